@@ -1,0 +1,31 @@
+#pragma once
+
+#include <utility>
+
+namespace pharos {
+
+/// An open file descriptor, closed by whoever holds it last.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_{fd} {}
+  Fd(Fd&& other) noexcept : fd_{std::exchange(other.fd_, -1)} {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Fd() { reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace pharos
