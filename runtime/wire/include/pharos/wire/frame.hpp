@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <pharos/base/byte_count.hpp>
+#include <pharos/base/id.hpp>
+#include <pharos/base/result.hpp>
+
+namespace pharos::wire {
+
+/// Both sides of a connection must speak the same one; the hello says which.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+enum class FrameKind : std::uint8_t {
+  kConstruct = 1,  ///< the first frame to a new actor: its constructor's arguments
+  kCall = 2,       ///< a method call or a task: arguments
+  kReply = 3,      ///< the result, or an encoded error
+  kCancel = 4,     ///< stop what carries this cancel id
+  kControl = 5,    ///< a control message (message.hpp) that asks for no answer
+  kRequest = 6,    ///< a control message that does
+  kResponse = 7,   ///< its answer, under the same number
+};
+
+/// How a call ended, in a reply.
+enum class ReplyStatus : std::uint8_t {
+  kOk = 0,
+  kError = 1,  ///< the payload is an encoded Error
+};
+
+enum FrameFlags : std::uint8_t {
+  kNoFlags = 0,
+  kUnordered = 1,  ///< may overtake earlier calls of its caller
+  kByName = 2,     ///< the payload begins with the function's name: caller and callee are different programs
+};
+
+/// What goes before every payload, on Unix sockets and TCP alike. Little-endian, as it lies in memory.
+struct FrameHeader {
+  std::uint32_t payload_bytes = 0;
+  FrameKind kind{};
+  std::uint8_t flags = kNoFlags;
+  std::uint8_t attempt = 0;  ///< 0 the first time that a call is sent to be run, then one more for each retry
+  ReplyStatus status = ReplyStatus::kOk;
+  std::uint64_t caller = 0;  ///< CallerId, by which numbers are counted
+  std::uint64_t number = 0;  ///< of this caller's calls to this incarnation, from 0 without a gap; a reply repeats it
+  std::uint64_t actor = 0;   ///< ActorId, or 0 for a task
+  std::uint32_t incarnation = 0;
+  std::uint32_t function = 0;  ///< index in the sorted table of the build that both sides are
+  std::uint64_t trace = 0;     ///< TraceId of the call tree
+  std::int64_t time = 0;       ///< call: nanoseconds left before its deadline, 0 for none. reply: how long it ran
+  std::uint64_t cancel = 0;    ///< cancel id of the call tree, 0 for none
+};
+static_assert(sizeof(FrameHeader) == 64);
+
+/// Above this a payload is refused before anything is allocated for it.
+inline constexpr ByteCount kCallPayloadMax{std::uint64_t{1} << 30};
+inline constexpr ByteCount kControlPayloadMax{std::uint64_t{4} << 20};
+
+/// What a payload of this header may claim, by its kind; an error when the header makes no sense.
+Result<void> check(const FrameHeader& header);
+
+/// One received frame. The payload lies in the receive buffer and is valid as long as the FrameView's batch is.
+struct FrameView {
+  FrameHeader header;
+  std::span<const std::byte> payload;
+};
+
+}  // namespace pharos::wire

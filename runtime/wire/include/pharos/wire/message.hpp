@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <pharos/base/id.hpp>
+#include <pharos/base/result.hpp>
+
+namespace pharos::wire {
+
+/// Control messages as plain values. On the wire they are Cap'n Proto (src/control.capnp, which says who sends which to
+/// whom, and which descriptors travel beside each); nothing outside this folder sees that.
+
+/// 20 bytes of the executable's build id, or of a hash of it.
+using BuildId = std::array<std::uint8_t, 20>;
+/// A worker's own credential, derived from the cluster's token.
+using WorkerKey = std::array<std::byte, 32>;
+
+struct Failure {
+  Error error;
+};
+struct RegisterJob {
+  std::string executable;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;
+  std::string folder;
+  BuildId build_id{};
+};
+struct JobRegistered {
+  JobId job;
+  CallerId caller;
+  NodeId node;
+  std::uint32_t cpus = 0;
+  std::string warning;  ///< empty, or why workers of this program start slowly
+};
+struct LeaseWorker {};
+struct ReturnLease {
+  WorkerId worker;
+};
+struct StartActor {
+  ActorId actor;
+  std::string label;
+};
+struct EndActor {
+  ActorId actor;
+  bool kill = false;  ///< at once; else after its destructor
+};
+struct WorkerReady {
+  WorkerId worker;
+  std::uint32_t incarnation = 0;
+  std::int32_t pid = 0;
+};
+struct WorkerEnded {
+  WorkerId worker;
+  ActorId actor;
+  std::string reason;
+};
+struct Output {
+  std::string label;
+  std::int32_t pid = 0;
+  bool error = false;
+  std::string lines;
+};
+struct Stop {};
+struct Done {};
+struct ZygoteReady {
+  BuildId build_id{};
+  std::uint32_t functions = 0;
+  std::string cannot_fork;  ///< empty, or what makes a fork of this program unsafe
+};
+struct ForkWorker {
+  WorkerId worker;
+  WorkerKey key{};
+  std::string label;
+};
+struct WorkerForked {
+  WorkerId worker;
+  std::int32_t pid = 0;
+};
+struct WorkerReaped {
+  WorkerId worker;
+  std::int32_t status = 0;  ///< as waitpid gives it
+};
+struct ServeCaller {
+  CallerId caller;
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+};
+struct EndWorker {};
+
+using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, EndActor,
+                             WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
+                             WorkerReaped, ServeCaller, EndWorker>;
+
+/// The alternative's name, for logs and errors.
+std::string_view name_of(const Message& message);
+
+/// How many descriptors travel beside it.
+std::size_t descriptors_of(const Message& message);
+
+std::vector<std::byte> encode(const Message& message);
+
+/// kCorrupt when the bytes are no message of this protocol version.
+Result<Message> decode(std::span<const std::byte> bytes);
+
+}  // namespace pharos::wire

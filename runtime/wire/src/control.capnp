@@ -1,0 +1,62 @@
+# Control messages: everything between processes that is not a call. One union, so that a method without a row in a test
+# can be found by enumerating it. File descriptors that a message speaks of travel beside it (SCM_RIGHTS), in the order
+# in which its comment names them.
+@0x9d1f6f0c4b7a2e51;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("pharos::wire::schema");
+
+struct Message {
+  union {
+    failure @0 :Failure;            # the answer to a request that could not be met
+    registerJob @1 :RegisterJob;    # driver to node, with the driver's executable; answered by jobRegistered
+    jobRegistered @2 :JobRegistered;
+    leaseWorker @3 :LeaseWorker;    # driver to node; answered by workerReady
+    returnLease @4 :ReturnLease;    # driver to node
+    startActor @5 :StartActor;      # driver to node; answered by workerReady
+    endActor @6 :EndActor;          # driver to node
+    workerReady @7 :WorkerReady;    # node to driver, with the socket for calls
+    workerEnded @8 :WorkerEnded;    # node to driver
+    output @9 :Output;              # node to driver
+    stop @10 :Stop;                 # driver to node; answered by done when every worker is gone
+    done @11 :Void;
+    zygoteReady @12 :ZygoteReady;   # zygote to node
+    forkWorker @13 :ForkWorker;     # node to zygote, with control socket, standard output, standard error
+    workerForked @14 :WorkerForked; # zygote to node, with the worker's pidfd
+    workerReaped @15 :WorkerReaped; # zygote to node
+    serveCaller @16 :ServeCaller;   # node to worker, with the socket for calls
+    endWorker @17 :Void;            # node to worker: destroy the actor, flush, exit
+  }
+}
+
+struct Failure {
+  code @0 :UInt8;
+  outcome @1 :UInt8;
+  message @2 :Text;
+  remedy @3 :Text;
+  context @4 :List(Text);
+}
+
+struct RegisterJob {
+  executable @0 :Text;            # its path, for people; the descriptor beside the message is what runs
+  arguments @1 :List(Text);
+  environment @2 :List(Text);
+  folder @3 :Text;
+  buildId @4 :Data;
+}
+struct JobRegistered { job @0 :UInt64; caller @1 :UInt64; node @2 :UInt64; cpus @3 :UInt32; warning @4 :Text; }
+
+struct LeaseWorker {}
+struct ReturnLease { worker @0 :UInt64; }
+struct StartActor { actor @0 :UInt64; label @1 :Text; }
+struct EndActor { actor @0 :UInt64; kill @1 :Bool; }
+struct WorkerReady { worker @0 :UInt64; incarnation @1 :UInt32; pid @2 :Int32; }
+struct WorkerEnded { worker @0 :UInt64; actor @1 :UInt64; reason @2 :Text; }
+struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
+struct Stop {}
+
+struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
+struct ForkWorker { worker @0 :UInt64; key @1 :Data; label @2 :Text; }
+struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
+struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; }
+struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; }

@@ -1,0 +1,267 @@
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <kj/exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include <pharos/wire/message.hpp>
+
+#include "control.capnp.h"
+
+namespace pharos::wire {
+namespace {
+
+using Schema = schema::Message;
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+
+void set_texts(capnp::List<capnp::Text>::Builder to, const std::vector<std::string>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i].c_str());
+}
+
+std::vector<std::string> texts(capnp::List<capnp::Text>::Reader from) {
+  std::vector<std::string> to;
+  to.reserve(from.size());
+  for (const auto text : from) to.emplace_back(text.cStr(), text.size());
+  return to;
+}
+
+template <class Array>
+capnp::Data::Reader data_of(const Array& from) {
+  return {reinterpret_cast<const kj::byte*>(from.data()), from.size()};
+}
+
+/// Nothing when the sizes differ.
+template <class Array>
+bool read_exactly(capnp::Data::Reader from, Array& to) {
+  if (from.size() != to.size()) return false;
+  std::memcpy(to.data(), from.begin(), to.size());
+  return true;
+}
+
+std::string text(capnp::Text::Reader from) {
+  return {from.cStr(), from.size()};
+}
+
+void write(Schema::Builder to, const Message& message) {
+  std::visit(Overloaded{
+                 [&](const Failure& m) {
+                   auto b = to.initFailure();
+                   b.setCode(static_cast<std::uint8_t>(m.error.code()));
+                   b.setOutcome(static_cast<std::uint8_t>(m.error.outcome()));
+                   b.setMessage(m.error.message().c_str());
+                   b.setRemedy(m.error.remedy().c_str());
+                   set_texts(b.initContext(static_cast<unsigned>(m.error.context().size())), m.error.context());
+                 },
+                 [&](const RegisterJob& m) {
+                   auto b = to.initRegisterJob();
+                   b.setExecutable(m.executable.c_str());
+                   set_texts(b.initArguments(static_cast<unsigned>(m.arguments.size())), m.arguments);
+                   set_texts(b.initEnvironment(static_cast<unsigned>(m.environment.size())), m.environment);
+                   b.setFolder(m.folder.c_str());
+                   b.setBuildId(data_of(m.build_id));
+                 },
+                 [&](const JobRegistered& m) {
+                   auto b = to.initJobRegistered();
+                   b.setJob(m.job.value());
+                   b.setCaller(m.caller.value());
+                   b.setNode(m.node.value());
+                   b.setCpus(m.cpus);
+                   b.setWarning(m.warning.c_str());
+                 },
+                 [&](const LeaseWorker&) { to.initLeaseWorker(); },
+                 [&](const ReturnLease& m) { to.initReturnLease().setWorker(m.worker.value()); },
+                 [&](const StartActor& m) {
+                   auto b = to.initStartActor();
+                   b.setActor(m.actor.value());
+                   b.setLabel(m.label.c_str());
+                 },
+                 [&](const EndActor& m) {
+                   auto b = to.initEndActor();
+                   b.setActor(m.actor.value());
+                   b.setKill(m.kill);
+                 },
+                 [&](const WorkerReady& m) {
+                   auto b = to.initWorkerReady();
+                   b.setWorker(m.worker.value());
+                   b.setIncarnation(m.incarnation);
+                   b.setPid(m.pid);
+                 },
+                 [&](const WorkerEnded& m) {
+                   auto b = to.initWorkerEnded();
+                   b.setWorker(m.worker.value());
+                   b.setActor(m.actor.value());
+                   b.setReason(m.reason.c_str());
+                 },
+                 [&](const Output& m) {
+                   auto b = to.initOutput();
+                   b.setLabel(m.label.c_str());
+                   b.setPid(m.pid);
+                   b.setError(m.error);
+                   b.setLines(data_of(m.lines));
+                 },
+                 [&](const Stop&) { to.initStop(); },
+                 [&](const Done&) { to.setDone(); },
+                 [&](const ZygoteReady& m) {
+                   auto b = to.initZygoteReady();
+                   b.setBuildId(data_of(m.build_id));
+                   b.setFunctions(m.functions);
+                   b.setCannotFork(m.cannot_fork.c_str());
+                 },
+                 [&](const ForkWorker& m) {
+                   auto b = to.initForkWorker();
+                   b.setWorker(m.worker.value());
+                   b.setKey(data_of(m.key));
+                   b.setLabel(m.label.c_str());
+                 },
+                 [&](const WorkerForked& m) {
+                   auto b = to.initWorkerForked();
+                   b.setWorker(m.worker.value());
+                   b.setPid(m.pid);
+                 },
+                 [&](const WorkerReaped& m) {
+                   auto b = to.initWorkerReaped();
+                   b.setWorker(m.worker.value());
+                   b.setStatus(m.status);
+                 },
+                 [&](const ServeCaller& m) {
+                   auto b = to.initServeCaller();
+                   b.setCaller(m.caller.value());
+                   b.setActor(m.actor.value());
+                   b.setIncarnation(m.incarnation);
+                 },
+                 [&](const EndWorker&) { to.setEndWorker(); },
+             },
+             message);
+}
+
+std::optional<Error> read_failure(schema::Failure::Reader from) {
+  if (from.getCode() == 0 || from.getCode() > static_cast<std::uint8_t>(ErrorCode::kInternal)) return std::nullopt;
+  if (from.getOutcome() > static_cast<std::uint8_t>(Outcome::kUnknown)) return std::nullopt;
+  Error error =
+      Error{static_cast<ErrorCode>(from.getCode()), text(from.getMessage()), text(from.getRemedy())}.with_outcome(
+          static_cast<Outcome>(from.getOutcome()));
+  for (auto& line : texts(from.getContext())) error = std::move(error).with(std::move(line));
+  return error;
+}
+
+std::optional<Message> read(Schema::Reader from) {
+  switch (from.which()) {
+    case Schema::FAILURE:
+      if (auto error = read_failure(from.getFailure())) return Failure{std::move(*error)};
+      return std::nullopt;
+    case Schema::REGISTER_JOB: {
+      const auto r = from.getRegisterJob();
+      RegisterJob m{.executable = text(r.getExecutable()),
+                    .arguments = texts(r.getArguments()),
+                    .environment = texts(r.getEnvironment()),
+                    .folder = text(r.getFolder())};
+      if (!read_exactly(r.getBuildId(), m.build_id)) return std::nullopt;
+      return m;
+    }
+    case Schema::JOB_REGISTERED: {
+      const auto r = from.getJobRegistered();
+      return JobRegistered{JobId{r.getJob()}, CallerId{r.getCaller()}, NodeId{r.getNode()}, r.getCpus(),
+                           text(r.getWarning())};
+    }
+    case Schema::LEASE_WORKER: return LeaseWorker{};
+    case Schema::RETURN_LEASE: return ReturnLease{WorkerId{from.getReturnLease().getWorker()}};
+    case Schema::START_ACTOR:
+      return StartActor{ActorId{from.getStartActor().getActor()}, text(from.getStartActor().getLabel())};
+    case Schema::END_ACTOR: return EndActor{ActorId{from.getEndActor().getActor()}, from.getEndActor().getKill()};
+    case Schema::WORKER_READY: {
+      const auto r = from.getWorkerReady();
+      return WorkerReady{WorkerId{r.getWorker()}, r.getIncarnation(), r.getPid()};
+    }
+    case Schema::WORKER_ENDED: {
+      const auto r = from.getWorkerEnded();
+      return WorkerEnded{WorkerId{r.getWorker()}, ActorId{r.getActor()}, text(r.getReason())};
+    }
+    case Schema::OUTPUT: {
+      const auto r = from.getOutput();
+      const auto lines = r.getLines();
+      return Output{text(r.getLabel()), r.getPid(), r.getError(),
+                    std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()}};
+    }
+    case Schema::STOP: return Stop{};
+    case Schema::DONE: return Done{};
+    case Schema::ZYGOTE_READY: {
+      const auto r = from.getZygoteReady();
+      ZygoteReady m{.build_id = {}, .functions = r.getFunctions(), .cannot_fork = text(r.getCannotFork())};
+      if (!read_exactly(r.getBuildId(), m.build_id)) return std::nullopt;
+      return m;
+    }
+    case Schema::FORK_WORKER: {
+      const auto r = from.getForkWorker();
+      ForkWorker m{.worker = WorkerId{r.getWorker()}, .key = {}, .label = text(r.getLabel())};
+      if (!read_exactly(r.getKey(), m.key)) return std::nullopt;
+      return m;
+    }
+    case Schema::WORKER_FORKED:
+      return WorkerForked{WorkerId{from.getWorkerForked().getWorker()}, from.getWorkerForked().getPid()};
+    case Schema::WORKER_REAPED:
+      return WorkerReaped{WorkerId{from.getWorkerReaped().getWorker()}, from.getWorkerReaped().getStatus()};
+    case Schema::SERVE_CALLER: {
+      const auto r = from.getServeCaller();
+      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation()};
+    }
+    case Schema::END_WORKER: return EndWorker{};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name_of(const Message& message) {
+  static constexpr std::string_view kNames[] = {
+      "Failure",     "RegisterJob", "JobRegistered", "LeaseWorker",  "ReturnLease", "StartActor",
+      "EndActor",    "WorkerReady", "WorkerEnded",   "Output",       "Stop",        "Done",
+      "ZygoteReady", "ForkWorker",  "WorkerForked",  "WorkerReaped", "ServeCaller", "EndWorker"};
+  static_assert(std::size(kNames) == std::variant_size_v<Message>);
+  return kNames[message.index()];
+}
+
+std::size_t descriptors_of(const Message& message) {
+  return std::visit(
+      Overloaded{
+          [](const RegisterJob&) -> std::size_t { return 1; }, [](const WorkerReady&) -> std::size_t { return 1; },
+          [](const ForkWorker&) -> std::size_t { return 3; }, [](const WorkerForked&) -> std::size_t { return 1; },
+          [](const ServeCaller&) -> std::size_t { return 1; }, [](const auto&) -> std::size_t { return 0; }},
+      message);
+}
+
+std::vector<std::byte> encode(const Message& message) {
+  capnp::MallocMessageBuilder builder;
+  write(builder.initRoot<Schema>(), message);
+  const auto words = capnp::messageToFlatArray(builder);
+  const auto bytes = words.asBytes();
+  const auto* begin = reinterpret_cast<const std::byte*>(bytes.begin());
+  return {begin, begin + bytes.size()};
+}
+
+Result<Message> decode(std::span<const std::byte> bytes) {
+  const auto corrupt = [](std::string why) {
+    return Error{ErrorCode::kCorrupt, "received a control message that makes no sense: " + std::move(why)};
+  };
+  if (bytes.size() % sizeof(capnp::word) != 0) return corrupt("its length is no multiple of 8");
+  // Words must be aligned; a payload in a receive buffer need not be.
+  std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));
+  if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
+  try {
+    // A reader may walk at most so many words, so that a small message cannot make it walk for ever.
+    capnp::ReaderOptions limits;
+    limits.traversalLimitInWords = std::max<std::uint64_t>(words.size() * 4, 1024);
+    limits.nestingLimit = 16;
+    capnp::FlatArrayMessageReader reader{kj::arrayPtr(words.data(), words.size()), limits};
+    if (auto message = read(reader.getRoot<Schema>())) return std::move(*message);
+    return corrupt("a field has a value that no version of it allows");
+  } catch (const kj::Exception& e) {
+    return corrupt(e.getDescription().cStr());
+  }
+}
+
+}  // namespace pharos::wire
