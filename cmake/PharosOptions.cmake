@@ -2,6 +2,8 @@
 
 option(PHAROS_TESTS "Build the tests" ON)
 set(PHAROS_SANITIZE "" CACHE STRING "address, thread, or nothing")
+option(PHAROS_FUZZ "Build the fuzzers, with clang: see the fuzz preset" OFF)
+set(PHAROS_FUZZ_SECONDS 60 CACHE STRING "How long ctest runs each fuzzer")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -22,9 +24,10 @@ endif()
 find_package(Threads REQUIRED)
 
 # Flags of our own code; programs that use Pharos get none of them.
+# -Wno-restrict: GCC 12 warns of std::string's own copying (its bug 105651).
 add_library(pharos_flags INTERFACE)
-target_compile_options(pharos_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror -fvisibility=hidden
-                                              -fvisibility-inlines-hidden -fno-omit-frame-pointer)
+target_compile_options(pharos_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+                                              -fvisibility=hidden -fvisibility-inlines-hidden -fno-omit-frame-pointer)
 target_link_libraries(pharos_flags INTERFACE Threads::Threads)
 
 if(PHAROS_SANITIZE STREQUAL "address")
@@ -35,4 +38,17 @@ elseif(PHAROS_SANITIZE STREQUAL "thread")
   add_link_options(-fsanitize=thread)
 elseif(PHAROS_SANITIZE)
   message(FATAL_ERROR "PHAROS_SANITIZE is \"${PHAROS_SANITIZE}\"; it may be address or thread")
+endif()
+
+if(PHAROS_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "PHAROS_FUZZ=ON takes clang, for libFuzzer: use the fuzz preset, or set CMAKE_CXX_COMPILER")
+  endif()
+  # Clang 14 cannot build coroutines with the sanitizer that looks at calls through pointers.
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize=function)
+endif()
+
+# Clang before 17 knows C++20's coroutines but does not say so, and the standard library's header asks.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 17)
+  add_compile_definitions(__cpp_impl_coroutine=201902L)
 endif()

@@ -15,7 +15,7 @@ function(pharos_library name)
 endfunction()
 
 # pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds])
-# A GoogleTest program, one ctest entry, called <name>.
+# A GoogleTest program, one ctest entry, called <name>. Those that start clusters run one at a time.
 function(pharos_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -24,6 +24,64 @@ function(pharos_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE pharos_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  # One precompiled header for all tests: GoogleTest is two thirds of what a test file reads.
+  if(NOT TARGET pharos_test_pch)
+    add_library(pharos_test_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
+    target_link_libraries(pharos_test_pch PRIVATE pharos_flags GTest::gtest)
+    target_precompile_headers(pharos_test_pch PRIVATE <gtest/gtest.h> <atomic> <chrono> <functional> <map> <memory>
+                              <mutex> <optional> <string> <thread> <utility> <vector>)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM pharos_test_pch)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  pharos_describe_test(${name} ${ARG_LABEL} ${ARG_TIMEOUT})
+endfunction()
+
+# What every ctest entry gets: its label, its time, and how the sanitizers report.
+function(pharos_describe_test name label timeout)
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
+  if(NOT label STREQUAL "fast")
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+  # RocksDB and the other libraries of the system are not instrumented.
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:second_deadlock_stack=1;UBSAN_OPTIONS=print_stacktrace=1")
+endfunction()
+
+# pharos_fuzzer(<name> SOURCES … [DEPS …] [CORPUS folder])
+# A libFuzzer program, where PHAROS_FUZZ is on (the fuzz preset: clang). Its ctest entry fuzzes for
+# PHAROS_FUZZ_SECONDS, starting from the files of CORPUS.
+function(pharos_fuzzer name)
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  if(NOT PHAROS_FUZZ)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE pharos_flags ${ARG_DEPS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  set(found ${CMAKE_BINARY_DIR}/fuzz/${name}.found)
+  file(MAKE_DIRECTORY ${found})
+  if(ARG_CORPUS)
+    get_filename_component(ARG_CORPUS ${ARG_CORPUS} ABSOLUTE)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} -max_total_time=${PHAROS_FUZZ_SECONDS} -timeout=5 -rss_limit_mb=1024
+                                -artifact_prefix=${found}/ ${found} ${ARG_CORPUS})
+  math(EXPR timeout "${PHAROS_FUZZ_SECONDS} + 60")
+  set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT ${timeout})
+  add_dependencies(pharos_fuzzers ${name})
+endfunction()
+
+# pharos_programs_in(<folder> …)
+# Makes the target pharos_programs: every executable of these folders, and what they load, but no test.
+function(pharos_programs_in)
+  add_custom_target(pharos_programs)
+  foreach(folder IN LISTS ARGN)
+    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    foreach(target IN LISTS targets)
+      get_target_property(type ${target} TYPE)
+      if(type STREQUAL "EXECUTABLE")
+        add_dependencies(pharos_programs ${target})
+      endif()
+    endforeach()
+  endforeach()
 endfunction()

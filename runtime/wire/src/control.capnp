@@ -44,7 +44,7 @@ struct RegisterJob {
   folder @3 :Text;
   buildId @4 :Data;
 }
-struct JobRegistered { job @0 :UInt64; caller @1 :UInt64; node @2 :UInt64; cpus @3 :UInt32; warning @4 :Text; }
+struct JobRegistered { job @0 :UInt64; caller @1 :UInt64; node @2 :UInt64; cpus @3 :UInt32; warning @4 :Text; address @5 :Text; }
 
 struct LeaseWorker {}
 struct ReturnLease { worker @0 :UInt64; }
@@ -56,7 +56,7 @@ struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
 struct Stop {}
 
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
-struct ForkWorker { worker @0 :UInt64; key @1 :Data; label @2 :Text; }
+struct ForkWorker { worker @0 :UInt64; }
 struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
 struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; }
 struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; }

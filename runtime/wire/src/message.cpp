@@ -72,6 +72,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setNode(m.node.value());
                    b.setCpus(m.cpus);
                    b.setWarning(m.warning.c_str());
+                   b.setAddress(m.address.c_str());
                  },
                  [&](const LeaseWorker&) { to.initLeaseWorker(); },
                  [&](const ReturnLease& m) { to.initReturnLease().setWorker(m.worker.value()); },
@@ -112,12 +113,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setFunctions(m.functions);
                    b.setCannotFork(m.cannot_fork.c_str());
                  },
-                 [&](const ForkWorker& m) {
-                   auto b = to.initForkWorker();
-                   b.setWorker(m.worker.value());
-                   b.setKey(data_of(m.key));
-                   b.setLabel(m.label.c_str());
-                 },
+                 [&](const ForkWorker& m) { to.initForkWorker().setWorker(m.worker.value()); },
                  [&](const WorkerForked& m) {
                    auto b = to.initWorkerForked();
                    b.setWorker(m.worker.value());
@@ -166,7 +162,7 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::JOB_REGISTERED: {
       const auto r = from.getJobRegistered();
       return JobRegistered{JobId{r.getJob()}, CallerId{r.getCaller()}, NodeId{r.getNode()}, r.getCpus(),
-                           text(r.getWarning())};
+                           text(r.getWarning()), text(r.getAddress())};
     }
     case Schema::LEASE_WORKER: return LeaseWorker{};
     case Schema::RETURN_LEASE: return ReturnLease{WorkerId{from.getReturnLease().getWorker()}};
@@ -195,12 +191,7 @@ std::optional<Message> read(Schema::Reader from) {
       if (!read_exactly(r.getBuildId(), m.build_id)) return std::nullopt;
       return m;
     }
-    case Schema::FORK_WORKER: {
-      const auto r = from.getForkWorker();
-      ForkWorker m{.worker = WorkerId{r.getWorker()}, .key = {}, .label = text(r.getLabel())};
-      if (!read_exactly(r.getKey(), m.key)) return std::nullopt;
-      return m;
-    }
+    case Schema::FORK_WORKER: return ForkWorker{WorkerId{from.getForkWorker().getWorker()}};
     case Schema::WORKER_FORKED:
       return WorkerForked{WorkerId{from.getWorkerForked().getWorker()}, from.getWorkerForked().getPid()};
     case Schema::WORKER_REAPED:

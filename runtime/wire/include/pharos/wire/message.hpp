@@ -19,8 +19,6 @@ namespace pharos::wire {
 
 /// 20 bytes of the executable's build id, or of a hash of it.
 using BuildId = std::array<std::uint8_t, 20>;
-/// A worker's own credential, derived from the cluster's token.
-using WorkerKey = std::array<std::byte, 32>;
 
 struct Failure {
   Error error;
@@ -38,6 +36,7 @@ struct JobRegistered {
   NodeId node;
   std::uint32_t cpus = 0;
   std::string warning;  ///< empty, or why workers of this program start slowly
+  std::string address;  ///< where the node's Unix socket is
 };
 struct LeaseWorker {};
 struct ReturnLease {
@@ -76,8 +75,6 @@ struct ZygoteReady {
 };
 struct ForkWorker {
   WorkerId worker;
-  WorkerKey key{};
-  std::string label;
 };
 struct WorkerForked {
   WorkerId worker;

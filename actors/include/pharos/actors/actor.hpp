@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <pharos/actors/function.hpp>
+#include <pharos/actors/ref.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/base/id.hpp>
+
+namespace pharos {
+
+namespace detail {
+
+class ActorHandle;
+
+/// The bytes of this thread's next call; emptied by each use.
+PHAROS_API Encoder& scratch_encoder();
+
+PHAROS_API CellHandle call_actor(const ActorHandle& actor, const RegisteredFunction& function,
+                                 const Encoder& arguments);
+PHAROS_API void kill_actor(const ActorHandle& actor);
+PHAROS_API ActorId id_of(const ActorHandle& actor);
+
+}  // namespace detail
+
+/// A handle to an object that lives in a worker process of its own. Copies are the same actor; any thread may call.
+/// Calls of one process to one actor run in the order in which they were made, one at a time.
+/// Ends: by kill(); when the last handle is gone and every call has been answered; with its Runtime. Its destructor
+/// runs unless it was killed.
+template <class T>
+class Actor {
+ public:
+  explicit Actor(std::shared_ptr<detail::ActorHandle> handle) : handle_{std::move(handle)} {}
+
+  /// Calls the method; returns at once. An actor that is gone gives a Ref that throws ActorDied.
+  template <auto Method, class... Args>
+  Ref<detail::ResultOf<Method>> call(const Args&... args) const {
+    using Function = detail::MethodFunction<T, Method>;
+    Encoder& arguments = detail::scratch_encoder();
+    Function::Params::encode(arguments, args...);
+    return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, *Function::registered, arguments)};
+  }
+
+  /// Ends its process now, whatever it does. Calls that are under way throw ActorDied.
+  void kill() const { detail::kill_actor(*handle_); }
+
+  ActorId id() const { return detail::id_of(*handle_); }
+
+ private:
+  std::shared_ptr<detail::ActorHandle> handle_;
+};
+
+}  // namespace pharos

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <stdexcept>
+
+#include <pharos/base/error.hpp>
+#include <pharos/base/export.hpp>
+
+namespace pharos {
+
+/// What the public interface throws: an Error, typed by its code. `what()` is the whole story for people.
+class PHAROS_API Exception : public std::runtime_error {
+ public:
+  explicit Exception(Error error) : std::runtime_error{error.to_string()}, error_{std::move(error)} {}
+  const Error& error() const { return error_; }
+  ErrorCode code() const { return error_.code(); }
+  /// Whether the call that failed has run.
+  Outcome outcome() const { return error_.outcome(); }
+
+ private:
+  Error error_;
+};
+
+class PHAROS_API ActorDied : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API WorkerDied : public Exception {
+  using Exception::Exception;
+};
+/// The user's own function threw; the message names its exception's type and text.
+class PHAROS_API UserError : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API DeadlineExceeded : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API FunctionNotFound : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API RuntimeStopped : public Exception {
+  using Exception::Exception;
+};
+/// A token, folder, socket or user that does not fit.
+class PHAROS_API PermissionDenied : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API AlreadyExists : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API NotFound : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API InvalidArgument : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API FailedPrecondition : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API Unavailable : public Exception {
+  using Exception::Exception;
+};
+class PHAROS_API Overloaded : public Exception {
+  using Exception::Exception;
+};
+
+/// As the class for its code; Exception itself for codes without one.
+[[noreturn]] PHAROS_API void throw_error(Error error);
+
+}  // namespace pharos

@@ -1,0 +1,214 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+
+#include <pharos/base/export.hpp>
+#include <pharos/wire/codec.hpp>
+
+/// How functions, methods and constructors register themselves: by being named as a template argument. Each name has
+/// one entry in the program's table, made by a static initialiser, so that driver and workers, which are the same
+/// executable, agree on it.
+namespace pharos::detail {
+
+enum class FunctionKind : std::uint8_t { kTask, kMethod, kConstructor };
+
+/// What a worker runs. Only the members of its kind are set.
+struct Function {
+  const char* name = nullptr;  ///< mangled; the same from every compiler of the Itanium ABI
+  FunctionKind kind{};
+  void (*call)(void* instance, Decoder& arguments, Encoder& result) = nullptr;
+  void* (*construct)(Decoder& arguments) = nullptr;
+  void (*destroy)(void* instance) = nullptr;
+  /// Tells two functions of one name apart: the bytes of its address, or nothing for a constructor.
+  std::array<std::byte, 16> identity{};
+};
+
+/// A Function in the table. Its index is known once the table is sorted, when the first Runtime, zygote or worker of
+/// the process starts.
+struct RegisteredFunction {
+  Function function;
+  std::uint32_t index = kNoIndex;
+  static constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
+};
+
+/// Never fails: two functions of one name are found when the table is sorted.
+PHAROS_API RegisteredFunction* register_function(const Function& function);
+
+/// The arguments in the call's frame are not those of the function.
+[[noreturn]] PHAROS_API void throw_bad_arguments();
+
+template <class T>
+inline constexpr bool kHasCodec = requires(const T& value, Encoder& to, Decoder& from) {
+  Codec<T>::encode(value, to);
+  { Codec<T>::decode(from) } -> std::same_as<T>;
+};
+
+/// What travels for a parameter of type P.
+template <class P>
+using Sent = std::remove_cvref_t<P>;
+
+/// What travels for a constructor's argument, whose parameter type is not known: text becomes std::string.
+template <class A>
+using SentArgument =
+    std::conditional_t<std::is_convertible_v<A, std::string_view>, std::string, std::remove_cvref_t<A>>;
+
+template <class P>
+constexpr void check_parameter() {
+  static_assert(!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>,
+                "a function that runs in another process cannot change its caller's variable: take the argument by "
+                "value or by const reference, and return what is new");
+  static_assert(kHasCodec<Sent<P>>, "this parameter's type cannot travel to another process: give it a pharos::Codec");
+}
+
+template <class R>
+constexpr void check_result() {
+  if constexpr (!std::is_void_v<R>) {
+    static_assert(kHasCodec<Sent<R>>, "this result's type cannot travel to another process: give it a pharos::Codec");
+  }
+}
+
+template <class Target, class Argument>
+void encode_as(const Argument& argument, Encoder& to) {
+  if constexpr (std::is_same_v<Target, Argument>) {
+    Codec<Target>::encode(argument, to);
+  } else {
+    static_assert(std::is_convertible_v<const Argument&, Target> || std::is_constructible_v<Target, const Argument&>,
+                  "this argument does not convert to the parameter's type");
+    Codec<Target>::encode(static_cast<Target>(argument), to);
+  }
+}
+
+/// A function's parameters, as they travel.
+template <class... Params>
+struct Parameters {
+  static constexpr std::size_t kCount = sizeof...(Params);
+
+  template <class... Args>
+  static void encode(Encoder& to, const Args&... args) {
+    static_assert(sizeof...(Args) == kCount, "the call has another number of arguments than the function");
+    (check_parameter<Params>(), ...);
+    if constexpr (sizeof...(Args) == kCount) (encode_as<Sent<Params>>(args, to), ...);
+  }
+
+  template <class Callable>
+  static decltype(auto) decode_and_apply(Decoder& from, Callable&& callable) {
+    // Braces: decoded from left to right.
+    std::tuple<Sent<Params>...> values{Codec<Sent<Params>>::decode(from)...};
+    if (from.failed() || from.left() != 0) throw_bad_arguments();
+    return std::apply(
+        [&](auto&... value) -> decltype(auto) { return callable(std::forward<pass_as<Params>>(value)...); }, values);
+  }
+
+ private:
+  // By-value parameters are moved into the function; const references refer to the decoded value.
+  template <class P>
+  using pass_as = std::conditional_t<std::is_lvalue_reference_v<P>, P, Sent<P>&&>;
+};
+
+template <class F>
+struct Signature;
+template <class R, class... P>
+struct Signature<R (*)(P...)> {
+  using Result = R;
+  using Params = Parameters<P...>;
+};
+template <class R, class... P>
+struct Signature<R (*)(P...) noexcept> : Signature<R (*)(P...)> {};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...)> : Signature<R (*)(P...)> {
+  using Class = C;
+};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...) const> : Signature<R (C::*)(P...)> {};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...) noexcept> : Signature<R (C::*)(P...)> {};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...) const noexcept> : Signature<R (C::*)(P...)> {};
+
+template <auto F>
+using ResultOf = std::remove_cvref_t<typename Signature<decltype(F)>::Result>;
+
+template <class R, class Call>
+void encode_result_of(Call&& call, Encoder& to) {
+  if constexpr (std::is_void_v<R>) {
+    call();
+  } else {
+    Codec<Sent<R>>::encode(call(), to);
+  }
+}
+
+template <auto F>
+std::array<std::byte, 16> identity_of() {
+  std::array<std::byte, 16> bytes{};
+  auto pointer = F;
+  static_assert(sizeof pointer <= sizeof bytes);
+  std::memcpy(bytes.data(), &pointer, sizeof pointer);
+  return bytes;
+}
+
+// Tags: their type names are the functions' names on the wire.
+template <auto F>
+struct Tag {};
+template <class T, auto M>
+struct MethodTag {};
+template <class T, class... Args>
+struct ConstructorTag {};
+
+template <auto F>
+struct TaskFunction {
+  using Result = typename Signature<decltype(F)>::Result;
+  using Params = typename Signature<decltype(F)>::Params;
+
+  static void call(void*, Decoder& arguments, Encoder& result) {
+    check_result<Result>();
+    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, F); }, result);
+  }
+  static inline RegisteredFunction* const registered = register_function(
+      {.name = typeid(Tag<F>).name(), .kind = FunctionKind::kTask, .call = &call, .identity = identity_of<F>()});
+};
+
+template <class T, auto M>
+struct MethodFunction {
+  using Result = typename Signature<decltype(M)>::Result;
+  using Params = typename Signature<decltype(M)>::Params;
+
+  static void call(void* instance, Decoder& arguments, Encoder& result) {
+    check_result<Result>();
+    auto& object = *static_cast<T*>(instance);
+    const auto method = [&object](auto&&... values) -> decltype(auto) {
+      return (object.*M)(std::forward<decltype(values)>(values)...);
+    };
+    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, method); }, result);
+  }
+  static inline RegisteredFunction* const registered = register_function({.name = typeid(MethodTag<T, M>).name(),
+                                                                          .kind = FunctionKind::kMethod,
+                                                                          .call = &call,
+                                                                          .identity = identity_of<M>()});
+};
+
+template <class T, class... Args>
+struct ConstructorFunction {
+  using Params = Parameters<Args...>;
+
+  static void* construct(Decoder& arguments) {
+    return Params::decode_and_apply(arguments, [](auto&&... values) { return new T(std::move(values)...); });
+  }
+  static void destroy(void* instance) { delete static_cast<T*>(instance); }
+  static inline RegisteredFunction* const registered =
+      register_function({.name = typeid(ConstructorTag<T, Args...>).name(),
+                         .kind = FunctionKind::kConstructor,
+                         .construct = &construct,
+                         .destroy = &destroy});
+};
+
+}  // namespace pharos::detail

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <pharos/actors/actor.hpp>
+#include <pharos/actors/function.hpp>
+#include <pharos/actors/ref.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/base/id.hpp>
+
+namespace pharos {
+
+struct RuntimeOptions {
+  /// The cluster to join: "unix:/path/node.sock". Empty: PHAROS_ADDRESS, and without that a cluster of this program's
+  /// own, which ends with it.
+  std::string address;
+  /// The cluster's token, 32 bytes in a file of mode 0600. Empty: PHAROS_TOKEN_FILE, else "token" beside the socket.
+  std::string token_file;
+  /// Where the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty: nowhere.
+  std::string listen;
+  /// CPUs that its tasks may use at once. 0: as many as this process may.
+  std::uint32_t cpus = 0;
+};
+
+struct ActorOptions {
+  /// What it is called in messages and logs. Empty: its type.
+  std::string name;
+};
+
+namespace detail {
+class Driver;
+}
+
+/// This program's place in a cluster: joins the one that it was started for, or starts one of its own.
+/// Everything that it started ends with it. Any thread may use it; there may be several, in turn or at once.
+/// A child of fork() cannot use its parent's (RuntimeStopped), but may make its own.
+class PHAROS_API Runtime {
+ public:
+  Runtime() : Runtime(RuntimeOptions{}) {}
+  explicit Runtime(const RuntimeOptions& options);
+  /// Takes `--pharos-address`, `--pharos-token-file` and `--pharos-listen` (with `=VALUE`) over the options, and leaves
+  /// the other arguments alone.
+  Runtime(int argc, char** argv, const RuntimeOptions& options = {});
+  Runtime(Runtime&&) noexcept;
+  Runtime& operator=(Runtime&&) noexcept;
+  /// Waits for nothing that was submitted: get() first what is needed.
+  ~Runtime();
+
+  /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once.
+  template <auto F, class... Args>
+  Ref<detail::ResultOf<F>> submit(const Args&... args) {
+    using Function = detail::TaskFunction<F>;
+    Encoder& arguments = detail::scratch_encoder();
+    Function::Params::encode(arguments, args...);
+    return Ref<detail::ResultOf<F>>{submit_encoded(*Function::registered, arguments)};
+  }
+
+  /// Makes a T in a worker process of its own: `runtime.spawn<Counter>(10)`. Returns at once; what its constructor
+  /// throws, its calls throw.
+  template <class T, class... Args>
+  Actor<T> spawn(const Args&... args) {
+    return spawn<T>(ActorOptions{}, args...);
+  }
+  template <class T, class... Args>
+  Actor<T> spawn(const ActorOptions& options, const Args&... args) {
+    using Function = detail::ConstructorFunction<T, detail::SentArgument<Args>...>;
+    static_assert(std::is_constructible_v<T, detail::SentArgument<Args>...>,
+                  "T has no constructor for these arguments");
+    Encoder& arguments = detail::scratch_encoder();
+    Function::Params::encode(arguments, args...);
+    return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
+  }
+
+  template <class T>
+  void kill(const Actor<T>& actor) {
+    actor.kill();
+  }
+
+  JobId job() const;
+  /// Of the cluster's daemon; for tests and for people who look at it.
+  std::string address() const;
+
+ private:
+  detail::CellHandle submit_encoded(const detail::RegisteredFunction& function, const Encoder& arguments);
+  std::shared_ptr<detail::ActorHandle> spawn_encoded(const ActorOptions& options, const char* type_name,
+                                                     const detail::RegisteredFunction& constructor,
+                                                     const Encoder& arguments);
+
+  std::shared_ptr<detail::Driver> driver_;
+};
+
+}  // namespace pharos

@@ -1,0 +1,8 @@
+#pragma once
+
+/// Everything that a program needs: `#include <pharos/pharos.hpp>`.
+
+#include <pharos/actors/actor.hpp>
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/ref.hpp>
+#include <pharos/actors/runtime.hpp>

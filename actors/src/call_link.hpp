@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pharos/actors/ref.hpp>
+#include <pharos/base/id.hpp>
+#include <pharos/net/socket_link.hpp>
+#include <pharos/wire/error_codec.hpp>
+#include <pharos/wire/frame.hpp>
+
+#include "flush_queue.hpp"
+#include "result_cell.hpp"
+
+namespace pharos::actors {
+
+/// One caller's calls to one worker: numbers them, keeps who waits for which reply, and holds calls back until the
+/// worker is there. The same for an actor and for a leased task worker.
+/// Owned by the driver's actor or task pool, and by calls that are being sent. Threads: any.
+/// Failure: when the connection ends every call without a reply fails with what lost() is told, at the latest
+/// `kReasonTime` after the end. Calls that were never sent are "not started", the others "unknown".
+/// Bounds: `kInFlightMax` calls without a reply, and Link::kQueuedMax bytes; the calling thread then waits for replies.
+class CallLink final : public net::Link::Handler, public Flushable, public std::enable_shared_from_this<CallLink> {
+ public:
+  static constexpr std::size_t kInFlightMax = std::size_t{1} << 20;
+
+  /// Who wants to know how it goes. Called without locks, in the order of events.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    /// So many replies came, in so much time of execution; `in_flight` are left.
+    virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
+    /// The connection has ended; calls wait for lost().
+    virtual void on_disconnected(CallLink& link) = 0;
+  };
+
+  CallLink(CallerId caller, ActorId actor, std::shared_ptr<FlushQueue> flush_queue, std::weak_ptr<Observer> observer)
+      : caller_{caller}, actor_{actor}, flush_queue_{std::move(flush_queue)}, observer_{std::move(observer)} {}
+
+  /// The worker is there: what was held back goes out. The link is not started yet.
+  void connect(std::shared_ptr<net::SocketLink> link, std::uint32_t incarnation);
+
+  /// Sends one call; `cell` gets its reply. A link that is lost fails it at once.
+  void send(wire::FrameKind kind, std::uint32_t function, std::span<const std::byte> arguments,
+            detail::CellHandle cell);
+
+  /// The worker is gone for this reason: every call fails, now and later. Only the first reason counts.
+  void lose(const Error& why);
+
+  /// Writes what is queued. Any thread.
+  void flush() override;
+
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
+  std::size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
+  ActorId actor() const { return actor_; }
+
+  void on_frames(net::FrameBatch frames, std::vector<Fd> descriptors) override;
+  void on_closed(Error why) override;
+
+ private:
+  struct HeldBack {
+    wire::FrameHeader header;
+    std::vector<std::byte> arguments;
+  };
+
+  void hold_back_user(std::unique_lock<std::mutex>& lock);
+  void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
+
+  const CallerId caller_;
+  const ActorId actor_;
+  const std::shared_ptr<FlushQueue> flush_queue_;
+  const std::weak_ptr<Observer> observer_;
+
+  std::mutex mutex_;
+  std::shared_ptr<net::SocketLink> link_;  // null until connected
+  std::uint32_t incarnation_ = 0;
+  std::uint64_t next_number_ = 0;
+  std::uint64_t first_unanswered_ = 0;
+  std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
+  std::uint64_t sent_below_ = 0;                // numbers from here on are held back
+  std::vector<HeldBack> held_back_;
+  std::optional<Error> why_lost_;
+  std::size_t unflushed_bytes_ = 0;
+
+  std::atomic<bool> lost_ = false;
+  std::atomic<std::size_t> in_flight_ = 0;
+  std::vector<detail::ResultCell*> answered_;  // the reading thread's, kept for its memory
+};
+
+}  // namespace pharos::actors

@@ -1,0 +1,124 @@
+#include "embedded_cluster.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+
+#include <pharos/base/random.hpp>
+#include <pharos/net/address.hpp>
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/process/inherited.hpp>
+#include <pharos/process/run_folder.hpp>
+#include <pharos/process/spawn.hpp>
+
+namespace pharos::actors {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kControl = 3;  // the daemon's end of the connection, as `pharos keeper` expects it
+constexpr auto kConnectTime = 10s;
+
+std::string folder_of_this_library() {
+  Dl_info found{};
+  if (::dladdr(reinterpret_cast<void*>(&find_daemon), &found) == 0 || found.dli_fname == nullptr) return ".";
+  const std::string path = found.dli_fname;
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+bool executable(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+std::string variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+Result<net::Key> read_token(const std::string& path) {
+  const Fd file{::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)};
+  if (!file) {
+    Error error = Error::from_errno("reading the cluster's token from " + path, errno,
+                                    "Set PHAROS_TOKEN_FILE to the cluster's token file.");
+    return Error{ErrorCode::kPermissionDenied, error.message(), error.remedy()};
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return Error::from_errno("looking at " + path, errno);
+  if (status.st_uid != ::geteuid() || (status.st_mode & 077) != 0) {
+    return Error{ErrorCode::kPermissionDenied, "the token file " + path + " can be read by others",
+                 "A token that others know is no secret: make a new one, and keep it with chmod 600."};
+  }
+  net::Key key;
+  if (::read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()) || status.st_size != 32) {
+    return Error{ErrorCode::kPermissionDenied, "the token file " + path + " does not hold 32 bytes"};
+  }
+  return key;
+}
+
+}  // namespace
+
+Result<std::string> find_daemon() {
+  if (const std::string named = variable("PHAROS_DAEMON"); !named.empty()) {
+    if (executable(named)) return named;
+    return Error{ErrorCode::kNotFound, "PHAROS_DAEMON names " + named + ", which is no executable file"};
+  }
+  const std::string here = folder_of_this_library();
+  for (const std::string& path : {here + "/../bin/pharos", here + "/pharos"}) {
+    if (executable(path)) return path;
+  }
+  return Error{ErrorCode::kNotFound,
+               "the pharos executable is neither " + here + "/../bin/pharos nor " + here + "/pharos",
+               "Set PHAROS_DAEMON to where it is."};
+}
+
+Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
+  PHAROS_TRY(const std::string daemon, find_daemon());
+  PHAROS_TRY(const std::string base, process::ensure_base_folder());
+  PHAROS_TRY(net::SocketPair control, net::socket_pair());
+  process::Preamble preamble;
+  fill_random(preamble.key);
+  preamble.id = random_u64();
+  PHAROS_TRY_VOID(process::send_preamble(control.first.get(), preamble));
+
+  process::Program program{.path = daemon,
+                           .executable = {},
+                           .arguments = {"pharos", "keeper", "--base-folder", base},
+                           .environment = process::own_environment(),
+                           .moved = {{control.second.get(), kControl}},
+                           .folder = "/",
+                           .new_session = true};
+  if (!options.listen.empty()) {
+    PHAROS_TRY([[maybe_unused]] const net::Address address, net::parse_address(options.listen));
+    program.arguments.insert(program.arguments.end(), {"--listen", options.listen});
+  }
+  if (options.cpus != 0) {
+    program.arguments.insert(program.arguments.end(), {"--cpus", std::to_string(options.cpus)});
+  }
+  PHAROS_TRY(const pid_t keeper, process::spawn(program));
+  return NodeConnection{std::move(control.first), preamble.key, keeper};
+}
+
+Result<NodeConnection> join_cluster(const RuntimeOptions& options) {
+  PHAROS_TRY(const net::Address address, net::parse_address(options.address));
+  std::string token_file = options.token_file.empty() ? variable("PHAROS_TOKEN_FILE") : options.token_file;
+  if (token_file.empty() && address.unix_socket) {
+    token_file = address.place.substr(0, address.place.rfind('/') + 1) + "token";
+  }
+  if (token_file.empty()) {
+    return Error{ErrorCode::kPermissionDenied, "no token for the cluster at " + options.address,
+                 "Set PHAROS_TOKEN_FILE to the cluster's token file."};
+  }
+  PHAROS_TRY(const net::Key key, read_token(token_file));
+  const auto deadline = async::Deadline::after(kConnectTime, std::chrono::steady_clock::now());
+  PHAROS_TRY(Fd socket, net::connect_to(address, deadline));
+  return NodeConnection{std::move(socket), key, 0};
+}
+
+}  // namespace pharos::actors

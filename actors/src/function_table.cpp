@@ -1,0 +1,103 @@
+#include "function_table.hpp"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+
+namespace pharos {
+namespace actors {
+namespace {
+
+// The registry of user functions: the one thing that is of the process, because static initialisers fill it.
+struct Table {
+  std::mutex mutex;
+  std::deque<detail::RegisteredFunction> registered;  // addresses stay
+  std::vector<detail::Function> sorted;
+  bool fixed = false;
+  std::optional<Error> failure;
+};
+
+Table& table() {
+  static auto* const instance = new Table;  // never destroyed: workers and static destructors may still look
+  return *instance;
+}
+
+std::optional<Error> sort(Table& t) {
+  std::vector<detail::RegisteredFunction*> order;
+  for (auto& entry : t.registered) order.push_back(&entry);
+  std::sort(order.begin(), order.end(),
+            [](const auto* a, const auto* b) { return std::strcmp(a->function.name, b->function.name) < 0; });
+  for (auto* const entry : order) {
+    if (!t.sorted.empty() && std::strcmp(t.sorted.back().name, entry->function.name) == 0) {
+      if (t.sorted.back().identity != entry->function.identity) {
+        return Error{ErrorCode::kAlreadyExists,
+                     "two functions of this program are called " + readable_name(entry->function.name),
+                     "Functions that are submitted need names of their own: rename one of the two static functions, or "
+                     "put it into a namespace."};
+      }
+    } else {
+      t.sorted.push_back(entry->function);
+    }
+    entry->index = static_cast<std::uint32_t>(t.sorted.size() - 1);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<void> fix_function_table() {
+  Table& t = table();
+  const std::lock_guard lock{t.mutex};
+  if (!t.fixed) {
+    t.fixed = true;
+    t.failure = sort(t);
+  }
+  if (t.failure) return *t.failure;
+  return {};
+}
+
+std::span<const detail::Function> function_table() {
+  return table().sorted;
+}
+
+std::string readable_name(const char* mangled) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text{abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
+                                                    &std::free};
+  std::string name = status == 0 ? text.get() : mangled;
+  // "pharos::detail::Tag<&(add(int, int))>" is for the table; people know "add(int, int)".
+  constexpr std::string_view kTag = "pharos::detail::Tag<";
+  if (name.starts_with(kTag) && name.ends_with('>')) name = name.substr(kTag.size(), name.size() - kTag.size() - 1);
+  if (name.starts_with("&(") && name.ends_with(')')) name = name.substr(2, name.size() - 3);
+  return name;
+}
+
+}  // namespace actors
+
+namespace detail {
+
+RegisteredFunction* register_function(const Function& function) {
+  actors::Table& t = actors::table();
+  const std::lock_guard lock{t.mutex};
+  // After the table is fixed the entry keeps no index, and calling it is an error that says so: workers, forked from a
+  // process that has not loaded this library, do not have it.
+  return &t.registered.emplace_back(RegisteredFunction{.function = function});
+}
+
+void throw_bad_arguments() {
+  throw_error(Error{ErrorCode::kInvalidArgument, "the arguments that arrived are not those of the function",
+                    "Caller and worker must be the same build."}
+                  .with_outcome(Outcome::kNotStarted));
+}
+
+}  // namespace detail
+}  // namespace pharos

@@ -1,0 +1,41 @@
+#include <optional>
+#include <variant>
+
+#include <pharos/base/export.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/process/inherited.hpp>
+#include <pharos/process/zygote.hpp>
+
+#include "function_table.hpp"
+#include "worker.hpp"
+
+// What the start object calls before main (runtime/process/src/start.cpp).
+namespace pharos::detail {
+
+namespace {
+std::optional<process::Inherited> inherited;
+}  // namespace
+
+PHAROS_API bool started_in_a_role();
+PHAROS_API int run_role();
+
+bool started_in_a_role() {
+  inherited = process::take_inherited();
+  return inherited.has_value();
+}
+
+int run_role() {
+  if (inherited->role == process::InheritedRole::kWorker) actors::run_worker(std::move(inherited->socket));
+  set_log_role("zygote");
+  // Not having a sound table is the driver's error to report; it has found the same.
+  if (!actors::fix_function_table()) return 1;
+  const auto functions = static_cast<std::uint32_t>(actors::function_table().size());
+  auto outcome = process::run_zygote(std::move(inherited->socket), functions);
+  if (auto* const worker = std::get_if<process::BecomeWorker>(&outcome)) {
+    set_log_role("worker");
+    actors::run_worker(std::move(worker->control));
+  }
+  return std::get<process::ZygoteEnded>(outcome).status;
+}
+
+}  // namespace pharos::detail

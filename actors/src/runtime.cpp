@@ -1,0 +1,74 @@
+#include <cstdlib>
+#include <string_view>
+
+#include <pharos/actors/runtime.hpp>
+
+#include "driver.hpp"
+
+namespace pharos {
+namespace {
+
+RuntimeOptions with_environment(RuntimeOptions options) {
+  if (options.address.empty()) {
+    if (const char* const address = std::getenv("PHAROS_ADDRESS")) options.address = address;
+  }
+  return options;
+}
+
+RuntimeOptions with_arguments(int argc, char** argv, RuntimeOptions options) {
+  const auto take = [](std::string_view argument, std::string_view name, std::string& to) {
+    if (argument.starts_with(name)) to = argument.substr(name.size());
+  };
+  for (int i = 1; i < argc; ++i) {
+    take(argv[i], "--pharos-address=", options.address);
+    take(argv[i], "--pharos-token-file=", options.token_file);
+    take(argv[i], "--pharos-listen=", options.listen);
+  }
+  return options;
+}
+
+}  // namespace
+
+Runtime::Runtime(const RuntimeOptions& options) {
+  auto driver = detail::Driver::start(with_environment(options));
+  if (!driver) throw_error(std::move(driver).error());
+  driver_ = *std::move(driver);
+}
+
+Runtime::Runtime(int argc, char** argv, const RuntimeOptions& options) : Runtime(with_arguments(argc, argv, options)) {}
+
+Runtime::Runtime(Runtime&&) noexcept = default;
+
+Runtime& Runtime::operator=(Runtime&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  return *this;
+}
+
+Runtime::~Runtime() {
+  if (driver_ == nullptr) return;
+  if (driver_->abandoned()) {
+    // A child of fork(): the threads are the parent's, and so is the cluster. Nothing here can be taken apart.
+    new std::shared_ptr<detail::Driver>{driver_};
+    return;
+  }
+  driver_->stop();
+}
+
+detail::CellHandle Runtime::submit_encoded(const detail::RegisteredFunction& function, const Encoder& arguments) {
+  return driver_->submit(function, arguments);
+}
+
+std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& options, const char* type_name,
+                                                            const detail::RegisteredFunction& constructor,
+                                                            const Encoder& arguments) {
+  return driver_->spawn(options, type_name, constructor, arguments);
+}
+
+JobId Runtime::job() const {
+  return driver_->job();
+}
+std::string Runtime::address() const {
+  return driver_->address();
+}
+
+}  // namespace pharos

@@ -1,0 +1,33 @@
+#include "strand.hpp"
+
+namespace pharos::actors {
+
+void Strand::push(std::shared_ptr<Runner> runner, net::FrameBatch batch) {
+  const std::lock_guard lock{mutex_};
+  entries_.push_back({std::move(runner), std::move(batch)});
+}
+
+void Strand::run() {
+  std::unique_lock lock{mutex_};
+  if (running_ || stopped_ || entries_.empty()) return;
+  running_ = true;
+  while (!entries_.empty() && !stopped_) {
+    Entry entry = std::move(entries_.front());
+    entries_.pop_front();
+    const bool more = !entries_.empty();
+    lock.unlock();
+    entry.runner->run(std::move(entry.batch), more);
+    if (!more) entry.runner->on_drained();
+    lock.lock();
+  }
+  running_ = false;
+  idle_.notify_all();
+}
+
+bool Strand::stop(async::Deadline deadline) {
+  std::unique_lock lock{mutex_};
+  stopped_ = true;
+  return idle_.wait_until(lock, deadline.when(), [this] { return !running_; });
+}
+
+}  // namespace pharos::actors

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/net/link.hpp>
+
+namespace pharos::actors {
+
+/// The order in which one worker runs what its callers send: one call at a time. Whichever thread brings calls runs
+/// them, and all that come meanwhile, so a call needs no hand-off; a thread that brings more goes back to reading.
+/// Any thread. Bounds: `full()` asks whoever reads to wait; what one read brought is always taken.
+class Strand {
+ public:
+  /// What runs a batch; its thread holds the strand meanwhile.
+  class Runner {
+   public:
+    virtual ~Runner() = default;
+    virtual void run(net::FrameBatch batch, bool more_follow) = 0;
+    /// Everything that was there has run.
+    virtual void on_drained() = 0;
+  };
+
+  void push(std::shared_ptr<Runner> runner, net::FrameBatch batch);
+  /// Runs until nothing is left, unless another thread does so already.
+  void run();
+  /// Lets no call begin any more. True when none is running at the deadline.
+  bool stop(async::Deadline deadline);
+
+ private:
+  struct Entry {
+    std::shared_ptr<Runner> runner;
+    net::FrameBatch batch;
+  };
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  std::deque<Entry> entries_;
+  bool running_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace pharos::actors

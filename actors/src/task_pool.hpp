@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/base/id.hpp>
+
+#include "call_link.hpp"
+#include "result_cell.hpp"
+
+namespace pharos::actors {
+
+/// The driver's tasks that wait, and the workers that are leased for them. A worker gets a second task while it runs
+/// one only as long as tasks are short: then the next is there when it is done; otherwise another worker might have run
+/// it sooner.
+/// Owned by the driver. Any thread. Bounds: `kWaitingMax` tasks wait; the next one fails with kOverloaded.
+class TaskPool final : public CallLink::Observer {
+ public:
+  static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
+
+  /// What the pool asks of its driver; called from any thread, without the pool's lock.
+  class Leases {
+   public:
+    virtual ~Leases() = default;
+    /// One more worker, if it may be; add_worker() or lease_refused() answers.
+    virtual void request_lease() = 0;
+    virtual void return_lease(WorkerId worker) = 0;
+    /// Its connection has ended; lose_worker() follows when the reason is known.
+    virtual void worker_disconnected(WorkerId worker) = 0;
+  };
+
+  TaskPool(Leases& leases, const Clock& clock) : leases_{leases}, clock_{clock} {}
+
+  /// How many leases are asked for at most.
+  void set_workers_max(std::uint32_t workers);
+
+  void submit(std::uint32_t function, std::span<const std::byte> arguments, detail::CellHandle cell);
+
+  void add_worker(WorkerId worker, std::shared_ptr<CallLink> link);
+  /// A lease that will not come; without any worker the tasks that wait fail with it.
+  void lease_refused(const Error& why);
+  void lose_worker(WorkerId worker, const Error& why);
+  /// Gives back what nobody has used for a while. True while there is something to look at again.
+  bool return_idle_workers();
+  /// Fails everything, now and later.
+  void close(const Error& why);
+
+  void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
+  void on_disconnected(CallLink& link) override;
+
+ private:
+  struct Task {
+    std::uint32_t function;
+    std::vector<std::byte> arguments;
+    detail::CellHandle cell;
+  };
+  struct Worker {
+    WorkerId id;
+    std::shared_ptr<CallLink> link;
+    Duration mean_execution;  // of the last tasks; long until known
+    TimePoint last_used;
+    std::size_t window() const;
+  };
+
+  Worker* least_busy();
+  void feed(Worker& worker);
+  bool wants_lease() const;
+
+  Leases& leases_;
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::uint32_t workers_max_ = 1;
+  std::uint32_t leases_requested_ = 0;
+  std::vector<Worker> workers_;
+  std::deque<Task> waiting_;
+  std::optional<Error> closed_;
+};
+
+}  // namespace pharos::actors

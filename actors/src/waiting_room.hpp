@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/net/reactor.hpp>
+
+namespace pharos::actors {
+
+/// Where a user's threads wait for results. The first one that comes leads: it polls the reactor by itself, so that the
+/// reply it waits for reaches it without a hand-off. Those that come while it leads sleep on their result's word, and
+/// are woken by whoever completes it: the leader, or the background thread.
+/// Outlives the reactor, since results may outlive their Runtime: close() parts the two.
+class WaitingRoom {
+ public:
+  /// `flush` sends what calls have queued; called before anybody sleeps.
+  WaitingRoom(net::Reactor& reactor, async::Callback flush) : reactor_{reactor}, flush_{std::move(flush)} {}
+
+  /// Returns when `word` holds kReady, or at the deadline.
+  void wait(std::atomic<std::uint32_t>& word, async::Deadline deadline);
+
+  /// Sets `word` to kReady and wakes who waits for it.
+  void complete(std::atomic<std::uint32_t>& word);
+
+  /// From now on nobody touches the reactor here. Every word must have been completed before.
+  void close();
+
+  /// In a child of fork(): nobody will ever complete anything here, so nobody waits.
+  void abandon() { abandoned_.store(true); }
+  bool abandoned() const { return abandoned_.load(); }
+
+  /// The states of a word.
+  static constexpr std::uint32_t kPending = 0;
+  static constexpr std::uint32_t kSleeper = 1;  // somebody sleeps on it
+  static constexpr std::uint32_t kLeader = 2;   // the leader polls for it
+  static constexpr std::uint32_t kReady = 3;
+
+ private:
+  void lead(std::atomic<std::uint32_t>& word, async::Deadline deadline);
+  static void sleep(std::atomic<std::uint32_t>& word, async::Deadline deadline);
+
+  net::Reactor& reactor_;
+  async::Callback flush_;
+  std::atomic<bool> closed_ = false;
+  std::atomic<bool> abandoned_ = false;
+  std::atomic<std::uint32_t> inside_ = 0;  // threads that may touch the reactor
+  std::atomic<bool> led_ = false;
+};
+
+}  // namespace pharos::actors

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <pharos/base/fd.hpp>
+
+namespace pharos::actors {
+
+/// The life of a worker process: proves itself to its node over the inherited socket, serves the callers that the node
+/// hands over, and ends when the node says so or is gone. Does not return.
+[[noreturn]] void run_worker(Fd control);
+
+}  // namespace pharos::actors

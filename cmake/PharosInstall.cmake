@@ -1,0 +1,35 @@
+# What `cmake --install` puts where: libpharos.so, the start object, the pharos executable beside them, the public
+# headers, and the package that find_package(pharos CONFIG) reads.
+
+include(CMakePackageConfigHelpers)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/pharos)
+
+# The headers of the module that programs see, and of those that modules name as DEPS: what their public headers include.
+set(to_install pharos_actors)
+set(modules "")
+while(to_install)
+  list(POP_FRONT to_install module)
+  if(module MATCHES "^pharos_" AND NOT module IN_LIST modules)
+    list(APPEND modules ${module})
+    get_target_property(folder ${module} SOURCE_DIR)
+    install(DIRECTORY ${folder}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+    get_target_property(needed ${module} INTERFACE_LINK_LIBRARIES)
+    list(APPEND to_install ${needed})
+  endif()
+endwhile()
+
+# Before 1.0 a new minor version may break programs.
+set_target_properties(pharos PROPERTIES
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set_target_properties(pharos_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS pharos pharos_cli)
+install(FILES $<TARGET_OBJECTS:pharos_start> DESTINATION ${CMAKE_INSTALL_LIBDIR}/pharos RENAME start.o)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/pharosConfig.cmake.in ${PROJECT_BINARY_DIR}/pharosConfig.cmake
+  INSTALL_DESTINATION ${package_folder}
+  PATH_VARS CMAKE_INSTALL_BINDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/pharosConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/pharosConfig.cmake ${PROJECT_BINARY_DIR}/pharosConfigVersion.cmake
+        DESTINATION ${package_folder})

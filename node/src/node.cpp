@@ -1,0 +1,655 @@
+#include "node.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/base/random.hpp>
+#include <pharos/net/address.hpp>
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/net/socket_link.hpp>
+#include <pharos/process/descendants.hpp>
+#include <pharos/process/inherited.hpp>
+#include <pharos/process/limits.hpp>
+#include <pharos/process/run_folder.hpp>
+#include <pharos/process/spawn.hpp>
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kHandshakeTime = 5s;
+constexpr auto kZygoteTime = 55s;   // to load the program; less than a driver waits
+constexpr auto kWorkerTime = 30s;   // from the request to the worker's proof
+constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
+constexpr auto kStopTime = 5s;      // for destructors, when all is told to stop
+constexpr auto kIdleWorkerTime = 10s;
+constexpr auto kKillTime = 8s;
+constexpr std::size_t kUnprovenMax = 64;
+constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
+constexpr int kZygoteRestartsMax = 3;
+
+std::uint32_t usable_cpus() {
+  cpu_set_t cpus;
+  if (::sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1;
+  return static_cast<std::uint32_t>(std::max(CPU_COUNT(&cpus), 1));
+}
+
+std::string describe_end(int status) {
+  if (status < 0) return std::string{"it could not be started: "} + ::strerror(-status);
+  if (WIFSIGNALED(status)) {
+    const char* const name = ::sigabbrev_np(WTERMSIG(status));
+    return "its process was killed by " +
+           (name == nullptr ? "signal " + std::to_string(WTERMSIG(status)) : std::string{"SIG"} + name);
+  }
+  return "its process exited with status " + std::to_string(WEXITSTATUS(status));
+}
+
+struct Pipe {
+  Fd read;
+  Fd write;
+};
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
+  Pipe pipe{Fd{ends[0]}, Fd{ends[1]}};
+  ::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
+  return pipe;
+}
+
+/// The key of the one process that is expected at the other end.
+net::Acceptor::KeyFor only(net::Identity expected, const net::Key& key) {
+  return [expected, key](net::Identity peer) {
+    return peer.role == expected.role && peer.id == expected.id ? std::optional{key} : std::nullopt;
+  };
+}
+
+Result<void> write_token(const std::string& path, const net::Key& token) {
+  const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (!file || ::write(file.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size())) {
+    return Error::from_errno("writing " + path, errno);
+  }
+  return {};
+}
+
+}  // namespace
+
+struct Node::Job {
+  JobId id;
+  CallerId caller;
+  std::shared_ptr<net::Peer> driver;
+  wire::RegisterJob program;
+  Fd executable;
+
+  std::shared_ptr<net::Peer> zygote;  // null while there is none
+  pid_t zygote_pid = 0;
+  int zygote_restarts = 0;
+  async::Completion<wire::ZygoteReady> zygote_ready;
+  bool stopping = false;  // its driver has asked for the end
+  bool ended = false;
+};
+
+struct Node::Worker {
+  WorkerId id;
+  std::shared_ptr<Job> job;
+  ActorId actor;  // none: runs tasks
+  std::string label;
+  pid_t pid = 0;
+  Fd handle;  // pidfd
+  std::shared_ptr<net::Peer> control;
+  std::shared_ptr<WorkerOutput> output;
+  std::shared_ptr<WorkerOutput> error_output;
+  async::Completion<int> reaped;
+  async::Completion<void> concluded;
+  std::string killed_because;
+  bool gone = false;
+};
+
+class Node::Reaper final : public net::Reactor::Watcher {
+ public:
+  explicit Reaper(Node& node) : node_{node} {}
+  void on_ready(std::uint32_t) override { node_.reap(); }
+
+ private:
+  Node& node_;
+};
+
+class Node::KeeperWatcher final : public net::Reactor::Watcher {
+ public:
+  explicit KeeperWatcher(Node& node) : node_{node} {}
+  void on_ready(std::uint32_t) override {
+    log(LogLevel::kError, "the keeper is gone; the node ends");
+    node_.status_ = 1;
+    node_.ending_ = true;
+  }
+
+ private:
+  Node& node_;
+};
+
+class Node::Listener final : public net::Reactor::Watcher {
+ public:
+  Listener(Node& node, Fd socket, bool unix_socket) : node_{node}, socket_{std::move(socket)}, unix_{unix_socket} {}
+
+  int fd() const { return socket_.get(); }
+  void on_ready(std::uint32_t) override {
+    for (;;) {
+      Fd connection{::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+      if (!connection) return;
+      if (node_.unproven_ >= kUnprovenMax) continue;  // closed: whoever it is may try again
+      if (unix_ && !net::check_peer_is_this_user(connection.get())) continue;
+      node_.background_.spawn(serve_connection(&node_, std::move(connection), false));
+    }
+  }
+
+ private:
+  Node& node_;
+  Fd socket_;
+  bool unix_;
+};
+
+// ---- Start and end of the node
+
+Node::Node(process::Kept kept, const DaemonOptions& options)
+    : kept_{std::move(kept)},
+      options_{options},
+      id_{random_u64()},
+      leases_{options.cpus != 0 ? options.cpus : usable_cpus(), kIdleWorkerTime},
+      background_{reactor_} {}
+
+Node::~Node() = default;
+
+int Node::run(Fd driver) {
+  const auto preamble = process::receive_preamble(driver.get(), async::Deadline::after(kHandshakeTime, reactor_.now()));
+  if (!preamble) return 1;
+  token_ = preamble->key;
+  if (auto done = set_up(); !done) set_up_failure_ = std::move(done).error();
+  background_.spawn(serve_connection(this, std::move(driver), true));
+  while (!ending_) reactor_.poll_one(async::Deadline::never());
+  shut_down();
+  return status_;
+}
+
+Result<void> Node::set_up() {
+  process::raise_descriptor_limit();
+  reactor_.watch(kept_.keeper_alive.get(), EPOLLIN, std::make_shared<KeeperWatcher>(*this));
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &child, nullptr);
+  child_event_ = Fd{::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)};
+  PHAROS_CHECK(child_event_, errno);
+  reactor_.watch(child_event_.get(), EPOLLIN, std::make_shared<Reaper>(*this));
+
+  process::sweep_run_folders(kept_.run_folder.substr(0, kept_.run_folder.rfind('/')));
+  PHAROS_TRY_VOID(process::make_run_folder(kept_.run_folder));
+  PHAROS_TRY_VOID(write_token(kept_.run_folder + "/token", token_));
+  PHAROS_TRY_VOID(listen_at("unix:" + kept_.run_folder + "/node.sock"));
+  if (!options_.listen.empty()) PHAROS_TRY_VOID(listen_at(options_.listen));
+  return {};
+}
+
+Result<void> Node::listen_at(const std::string& text) {
+  PHAROS_TRY(const net::Address address, net::parse_address(text));
+  PHAROS_TRY(Fd socket, net::listen_at(address));
+  auto listener = std::make_shared<Listener>(*this, std::move(socket), address.unix_socket);
+  reactor_.watch(listener->fd(), EPOLLIN, listener);
+  listeners_.push_back(std::move(listener));
+  return {};
+}
+
+// Orphans of workers become this process's children, and so do workers whose zygote is gone.
+void Node::reap() {
+  signalfd_siginfo ignored;
+  while (::read(child_event_.get(), &ignored, sizeof ignored) > 0) {
+  }
+  for (;;) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) return;
+    for (const auto& [id, worker] : workers_) {
+      if (worker->pid == pid) worker->reaped.complete(status);
+    }
+    for (const auto& [id, job] : jobs_) {
+      if (job->zygote_pid != pid) continue;
+      job->zygote_pid = 0;
+      job->zygote_ready.fail(
+          Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote: " + describe_end(status)});
+    }
+  }
+}
+
+void Node::shut_down() {
+  background_.cancel();
+  for (const auto& [id, peer] : peers_) peer->close();
+  while (background_.size() != 0) reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
+  reactor_.unwatch(child_event_.get());
+  if (auto killed = process::kill_descendants(async::Deadline::after(kKillTime, reactor_.now())); !killed) {
+    log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});
+  }
+  process::remove_run_folder(kept_.run_folder);
+}
+
+// ---- Connections
+
+std::optional<net::Key> Node::key_for(net::Identity peer) const {
+  switch (peer.role) {
+    case net::Role::kDriver:
+    case net::Role::kNode: return token_;
+    case net::Role::kZygote:
+    case net::Role::kWorker: return std::nullopt;  // they never connect: they inherit
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<net::Peer> Node::add_peer(Fd socket) {
+  const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kAccepted);
+  auto peer = net::Peer::make(reactor_, link, *this);
+  peers_.emplace(peer.get(), peer);
+  link->start(peer);
+  return peer;
+}
+
+async::Async<void> Node::serve_connection(Node* self, Fd socket, bool first_driver) {
+  ++self->unproven_;
+  const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
+  net::Acceptor::KeyFor key_for = [self](net::Identity peer) { return self->key_for(peer); };
+  const auto identity =
+      co_await net::accept(&self->reactor_, socket.get(), self->identity(), std::move(key_for), deadline);
+  --self->unproven_;
+  if (!identity) {
+    log(LogLevel::kInfo, "refused a connection", {kv("error", identity.error())});
+    if (first_driver) self->ending_ = true;
+    co_return;
+  }
+  const auto peer = self->add_peer(std::move(socket));
+  if (first_driver) self->first_driver_ = peer;
+}
+
+std::shared_ptr<Node::Job> Node::job_of(const net::Peer& peer) const {
+  for (const auto& [id, job] : jobs_) {
+    if (job->driver.get() == &peer || job->zygote.get() == &peer) return job;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Node::Worker> Node::find_worker(WorkerId worker) const {
+  const auto found = workers_.find(worker);
+  return found == workers_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Node::Worker> Node::find_actor(ActorId actor) const {
+  for (const auto& [id, worker] : workers_) {
+    if (worker->actor == actor) return worker;
+  }
+  return nullptr;
+}
+
+void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
+  if (std::holds_alternative<wire::RegisterJob>(parcel.message) && request) {
+    const auto peer = peers_.find(&from);
+    if (peer == peers_.end() || job_of(from) != nullptr) return;
+    background_.spawn(register_job(this, peer->second, std::move(parcel), *request, peer->second == first_driver_));
+    return;
+  }
+  const auto job = job_of(from);
+  if (job == nullptr) {
+    if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
+    return;
+  }
+  if (job->driver.get() == &from) return on_driver_message(*job, std::move(parcel), request);
+  on_zygote_message(*job, std::move(parcel));
+}
+
+void Node::on_driver_message(Job& job, net::Parcel parcel, std::optional<std::uint64_t> request) {
+  const auto shared = jobs_.at(job.id);
+  if (const auto* const actor = std::get_if<wire::StartActor>(&parcel.message); actor != nullptr && request) {
+    background_.spawn(start_actor(this, shared, *actor, *request));
+  } else if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
+    const scheduler::LeaseRequestId id{++last_id_};
+    lease_requests_.emplace(id, LeaseRequest{job.id, *request});
+    auto effects = leases_.request(id, job.id);
+    if (effects) return apply(*effects);
+    lease_requests_.erase(id);
+    job.driver->respond(*request, std::move(effects).error());
+  } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
+    const auto worker = find_worker(returned->worker);
+    if (worker != nullptr && worker->job->id == job.id) apply(leases_.returned(returned->worker, reactor_.now()));
+  } else if (const auto* const end = std::get_if<wire::EndActor>(&parcel.message)) {
+    const auto worker = find_actor(end->actor);
+    if (worker == nullptr || worker->job->id != job.id) return;
+    worker->killed_because = "its program ended it";
+    if (end->kill) return kill_worker(*worker);
+    end_worker(worker);
+  } else if (std::holds_alternative<wire::Stop>(parcel.message) && request && !std::exchange(job.stopping, true)) {
+    background_.spawn(stop_job(this, shared, *request));
+  } else if (request) {
+    job.driver->respond(*request, Error{ErrorCode::kUnsupported,
+                                        "a driver cannot ask for " + std::string{wire::name_of(parcel.message)}});
+  }
+}
+
+void Node::on_zygote_message(Job& job, net::Parcel parcel) {
+  if (const auto* const ready = std::get_if<wire::ZygoteReady>(&parcel.message)) {
+    job.zygote_ready.complete(*ready);
+  } else if (const auto* const forked = std::get_if<wire::WorkerForked>(&parcel.message)) {
+    if (const auto worker = find_worker(forked->worker)) {
+      worker->pid = forked->pid;
+      worker->handle = std::move(parcel.descriptors.front());
+      if (worker->gone || job.ended) kill_worker(*worker);
+    }
+  } else if (const auto* const reaped = std::get_if<wire::WorkerReaped>(&parcel.message)) {
+    if (const auto worker = find_worker(reaped->worker)) worker->reaped.complete(reaped->status);
+  }
+}
+
+void Node::on_peer_closed(net::Peer& peer, const Error&) {
+  const auto found = peers_.find(&peer);
+  if (found == peers_.end()) return;
+  const auto closed = found->second;  // keeps it until this is done
+  peers_.erase(found);
+  for (const auto& [id, worker] : workers_) {
+    if (worker->control == closed) return background_.spawn(conclude_worker(this, worker));
+  }
+  if (closed == first_driver_) {
+    ending_ = true;
+    return;
+  }
+  const auto job = job_of(*closed);
+  if (job == nullptr) return;
+  if (job->driver == closed) return end_job(job->id);
+  job->zygote = nullptr;
+  if (!job->ended) background_.spawn(restart_zygote(this, job));
+}
+
+// ---- Jobs and zygotes
+
+async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
+                                      std::uint64_t request, bool first) {
+  if (self->set_up_failure_ && first) {
+    driver->respond(request, *self->set_up_failure_);
+    co_return;
+  }
+  auto job = std::make_shared<Job>();
+  job->id = JobId{random_u64()};
+  job->caller = CallerId{random_u64()};
+  job->driver = driver;
+  job->program = std::move(std::get<wire::RegisterJob>(parcel.message));
+  job->executable = std::move(parcel.descriptors.front());
+  self->jobs_.emplace(job->id, job);
+  auto started = co_await start_zygote(self, job);
+  if (!started) {
+    self->end_job(job->id);
+    driver->respond(request, std::move(started).error());
+    co_return;
+  }
+  const auto ready = co_await job->zygote_ready.wait(async::Deadline::after(kZygoteTime, self->reactor_.now()));
+  if (!ready) {
+    self->end_job(job->id);
+    driver->respond(request, Error{ready.error()}.with("loading " + job->program.executable + " for its workers"));
+    co_return;
+  }
+  driver->respond(request, wire::JobRegistered{.job = job->id,
+                                               .caller = job->caller,
+                                               .node = self->id_,
+                                               .cpus = self->leases_.cpus(),
+                                               .warning = ready->cannot_fork,
+                                               .address = "unix:" + self->kept_.run_folder + "/node.sock"});
+}
+
+async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> job) {
+  constexpr int kSocket = 3;
+  PHAROS_CO_TRY(net::SocketPair pair, net::socket_pair());
+  process::Preamble preamble;
+  preamble.key = net::derive_key(self->token_, net::Role::kZygote, job->id.value());
+  preamble.id = job->id.value();
+  PHAROS_CO_TRY_VOID(process::send_preamble(pair.first.get(), preamble));
+  process::Program program{.path = job->program.executable,
+                           .executable = Fd{::fcntl(job->executable.get(), F_DUPFD_CLOEXEC, 0)},
+                           .arguments = job->program.arguments,
+                           .environment = job->program.environment,
+                           .moved = {{pair.second.get(), kSocket}},
+                           .folder = job->program.folder,
+                           .new_session = true};
+  program.environment.push_back(process::role_variable(process::InheritedRole::kZygote, kSocket));
+  PHAROS_CO_TRY(job->zygote_pid, process::spawn(program));
+  pair.second.reset();
+  const auto deadline = async::Deadline::after(kZygoteTime, self->reactor_.now());
+  net::Acceptor::KeyFor key_for = only({net::Role::kZygote, preamble.id}, preamble.key);
+  const auto identity =
+      co_await net::accept(&self->reactor_, pair.first.get(), self->identity(), std::move(key_for), deadline);
+  if (!identity) co_return Error{identity.error()}.with("loading " + job->program.executable + " for its workers");
+  job->zygote = self->add_peer(std::move(pair.first));
+  co_return {};
+}
+
+async::Async<void> Node::restart_zygote(Node* self, std::shared_ptr<Job> job) {
+  if (++job->zygote_restarts > kZygoteRestartsMax) {
+    log(LogLevel::kError, "a program's zygote ends again and again", {kv("job", job->id)});
+    co_return;
+  }
+  log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
+  job->zygote_ready = {};
+  const auto started = co_await start_zygote(self, job);
+  if (!started) {
+    log(LogLevel::kError, "a program's zygote cannot be started", {kv("job", job->id), kv("error", started.error())});
+  }
+}
+
+void Node::end_job(JobId id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  const auto job = found->second;
+  job->ended = true;
+  jobs_.erase(found);
+  std::erase_if(lease_requests_, [id](const auto& entry) { return entry.second.job == id; });
+  apply(leases_.job_ended(id));
+  for (const auto& [worker_id, worker] : workers_) {
+    if (worker->job == job) kill_worker(*worker);
+  }
+  if (job->zygote != nullptr) {
+    peers_.erase(job->zygote.get());
+    job->zygote->close();
+  } else if (job->zygote_pid != 0) {
+    ::kill(job->zygote_pid, SIGKILL);
+  }
+}
+
+// ---- Workers
+
+async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* self, std::shared_ptr<Job> job,
+                                                                       ActorId actor, std::string label) {
+  const auto deadline = async::Deadline::after(kWorkerTime, self->reactor_.now());
+  // A zygote that ended comes back within this time, or not at all.
+  while (job->zygote == nullptr) {
+    if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->reactor_.now())) {
+      co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers"};
+    }
+    PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
+  }
+  auto worker = std::make_shared<Worker>();
+  worker->id = WorkerId{random_u64()};
+  worker->job = job;
+  worker->actor = actor;
+  worker->label = std::move(label);
+
+  PHAROS_CO_TRY(net::SocketPair control, net::socket_pair());
+  PHAROS_CO_TRY(Pipe out, make_pipe());
+  PHAROS_CO_TRY(Pipe error, make_pipe());
+  process::Preamble preamble;
+  preamble.key = net::derive_key(self->token_, net::Role::kWorker, worker->id.value());
+  preamble.id = worker->id.value();
+  preamble.set_name(worker->label);
+  PHAROS_CO_TRY_VOID(process::send_preamble(control.first.get(), preamble));
+  std::vector<Fd> descriptors;
+  descriptors.push_back(std::move(control.second));
+  descriptors.push_back(std::move(out.write));
+  descriptors.push_back(std::move(error.write));
+  self->workers_.emplace(worker->id, worker);
+  const auto stream = [&](Fd pipe, bool is_error) {
+    auto* const raw = worker.get();
+    return WorkerOutput::make(
+        self->reactor_, std::move(pipe), [raw] { return raw->job->driver->queued() < kOutputQueuedMax; },
+        [raw, is_error](std::string lines) {
+          raw->job->driver->send(wire::Output{raw->label, raw->pid, is_error, std::move(lines)});
+        });
+  };
+  worker->output = stream(std::move(out.read), false);
+  worker->error_output = stream(std::move(error.read), true);
+  job->zygote->send(wire::ForkWorker{worker->id}, std::move(descriptors));
+
+  net::Acceptor::KeyFor key_for = only({net::Role::kWorker, preamble.id}, preamble.key);
+  const auto identity =
+      co_await net::accept(&self->reactor_, control.first.get(), self->identity(), std::move(key_for), deadline);
+  if (!identity || job->ended) {
+    self->kill_worker(*worker);
+    self->background_.spawn(conclude_worker(self, worker));
+    if (!identity) co_return Error{identity.error()}.with("starting a worker").with_outcome(Outcome::kNotStarted);
+    co_return Error{ErrorCode::kRuntimeStopped, "the program has ended"}.with_outcome(Outcome::kNotStarted);
+  }
+  worker->control = self->add_peer(std::move(control.first));
+  co_return worker;
+}
+
+void Node::hand_over(Worker& worker, net::Peer& driver, std::uint64_t request) {
+  constexpr std::uint32_t kFirstIncarnation = 1;
+  auto pair = net::socket_pair();
+  if (!pair) {
+    driver.respond(request, std::move(pair).error());
+    return;
+  }
+  std::vector<Fd> to_worker;
+  to_worker.push_back(std::move(pair->first));
+  std::vector<Fd> to_driver;
+  to_driver.push_back(std::move(pair->second));
+  worker.control->send(wire::ServeCaller{worker.job->caller, worker.actor, kFirstIncarnation}, std::move(to_worker));
+  driver.respond(request, wire::WorkerReady{worker.id, kFirstIncarnation, worker.pid}, std::move(to_driver));
+}
+
+async::Async<void> Node::start_actor(Node* self, std::shared_ptr<Job> job, wire::StartActor actor,
+                                     std::uint64_t request) {
+  auto worker = co_await start_worker(self, job, actor.actor, actor.label);
+  if (!worker) {
+    job->driver->respond(request, std::move(worker).error());
+    co_return;
+  }
+  self->hand_over(**worker, *job->driver, request);
+}
+
+async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request) {
+  auto worker = co_await start_worker(self, job, ActorId{}, "task worker");
+  if (worker) {
+    self->apply(self->leases_.worker_started(request, (*worker)->id));
+    co_return;
+  }
+  const auto found = self->lease_requests_.find(request);
+  if (found != self->lease_requests_.end()) {
+    job->driver->respond(found->second.request, std::move(worker).error());
+    self->lease_requests_.erase(found);
+  }
+  self->apply(self->leases_.start_failed(request));
+}
+
+void Node::apply(const scheduler::LeaseEffects& effects) {
+  for (const auto& effect : effects) {
+    if (const auto* const grant = std::get_if<scheduler::Grant>(&effect)) {
+      const auto request = lease_requests_.find(grant->request);
+      const auto worker = find_worker(grant->worker);
+      if (request == lease_requests_.end() || worker == nullptr) continue;
+      const LeaseRequest asked = request->second;
+      lease_requests_.erase(request);
+      hand_over(*worker, *worker->job->driver, asked.request);
+    } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
+      if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
+        background_.spawn(start_leased(this, job->second, start->request));
+      }
+    } else if (const auto* const end = std::get_if<scheduler::EndIdleWorker>(&effect)) {
+      if (const auto worker = find_worker(end->worker)) end_worker(worker);
+    }
+  }
+  if (leases_.idle() != 0 && !std::exchange(ends_idle_workers_, true)) background_.spawn(end_idle_workers(this));
+}
+
+async::Async<void> Node::end_idle_workers(Node* self) {
+  while (self->leases_.idle() != 0) {
+    const auto slept = co_await async::sleep(1s);
+    if (!slept) break;
+    self->apply(self->leases_.tick(self->reactor_.now()));
+  }
+  self->ends_idle_workers_ = false;
+}
+
+void Node::kill_worker(Worker& worker) {
+  worker.gone = true;  // for one whose process is not known yet
+  if (!worker.handle) return;
+  ::syscall(SYS_pidfd_send_signal, worker.handle.get(), SIGKILL, nullptr, 0);
+  // What it started and left in its process group. The group's number is not reused while the group has members.
+  ::kill(-worker.pid, SIGKILL);
+}
+
+void Node::end_worker(const std::shared_ptr<Worker>& worker) {
+  if (worker->control == nullptr) return kill_worker(*worker);
+  worker->control->send(wire::EndWorker{});
+  reactor_.run_at(reactor_.now() + kStopTime, [this, weak = std::weak_ptr{worker}] {
+    if (const auto late = weak.lock()) kill_worker(*late);
+  });
+}
+
+// Its connection has ended. How its process ended is known a moment later.
+async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> worker) {
+  auto reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->reactor_.now()));
+  if (!reaped) {
+    // A process that closed its connection but lives on serves nobody.
+    self->kill_worker(*worker);
+    reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->reactor_.now()));
+  }
+  std::string reason = reaped ? describe_end(*reaped) : "its connection ended";
+  if (!worker->killed_because.empty()) reason = worker->killed_because;
+  if (worker->handle) ::kill(-worker->pid, SIGKILL);
+  worker->output->drain();
+  worker->error_output->drain();
+  self->apply(self->leases_.worker_ended(worker->id));
+  if (!worker->job->ended) worker->job->driver->send(wire::WorkerEnded{worker->id, worker->actor, reason});
+  self->workers_.erase(worker->id);
+  worker->concluded.complete();
+}
+
+async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {
+  std::vector<std::shared_ptr<Worker>> workers;
+  for (const auto& [id, worker] : self->workers_) {
+    if (worker->job == job) workers.push_back(worker);
+  }
+  for (const auto& worker : workers) self->end_worker(worker);
+  const auto deadline = async::Deadline::after(kStopTime + kReasonTime, self->reactor_.now());
+  for (const auto& worker : workers) {
+    const auto concluded = co_await worker->concluded.wait(deadline);
+    if (!concluded) log(LogLevel::kError, "a worker does not end", {kv("pid", worker->pid)});
+  }
+  const auto driver = job->driver;
+  self->end_job(job->id);
+  driver->respond(request, wire::Done{});
+}
+
+int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options) {
+  ::prctl(PR_SET_NAME, "pharos-node");
+  set_log_role("node");
+  Node node{std::move(kept), options};
+  return node.run(std::move(driver));
+}
+
+}  // namespace pharos::node

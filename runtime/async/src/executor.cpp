@@ -1,0 +1,7 @@
+#include <pharos/async/executor.hpp>
+
+namespace pharos::async {
+
+Executor::~Executor() = default;
+
+}  // namespace pharos::async

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/base/result.hpp>
+
+namespace pharos::net {
+
+/// Where a daemon listens: "unix:/path/node.sock" or "127.0.0.1:7000" (numeric IPv4; "localhost" is 127.0.0.1).
+struct Address {
+  bool unix_socket = false;
+  std::string place;  ///< path or host
+  std::uint16_t port = 0;
+
+  std::string to_string() const;
+  bool loopback() const;
+};
+
+Result<Address> parse_address(std::string_view text);
+
+/// A listening socket, non-blocking. A Unix socket is made 0600, at a path of any length; a busy port or path gives
+/// kAlreadyExists naming it. Port 0 takes a free one: see bound_address().
+Result<Fd> listen_at(const Address& address);
+Result<Address> bound_address(int listening_socket);
+
+/// A connected socket, non-blocking. Over a Unix socket the other side must belong to this user.
+Result<Fd> connect_to(const Address& address, async::Deadline deadline);
+
+/// kPermissionDenied unless the process at the other end of a Unix socket belongs to this user.
+Result<void> check_peer_is_this_user(int unix_socket);
+
+}  // namespace pharos::net

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/wire/frame.hpp>
+
+namespace pharos::net {
+
+/// Memory that received frames lie in.
+struct ReceiveBuffer {
+  explicit ReceiveBuffer(std::size_t size) : bytes{std::make_unique_for_overwrite<std::byte[]>(size)}, capacity{size} {}
+  std::unique_ptr<std::byte[]> bytes;
+  std::size_t capacity;
+};
+
+/// Whole frames, one after the other, their headers checked. Keeps the memory that they lie in; cheap to copy.
+class FrameBatch {
+ public:
+  FrameBatch() = default;
+  FrameBatch(std::shared_ptr<ReceiveBuffer> buffer, std::size_t begin, std::size_t end)
+      : buffer_{std::move(buffer)}, at_{begin}, end_{end} {}
+
+  bool empty() const { return at_ == end_; }
+  /// True when `next()` would give the last one.
+  bool one_left() const;
+  /// Takes the next frame; only when not empty. The view is valid as long as a copy of this batch is.
+  wire::FrameView next();
+
+ private:
+  std::shared_ptr<ReceiveBuffer> buffer_;
+  std::size_t at_ = 0;
+  std::size_t end_ = 0;
+};
+
+/// Ordered, reliable frames between two processes: over a Unix socket, TCP, or the simulator's network.
+/// Created after the handshake, by whoever made the connection; shared by those who send.
+/// Threads: send(), flush() and close() from any; the handler's calls come in order, one at a time.
+/// Failure: the first error closes it, and the handler is told once. What was queued then is lost; whoever needs an
+/// answer keeps its own account of what is unanswered.
+/// Bounds: queues what the peer does not read. queued() says how much; whoever sends on a user's behalf holds back at
+/// kQueuedMax, and the link closes itself at twice as much.
+class Link {
+ public:
+  static constexpr std::size_t kQueuedMax = std::size_t{64} << 20;
+
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    /// In the order of arrival, never two at once. Must be quick: nothing is read meanwhile.
+    virtual void on_frames(FrameBatch frames, std::vector<Fd> descriptors) = 0;
+    /// After on_frames, on the same thread, while other threads may read on: the place for what takes long.
+    virtual void on_idle() {}
+    /// The last call, unless close() was called here first.
+    virtual void on_closed(Error why) = 0;
+  };
+
+  virtual ~Link() = default;
+
+  /// Queues one frame; `header.payload_bytes` is filled in. False when closed. The descriptors go with its first byte.
+  virtual bool send(wire::FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) = 0;
+  bool send(const wire::FrameHeader& header, std::span<const std::byte> payload) { return send(header, payload, {}); }
+  /// Writes what is queued, as far as the peer takes it; the rest goes when the peer has read.
+  virtual void flush() = 0;
+  /// Bytes that are queued and not written.
+  virtual std::size_t queued() const = 0;
+  /// Ends it from here. Nothing more is sent or delivered, but a handler call that has begun may still run.
+  virtual void close() = 0;
+};
+
+}  // namespace pharos::net

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/async/executor.hpp>
+#include <pharos/async/timer_queue.hpp>
+#include <pharos/base/fd.hpp>
+
+namespace pharos::net {
+
+/// Waits for descriptors and timers, and runs what is posted: the epoll set of one daemon, driver or worker.
+///
+/// Any number of threads may poll. Every registration is edge-triggered, so an event goes to one thread; and the kernel
+/// wakes the thread that came to wait last. Two things follow, and the speed of a call rests on them:
+///   1. A thread that blocks for a result polls by itself and receives its reply without a hand-off, although a
+///      background thread waits on the same set: the background thread came earlier.
+///   2. While one thread is inside a long callback, the next event wakes another one at once.
+/// As an Executor it is a strand: posted work and timers run one after the other, on whichever thread polls.
+///
+/// Owned by the object that composes the process; outlives every descriptor registered in it.
+class Reactor final : public async::Executor {
+ public:
+  /// Told about a descriptor. Kept alive by the reactor while registered and while a callback runs.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    /// EPOLL* bits. May be called from several threads at once: one edge each.
+    virtual void on_ready(std::uint32_t events) = 0;
+  };
+
+  enum class Poller : std::uint8_t {
+    kBackground,
+    kLeader,  ///< at most one at a time: the one that interrupt() wakes
+  };
+
+  Reactor();
+  ~Reactor() override;
+
+  /// `events` is EPOLLIN, EPOLLOUT or both. The descriptor stays the caller's.
+  void watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher);
+  void change(int fd, std::uint32_t events);
+  /// No event begins after it returns, but one that has begun may still be running.
+  void unwatch(int fd);
+
+  /// Waits for one event, no longer than the deadline, and runs what it brings. Any thread.
+  void poll_one(async::Deadline deadline, Poller role = Poller::kBackground);
+
+  /// Makes the leader's poll_one return, even if it begins only later.
+  void interrupt();
+
+  void post(async::Callback work) override;
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  async::TimerId run_at(TimePoint when, async::Callback work) override;
+  bool cancel(async::TimerId timer) override;
+
+  /// In the child after a fork: closes this process's copies of everything, so that a peer sees the parent's end.
+  /// The reactor can only be destroyed afterwards.
+  void abandon_after_fork();
+
+ private:
+  struct Slot {
+    std::uint32_t generation = 0;
+    int fd = -1;
+    std::shared_ptr<Watcher> watcher;
+  };
+
+  void run_strand();
+  bool run_one_of_strand();
+  void arm(std::unique_lock<std::mutex>& lock);
+  void signal(int fd);
+  void add_internal(int fd, std::uint32_t events, std::uint64_t token);
+  std::shared_ptr<Watcher> find(std::uint64_t token);
+
+  Fd epoll_;
+  Fd post_event_;       // edge-triggered: something was posted
+  Fd interrupt_event_;  // level-triggered: stays until the leader takes it
+  Fd timer_event_;
+
+  std::mutex watch_mutex_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<std::uint32_t> slot_of_fd_;
+
+  std::mutex strand_mutex_;
+  std::deque<async::Callback> posted_;
+  async::TimerQueue timers_;
+  TimePoint armed_for_ = TimePoint::max();
+  bool strand_runs_ = false;
+};
+
+}  // namespace pharos::net

@@ -1,0 +1,175 @@
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+
+#include <pharos/net/address.hpp>
+
+namespace pharos::net {
+namespace {
+
+// A Unix socket's path in sockaddr_un has 108 bytes; folders can be deeper. So the folder is opened, and the socket
+// named through the descriptor.
+struct UnixName {
+  Fd folder;
+  sockaddr_un name{};
+};
+
+Result<UnixName> unix_name(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string file = slash == std::string::npos ? path : path.substr(slash + 1);
+  UnixName result;
+  result.folder = Fd{::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  if (!result.folder) return Error::from_errno("opening the folder " + folder, errno);
+  const std::string name = "/proc/self/fd/" + std::to_string(result.folder.get()) + "/" + file;
+  if (name.size() >= sizeof result.name.sun_path) {
+    return Error{ErrorCode::kInvalidArgument, "the socket's file name " + file + " is too long"};
+  }
+  result.name.sun_family = AF_UNIX;
+  std::memcpy(result.name.sun_path, name.c_str(), name.size() + 1);
+  return result;
+}
+
+Result<sockaddr_in> inet_name(const Address& address) {
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(address.port);
+  if (::inet_pton(AF_INET, address.place.c_str(), &name.sin_addr) != 1) {
+    return Error{ErrorCode::kInvalidArgument, "\"" + address.place + "\" is no IPv4 address"};
+  }
+  return name;
+}
+
+Result<Fd> new_socket(int family) {
+  Fd socket{::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!socket) return Error::from_errno("making a socket", errno);
+  return socket;
+}
+
+Result<void> finish_connecting(int socket, async::Deadline deadline, const std::string& where) {
+  for (;;) {
+    const Duration left = deadline.left(std::chrono::steady_clock::now());
+    if (left == Duration::zero())
+      return Error{ErrorCode::kDeadlineExceeded, "connecting to " + where + " took too long"};
+    pollfd waited{.fd = socket, .events = POLLOUT, .revents = 0};
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, std::chrono::hours{1}));
+    if (::poll(&waited, 1, static_cast<int>(ms.count())) > 0) break;
+  }
+  int why = 0;
+  socklen_t size = sizeof why;
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &why, &size);
+  if (why != 0) return Error::from_errno("connecting to " + where, why, "Is a cluster running there?");
+  return {};
+}
+
+}  // namespace
+
+std::string Address::to_string() const {
+  return unix_socket ? "unix:" + place : place + ":" + std::to_string(port);
+}
+
+bool Address::loopback() const {
+  return unix_socket || place.starts_with("127.");
+}
+
+Result<Address> parse_address(std::string_view text) {
+  if (text.starts_with("unix:")) {
+    if (text.size() == 5) return Error{ErrorCode::kInvalidArgument, "\"unix:\" names no path"};
+    return Address{.unix_socket = true, .place = std::string{text.substr(5)}};
+  }
+  const std::size_t colon = text.rfind(':');
+  Address address;
+  const std::string_view digits = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
+  if (digits.empty() || parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size()) {
+    return Error{ErrorCode::kInvalidArgument, "\"" + std::string{text} + "\" is no address",
+                 "Write HOST:PORT or unix:PATH."};
+  }
+  address.place = text.substr(0, colon) == "localhost" ? "127.0.0.1" : std::string{text.substr(0, colon)};
+  PHAROS_TRY_VOID([&]() -> Result<void> {
+    PHAROS_TRY([[maybe_unused]] const sockaddr_in name, inet_name(address));
+    return {};
+  }());
+  return address;
+}
+
+Result<Fd> listen_at(const Address& address) {
+  const std::string where = address.to_string();
+  PHAROS_TRY(Fd socket, new_socket(address.unix_socket ? AF_UNIX : AF_INET));
+  int bound = 0;
+  if (address.unix_socket) {
+    PHAROS_TRY(const UnixName name, unix_name(address.place));
+    const mode_t before = ::umask(0177);
+    bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name.name), sizeof name.name);
+    ::umask(before);
+  } else {
+    const int one = 1;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    PHAROS_TRY(const sockaddr_in name, inet_name(address));
+    bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name);
+  }
+  if (bound != 0 || ::listen(socket.get(), 128) != 0) {
+    return Error::from_errno(
+        "listening at " + where, errno,
+        errno == EADDRINUSE ? "Another process has it: choose another, or stop that process." : "");
+  }
+  return socket;
+}
+
+Result<Address> bound_address(int listening_socket) {
+  sockaddr_in name{};
+  socklen_t size = sizeof name;
+  if (::getsockname(listening_socket, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sin_family != AF_INET) {
+    return Error::from_errno("asking where a socket listens", errno);
+  }
+  char host[INET_ADDRSTRLEN];
+  ::inet_ntop(AF_INET, &name.sin_addr, host, sizeof host);
+  return Address{.unix_socket = false, .place = host, .port = ntohs(name.sin_port)};
+}
+
+Result<Fd> connect_to(const Address& address, async::Deadline deadline) {
+  const std::string where = address.to_string();
+  PHAROS_TRY(Fd socket, new_socket(address.unix_socket ? AF_UNIX : AF_INET));
+  int connected = 0;
+  if (address.unix_socket) {
+    PHAROS_TRY(const UnixName name, unix_name(address.place));
+    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.name), sizeof name.name);
+  } else {
+    const int one = 1;
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    PHAROS_TRY(const sockaddr_in name, inet_name(address));
+    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name);
+  }
+  if (connected != 0 && errno != EINPROGRESS) {
+    return Error::from_errno("connecting to " + where, errno, "Is a cluster running there?");
+  }
+  if (connected != 0) PHAROS_TRY_VOID(finish_connecting(socket.get(), deadline, where));
+  if (address.unix_socket) PHAROS_TRY_VOID(check_peer_is_this_user(socket.get()));
+  return socket;
+}
+
+Result<void> check_peer_is_this_user(int unix_socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(unix_socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return Error::from_errno("asking whose process is at the other end", errno);
+  }
+  if (peer.uid == ::geteuid()) return {};
+  return Error{ErrorCode::kPermissionDenied, "the process at the other end belongs to user " +
+                                                 std::to_string(peer.uid) + ", this one to user " +
+                                                 std::to_string(::geteuid())};
+}
+
+}  // namespace pharos::net

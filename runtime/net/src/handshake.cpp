@@ -1,0 +1,195 @@
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <pharos/async/completion.hpp>
+#include <pharos/base/random.hpp>
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/net/handshake.hpp>
+#include <pharos/wire/frame.hpp>
+
+namespace pharos::net {
+namespace {
+
+constexpr char kMagic[8] = {'p', 'h', 'a', 'r', 'o', 's', '\n', '\0'};
+constexpr std::string_view kInitiatorLabel = "pharos initiator proves";
+constexpr std::string_view kAcceptorLabel = "pharos acceptor proves";
+
+struct Hello {
+  char magic[8];
+  std::uint32_t version;
+  Role role;
+  std::uint8_t reserved[3];
+  std::uint64_t id;
+  std::byte nonce[32];
+  std::uint64_t reserved_too;
+};
+static_assert(sizeof(Hello) == kHelloBytes);
+
+using HelloBytes = std::span<const std::byte, kHelloBytes>;
+using Proof = std::array<std::byte, kProofBytes>;
+
+std::array<std::byte, kHelloBytes> make_hello(Identity self) {
+  Hello hello{};
+  std::memcpy(hello.magic, kMagic, sizeof kMagic);
+  hello.version = wire::kProtocolVersion;
+  hello.role = self.role;
+  hello.id = self.id;
+  fill_random(hello.nonce);
+  std::array<std::byte, kHelloBytes> bytes;
+  std::memcpy(bytes.data(), &hello, sizeof hello);
+  return bytes;
+}
+
+Result<Identity> read_hello(HelloBytes bytes) {
+  Hello hello;
+  std::memcpy(&hello, bytes.data(), sizeof hello);
+  if (std::memcmp(hello.magic, kMagic, sizeof kMagic) != 0) {
+    return Error{ErrorCode::kCorrupt, "the peer does not speak Pharos's protocol",
+                 "Check the address: something else answers there."};
+  }
+  if (hello.version != wire::kProtocolVersion) {
+    return Error{ErrorCode::kUnsupported,
+                 "the peer speaks protocol version " + std::to_string(hello.version) + ", this process version " +
+                     std::to_string(wire::kProtocolVersion),
+                 "Run the same Pharos version on both sides."};
+  }
+  if (hello.role < Role::kNode || hello.role > Role::kWorker) {
+    return Error{ErrorCode::kCorrupt, "the peer names a role that does not exist"};
+  }
+  return Identity{hello.role, hello.id};
+}
+
+Proof hmac(const Key& key, std::span<const std::byte> message) {
+  Proof proof{};
+  unsigned size = 0;
+  const auto* const done = ::HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                                  reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                                  reinterpret_cast<unsigned char*>(proof.data()), &size);
+  PHAROS_CHECK(done != nullptr && size == kProofBytes, size);
+  return proof;
+}
+
+Proof prove(const Key& key, std::string_view label, HelloBytes initiator, HelloBytes acceptor) {
+  std::vector<std::byte> message;
+  const auto* const begin = reinterpret_cast<const std::byte*>(label.data());
+  message.insert(message.end(), begin, begin + label.size());
+  message.insert(message.end(), initiator.begin(), initiator.end());
+  message.insert(message.end(), acceptor.begin(), acceptor.end());
+  return hmac(key, message);
+}
+
+bool same(std::span<const std::byte, kProofBytes> a, const Proof& b) {
+  return ::CRYPTO_memcmp(a.data(), b.data(), kProofBytes) == 0;
+}
+
+Error wrong_token() {
+  return {ErrorCode::kPermissionDenied, "the peer does not know this cluster's token",
+          "Use the token of the cluster that you connect to: PHAROS_TOKEN_FILE names its file."};
+}
+
+// Completes the first time that the descriptor is ready.
+struct ReadyOnce : Reactor::Watcher {
+  async::Completion<void> ready;
+  void on_ready(std::uint32_t) override { ready.complete(); }
+};
+
+async::Async<Result<void>> receive_exactly(Reactor* reactor, int socket, std::span<std::byte> to,
+                                           async::Deadline deadline) {
+  while (!to.empty()) {
+    // Watched anew for each wait: an edge that came before is reported again.
+    auto watcher = std::make_shared<ReadyOnce>();
+    reactor->watch(socket, EPOLLIN, watcher);
+    auto waited = co_await watcher->ready.wait(deadline);
+    reactor->unwatch(socket);
+    PHAROS_CO_TRY_VOID(std::move(waited));
+    PHAROS_CO_TRY(const std::size_t n, receive_some(socket, to));
+    to = to.subspan(n);
+  }
+  co_return {};
+}
+
+}  // namespace
+
+Key derive_key(const Key& token, Role role, std::uint64_t id) {
+  const std::string text = "pharos credential " + std::to_string(static_cast<int>(role)) + " " + std::to_string(id);
+  return hmac(token, std::as_bytes(std::span{text}));
+}
+
+Initiator::Initiator(const Key& key, Identity self) : key_{key}, hello_{make_hello(self)} {}
+
+Result<Proof> Initiator::answer(std::span<const std::byte, kHelloBytes + kProofBytes> answer) {
+  const HelloBytes theirs = answer.first<kHelloBytes>();
+  PHAROS_TRY(peer_, read_hello(theirs));
+  if (!same(answer.last<kProofBytes>(), prove(key_, kAcceptorLabel, hello_, theirs))) return wrong_token();
+  return prove(key_, kInitiatorLabel, hello_, theirs);
+}
+
+std::array<std::byte, kHelloBytes + kProofBytes> Acceptor::answer(HelloBytes hello, KeyFor key_for) {
+  std::array<std::byte, kHelloBytes + kProofBytes> answer{};
+  ours_ = make_hello(self_);
+  std::memcpy(theirs_.data(), hello.data(), hello.size());
+  std::memcpy(answer.data(), ours_.data(), ours_.size());
+  auto peer = read_hello(hello);
+  if (!peer) {
+    refused_ = std::move(peer).error();
+    return answer;
+  }
+  peer_ = *peer;
+  key_ = key_for(peer_);
+  if (!key_) {
+    refused_ = wrong_token();
+    return answer;
+  }
+  const Proof proof = prove(*key_, kAcceptorLabel, theirs_, ours_);
+  std::memcpy(answer.data() + kHelloBytes, proof.data(), proof.size());
+  return answer;
+}
+
+Result<Identity> Acceptor::finish(std::span<const std::byte, kProofBytes> proof) const {
+  if (refused_) return *refused_;
+  if (!same(proof, prove(*key_, kInitiatorLabel, theirs_, ours_))) return wrong_token();
+  return peer_;
+}
+
+Result<Identity> initiate(int socket, const Key& key, Identity self, async::Deadline deadline) {
+  Initiator initiator{key, self};
+  PHAROS_TRY_VOID(send_all(socket, initiator.hello(), deadline));
+  std::array<std::byte, kHelloBytes + kProofBytes> answer;
+  PHAROS_TRY_VOID(receive_all(socket, answer, deadline));
+  PHAROS_TRY(const Proof proof, initiator.answer(answer));
+  PHAROS_TRY_VOID(send_all(socket, proof, deadline));
+  return initiator.peer();
+}
+
+Result<Identity> accept(int socket, Identity self, Acceptor::KeyFor key_for, async::Deadline deadline) {
+  Acceptor acceptor{self};
+  std::array<std::byte, kHelloBytes> hello;
+  PHAROS_TRY_VOID(receive_all(socket, hello, deadline));
+  PHAROS_TRY_VOID(send_all(socket, acceptor.answer(hello, std::move(key_for)), deadline));
+  Proof proof;
+  PHAROS_TRY_VOID(receive_all(socket, proof, deadline));
+  return acceptor.finish(proof);
+}
+
+async::Async<Result<Identity>> accept(Reactor* reactor, int socket, Identity self, Acceptor::KeyFor key_for,
+                                      async::Deadline deadline) {
+  Acceptor acceptor{self};
+  std::array<std::byte, kHelloBytes> hello;
+  PHAROS_CO_TRY_VOID(co_await receive_exactly(reactor, socket, hello, deadline));
+  const auto answer = acceptor.answer(hello, std::move(key_for));
+  // A new socket's buffer has room for these bytes; one that has not is a peer that misbehaves.
+  PHAROS_CO_TRY_VOID(send_all(socket, answer, async::Deadline::at(reactor->now())));
+  Proof proof;
+  PHAROS_CO_TRY_VOID(co_await receive_exactly(reactor, socket, proof, deadline));
+  co_return acceptor.finish(proof);
+}
+
+}  // namespace pharos::net

@@ -1,0 +1,115 @@
+#include <iterator>
+
+#include <pharos/net/peer.hpp>
+
+namespace pharos::net {
+namespace {
+
+using wire::FrameHeader;
+using wire::FrameKind;
+
+Error gone() {
+  return {ErrorCode::kUnavailable, "the connection is closed"};
+}
+
+}  // namespace
+
+std::shared_ptr<Peer> Peer::make(async::Executor& executor, std::shared_ptr<Link> link, Owner& owner) {
+  return std::shared_ptr<Peer>{new Peer{executor, std::move(link), owner}};
+}
+
+bool Peer::send_frame(FrameKind kind, std::uint64_t number, const wire::Message& message, std::vector<Fd> descriptors) {
+  PHAROS_CHECK(descriptors.size() == wire::descriptors_of(message), wire::name_of(message), descriptors.size());
+  FrameHeader header;
+  header.kind = kind;
+  header.number = number;
+  const bool queued = link_->send(header, wire::encode(message), std::move(descriptors));
+  if (queued) link_->flush();
+  return queued;
+}
+
+bool Peer::send(const wire::Message& message, std::vector<Fd> descriptors) {
+  return send_frame(FrameKind::kControl, 0, message, std::move(descriptors));
+}
+
+bool Peer::respond(std::uint64_t request, const wire::Message& message, std::vector<Fd> descriptors) {
+  return send_frame(FrameKind::kResponse, request, message, std::move(descriptors));
+}
+
+async::Async<Result<Parcel>> Peer::request(wire::Message message, std::vector<Fd> descriptors,
+                                           async::Deadline deadline) {
+  if (owner_ == nullptr) co_return gone().with_outcome(Outcome::kNotStarted);
+  const std::uint64_t number = ++last_number_;
+  async::Completion<Parcel> completion;
+  waiting_.emplace(number, completion);
+  if (!send_frame(FrameKind::kRequest, number, message, std::move(descriptors))) {
+    waiting_.erase(number);
+    co_return gone().with_outcome(Outcome::kNotStarted);
+  }
+  co_return co_await wait_for_response(shared_from_this(), number, std::move(completion), deadline);
+}
+
+async::Async<Result<Parcel>> Peer::wait_for_response(std::shared_ptr<Peer> peer, std::uint64_t number,
+                                                     async::Completion<Parcel> completion, async::Deadline deadline) {
+  auto parcel = co_await completion.wait(deadline);
+  peer->waiting_.erase(number);
+  if (!parcel) co_return std::move(parcel).error().with_outcome(Outcome::kUnknown);
+  if (auto* const failure = std::get_if<wire::Failure>(&parcel->message)) co_return std::move(failure->error);
+  co_return std::move(parcel);
+}
+
+void Peer::on_frames(FrameBatch frames, std::vector<Fd> descriptors) {
+  std::move(descriptors.begin(), descriptors.end(), std::back_inserter(unclaimed_));
+  while (!frames.empty()) {
+    const wire::FrameView frame = frames.next();
+    auto message = wire::decode(frame.payload);
+    const std::size_t count = message ? wire::descriptors_of(*message) : 0;
+    if (message && count > unclaimed_.size()) {
+      message = Error{ErrorCode::kCorrupt, "received a message without the descriptors that belong to it"};
+    }
+    if (!message) {
+      link_->close();
+      return on_closed(std::move(message).error());
+    }
+    Parcel parcel{*std::move(message), {}};
+    const auto end = unclaimed_.begin() + static_cast<std::ptrdiff_t>(count);
+    std::move(unclaimed_.begin(), end, std::back_inserter(parcel.descriptors));
+    unclaimed_.erase(unclaimed_.begin(), end);
+    executor_.post([self = shared_from_this(), header = frame.header, parcel = std::move(parcel)]() mutable {
+      self->take(header, std::move(parcel));
+    });
+  }
+}
+
+void Peer::take(FrameHeader header, Parcel parcel) {
+  if (owner_ == nullptr) return;
+  if (header.kind == FrameKind::kResponse) {
+    // One whose request has given up is late, and nobody's.
+    if (const auto found = waiting_.find(header.number); found != waiting_.end()) {
+      found->second.complete(std::move(parcel));
+    }
+    return;
+  }
+  const bool asks = header.kind == FrameKind::kRequest;
+  owner_->on_message(*this, std::move(parcel), asks ? std::optional{header.number} : std::nullopt);
+}
+
+void Peer::on_closed(Error why) {
+  executor_.post([self = shared_from_this(), why = std::move(why)] {
+    Owner* const owner = self->owner_;
+    self->end(why);
+    if (owner != nullptr) owner->on_peer_closed(*self, why);
+  });
+}
+
+void Peer::close() {
+  link_->close();
+  end(gone());
+}
+
+void Peer::end(const Error& why) {
+  owner_ = nullptr;
+  for (auto& [number, completion] : waiting_) completion.fail(why);
+}
+
+}  // namespace pharos::net

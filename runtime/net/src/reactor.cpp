@@ -1,0 +1,229 @@
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include <pharos/base/check.hpp>
+#include <pharos/net/reactor.hpp>
+
+namespace pharos::net {
+namespace {
+
+// Tokens below this are the reactor's own descriptors; above, (generation << 32 | slot) + kFirstSlotToken.
+constexpr std::uint64_t kPostToken = 0;
+constexpr std::uint64_t kInterruptToken = 1;
+constexpr std::uint64_t kTimerToken = 2;
+constexpr std::uint64_t kFirstSlotToken = 16;
+
+// The reactor whose poll_one this thread is inside of. What it posts there needs no wake-up: poll_one ends by running
+// the strand.
+thread_local const Reactor* polling_here = nullptr;
+
+std::uint64_t token_of(std::uint32_t generation, std::uint32_t slot) {
+  return ((std::uint64_t{generation} << 32) | slot) + kFirstSlotToken;
+}
+
+timespec to_timespec(Duration duration) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
+  return {.tv_sec = static_cast<time_t>(seconds.count()), .tv_nsec = static_cast<long>((duration - seconds).count())};
+}
+
+void drain(int fd) {
+  std::uint64_t ignored = 0;
+  // Another thread may have been first: then there is nothing to read, which is as good.
+  [[maybe_unused]] const auto n = ::read(fd, &ignored, sizeof ignored);
+}
+
+}  // namespace
+
+Reactor::Reactor()
+    : epoll_{::epoll_create1(EPOLL_CLOEXEC)},
+      post_event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      interrupt_event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      timer_event_{::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)} {
+  PHAROS_CHECK(epoll_ && post_event_ && interrupt_event_ && timer_event_, errno);
+  add_internal(post_event_.get(), EPOLLIN | EPOLLET, kPostToken);
+  add_internal(interrupt_event_.get(), EPOLLIN, kInterruptToken);
+  add_internal(timer_event_.get(), EPOLLIN | EPOLLET, kTimerToken);
+}
+
+Reactor::~Reactor() = default;
+
+void Reactor::add_internal(int fd, std::uint32_t events, std::uint64_t token) {
+  epoll_event event{.events = events, .data = {.u64 = token}};
+  PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, errno);
+}
+
+void Reactor::watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher) {
+  PHAROS_CHECK(fd >= 0, fd);
+  const std::lock_guard lock{watch_mutex_};
+  std::uint32_t slot = 0;
+  if (free_slots_.empty()) {
+    slot = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  const auto index = static_cast<std::size_t>(fd);
+  if (slot_of_fd_.size() <= index) slot_of_fd_.resize(index + 1);
+  slot_of_fd_[index] = slot;
+  slots_[slot].fd = fd;
+  slots_[slot].watcher = std::move(watcher);
+  epoll_event event{.events = events | EPOLLET | EPOLLRDHUP, .data = {.u64 = token_of(slots_[slot].generation, slot)}};
+  PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, errno, fd);
+}
+
+void Reactor::change(int fd, std::uint32_t events) {
+  const std::lock_guard lock{watch_mutex_};
+  const std::uint32_t slot = slot_of_fd_[static_cast<std::size_t>(fd)];
+  if (slots_[slot].fd != fd) return;  // unwatched in the meantime
+  epoll_event event{.events = events | EPOLLET | EPOLLRDHUP, .data = {.u64 = token_of(slots_[slot].generation, slot)}};
+  PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0, errno, fd);
+}
+
+void Reactor::unwatch(int fd) {
+  std::shared_ptr<Watcher> last;  // destroyed outside the lock: its destructor may come back here
+  const std::lock_guard lock{watch_mutex_};
+  const std::uint32_t slot = slot_of_fd_[static_cast<std::size_t>(fd)];
+  if (slots_[slot].fd != fd) return;
+  if (epoll_) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  slots_[slot].fd = -1;
+  ++slots_[slot].generation;
+  last = std::move(slots_[slot].watcher);
+  free_slots_.push_back(slot);
+}
+
+std::shared_ptr<Reactor::Watcher> Reactor::find(std::uint64_t token) {
+  const auto slot = static_cast<std::uint32_t>(token - kFirstSlotToken);
+  const auto generation = static_cast<std::uint32_t>((token - kFirstSlotToken) >> 32);
+  const std::lock_guard lock{watch_mutex_};
+  if (slot >= slots_.size() || slots_[slot].generation != generation) return nullptr;
+  return slots_[slot].watcher;
+}
+
+void Reactor::poll_one(async::Deadline deadline, Poller role) {
+  epoll_event event{};
+  int n = 0;
+  if (deadline.is_never()) {
+    n = ::epoll_wait(epoll_.get(), &event, 1, -1);
+  } else {
+    const timespec left = to_timespec(deadline.left(now()));
+    n = ::epoll_pwait2(epoll_.get(), &event, 1, &left, nullptr);
+  }
+  PHAROS_CHECK(n >= 0 || errno == EINTR, errno);
+  if (n <= 0) return;
+  const Reactor* const outer = std::exchange(polling_here, this);
+  switch (event.data.u64) {
+    case kPostToken: break;
+    case kInterruptToken:
+      if (role == Poller::kLeader) {
+        drain(interrupt_event_.get());
+      } else {
+        ::sched_yield();  // the leader is between its last look and its wait; it is here in a moment
+      }
+      break;
+    case kTimerToken: drain(timer_event_.get()); break;
+    default:
+      if (const auto watcher = find(event.data.u64)) watcher->on_ready(event.events);
+  }
+  polling_here = outer;
+  run_strand();
+}
+
+void Reactor::interrupt() {
+  signal(interrupt_event_.get());
+}
+
+void Reactor::signal(int fd) {
+  const std::uint64_t one = 1;
+  // Can only fail when the counter is full, and then the poller has more than enough reason to wake.
+  [[maybe_unused]] const auto n = ::write(fd, &one, sizeof one);
+}
+
+void Reactor::post(async::Callback work) {
+  bool first = false;
+  {
+    const std::lock_guard lock{strand_mutex_};
+    first = posted_.empty() && !strand_runs_;
+    posted_.push_back(std::move(work));
+  }
+  if (first && polling_here != this) signal(post_event_.get());
+}
+
+async::TimerId Reactor::run_at(TimePoint when, async::Callback work) {
+  std::unique_lock lock{strand_mutex_};
+  const async::TimerId timer = timers_.add(when, std::move(work));
+  arm(lock);
+  return timer;
+}
+
+bool Reactor::cancel(async::TimerId timer) {
+  async::Callback work;
+  {
+    const std::lock_guard lock{strand_mutex_};
+    work = timers_.cancel(timer);
+  }
+  return static_cast<bool>(work);
+}
+
+// A timer that was cancelled leaves the descriptor armed: one spurious wake-up costs less than a system call for each
+// deadline that is met.
+void Reactor::arm(std::unique_lock<std::mutex>& lock) {
+  PHAROS_CHECK(lock.owns_lock());
+  const auto next = timers_.next();
+  if (!next || *next >= armed_for_) return;
+  armed_for_ = *next;
+  const Duration since_epoch = std::max(next->time_since_epoch(), Duration{1});
+  const itimerspec spec{.it_interval = {}, .it_value = to_timespec(since_epoch)};
+  PHAROS_CHECK(::timerfd_settime(timer_event_.get(), TFD_TIMER_ABSTIME, &spec, nullptr) == 0, errno);
+}
+
+void Reactor::run_strand() {
+  while (run_one_of_strand()) {
+  }
+}
+
+bool Reactor::run_one_of_strand() {
+  async::Callback work;
+  {
+    std::unique_lock lock{strand_mutex_};
+    if (strand_runs_) return false;  // that thread looks again before it leaves
+    if (!posted_.empty()) {
+      work = std::move(posted_.front());
+      posted_.pop_front();
+    } else {
+      if (timers_.empty()) return false;
+      const TimePoint time = now();
+      work = timers_.take_due(time);
+      if (armed_for_ <= time) armed_for_ = TimePoint::max();
+      arm(lock);
+      if (!work) return false;
+    }
+    strand_runs_ = true;
+  }
+  const Reactor* const outer = std::exchange(polling_here, this);
+  work();
+  work = {};
+  polling_here = outer;
+  const std::lock_guard lock{strand_mutex_};
+  strand_runs_ = false;
+  return true;
+}
+
+void Reactor::abandon_after_fork() {
+  for (const Slot& slot : slots_) {
+    if (slot.fd >= 0) ::close(slot.fd);
+  }
+  epoll_.reset();
+  post_event_.reset();
+  interrupt_event_.reset();
+  timer_event_.reset();
+}
+
+}  // namespace pharos::net

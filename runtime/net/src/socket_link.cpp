@@ -1,0 +1,324 @@
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include <pharos/net/socket_link.hpp>
+
+namespace pharos::net {
+namespace {
+
+using wire::FrameHeader;
+
+constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kDescriptorsMax = 64;  // received and not yet claimed by a frame
+
+// Reading: `edges_` counts readiness events. Whoever moves it from 0 reads, alone, and leaves by moving it back to 0
+// from the number that it saw; if an event came meanwhile that fails, and it reads again. So no edge is lost, and no
+// thread waits for another.
+class Socket final : public SocketLink, public Reactor::Watcher, public std::enable_shared_from_this<Socket> {
+ public:
+  Socket(Reactor& reactor, Fd socket, Descriptors descriptors)
+      : reactor_{reactor}, socket_{std::move(socket)}, accepts_descriptors_{descriptors == Descriptors::kAccepted} {}
+
+  void start(const std::shared_ptr<Handler>& handler) override {
+    handler_ = handler;
+    reactor_.watch(socket_.get(), EPOLLIN, shared_from_this());
+  }
+
+  bool send(FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) override {
+    header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+    const std::lock_guard lock{send_mutex_};
+    if (closed_.load(std::memory_order_relaxed)) return false;
+    if (queued_.load(std::memory_order_relaxed) > 2 * kQueuedMax) return false;
+    if (!descriptors.empty()) attachments_.push_back({waiting_.size(), std::move(descriptors)});
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&header);
+    waiting_.insert(waiting_.end(), bytes, bytes + sizeof header);
+    waiting_.insert(waiting_.end(), payload.begin(), payload.end());
+    queued_.fetch_add(sizeof header + payload.size(), std::memory_order_relaxed);
+    return true;
+  }
+
+  void flush() override {
+    std::unique_lock lock{send_mutex_};
+    if (writing_ || waiting_.empty()) return;
+    writing_ = true;
+    write_out(lock);
+  }
+
+  std::size_t queued() const override { return queued_.load(std::memory_order_relaxed); }
+
+  void close() override {
+    if (closed_.exchange(true)) return;
+    let_go();
+  }
+
+  void resume() override {
+    if (more_.exchange(false)) on_ready(EPOLLIN);
+  }
+
+  void on_ready(std::uint32_t events) override {
+    if ((events & EPOLLOUT) != 0) continue_writing();
+    if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return;
+    const auto handler = handler_.lock();
+    if (handler == nullptr) return close();
+    const auto keep = shared_from_this();
+    while (edges_.fetch_add(1) == 0) {
+      const Read outcome = read_edges(*handler);
+      if (outcome == Read::kClosed) return;
+      if (outcome != Read::kNothing) handler->on_idle();
+      // What was left in the socket, so that the handler could work first; unless another thread has read on.
+      if (!more_.exchange(false)) return;
+    }
+  }
+
+ private:
+  enum class Read : std::uint8_t { kNothing, kDrained, kMore, kClosed };
+  struct Attachment {
+    std::size_t offset;  // of the frame's first byte in the buffer that it is queued in
+    std::vector<Fd> descriptors;
+  };
+
+  // As the one reader: until the socket is drained, or a whole buffer was read.
+  Read read_edges(Handler& handler) {
+    bool delivered = false;
+    for (;;) {
+      std::uint32_t seen = edges_.load();
+      const Read outcome = read_some(handler);
+      if (outcome == Read::kClosed) return outcome;  // edges_ stays above 0: nobody reads again
+      delivered = delivered || outcome != Read::kNothing;
+      if (outcome == Read::kMore) {
+        more_.store(true);
+        edges_.store(0);
+        return outcome;
+      }
+      if (edges_.compare_exchange_strong(seen, 0)) return delivered ? Read::kDrained : Read::kNothing;
+    }
+  }
+
+  Read read_some(Handler& handler) {
+    if (closed_.load(std::memory_order_relaxed)) return Read::kClosed;
+    make_room();
+    const std::size_t room = buffer_->capacity - filled_;
+    const ssize_t n = receive(buffer_->bytes.get() + filled_, room);
+    if (n < 0) {
+      if (errno == EAGAIN) return Read::kNothing;
+      return fail(handler, Error::from_errno("reading from the peer", errno));
+    }
+    if (n == 0) return fail(handler, Error{ErrorCode::kUnavailable, "the peer closed the connection"});
+    filled_ += static_cast<std::size_t>(n);
+    const bool full = static_cast<std::size_t>(n) == room;
+    if (auto error = deliver(handler)) return fail(handler, std::move(*error));
+    return full ? Read::kMore : Read::kDrained;
+  }
+
+  ssize_t receive(std::byte* to, std::size_t room) {
+    ssize_t n = 0;
+    if (!accepts_descriptors_) {
+      do {
+        n = ::recv(socket_.get(), to, room, MSG_DONTWAIT);
+      } while (n < 0 && errno == EINTR);
+      return n;
+    }
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptorsMax)];
+    iovec part{.iov_base = to, .iov_len = room};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    do {
+      n = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) return n;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+      if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+      for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
+        descriptors_.emplace_back(fd);
+      }
+    }
+    return n;
+  }
+
+  // Puts the start of an unfinished frame at the front of a buffer that has room for the rest of it.
+  void make_room() {
+    if (buffer_ == nullptr) buffer_ = std::make_shared<ReceiveBuffer>(kReadBytes);
+    const std::size_t kept = filled_ - begin_;
+    std::size_t needed = kReadBytes;
+    if (kept >= sizeof(FrameHeader)) {
+      FrameHeader header;
+      std::memcpy(&header, buffer_->bytes.get() + begin_, sizeof header);
+      needed = std::max(needed, sizeof header + header.payload_bytes);  // checked in deliver()
+    }
+    const bool shared = buffer_.use_count() > 1;
+    if (!shared && begin_ == 0 && buffer_->capacity >= needed && filled_ < buffer_->capacity) return;
+    if (shared || buffer_->capacity < needed || buffer_->capacity > std::max(needed, kReadBytes)) {
+      auto next = std::make_shared<ReceiveBuffer>(needed);
+      std::memcpy(next->bytes.get(), buffer_->bytes.get() + begin_, kept);
+      buffer_ = std::move(next);
+    } else {
+      std::memmove(buffer_->bytes.get(), buffer_->bytes.get() + begin_, kept);
+    }
+    begin_ = 0;
+    filled_ = kept;
+  }
+
+  // Hands over the whole frames. Looks at each header before anything is allocated for its payload.
+  std::optional<Error> deliver(Handler& handler) {
+    std::size_t end = begin_;
+    while (filled_ - end >= sizeof(FrameHeader)) {
+      FrameHeader header;
+      std::memcpy(&header, buffer_->bytes.get() + end, sizeof header);
+      if (auto sane = wire::check(header); !sane) return std::move(sane).error();
+      if (filled_ - end < sizeof header + header.payload_bytes) break;
+      end += sizeof header + header.payload_bytes;
+    }
+    if (descriptors_.size() > kDescriptorsMax) {
+      return Error{ErrorCode::kCorrupt, "received more descriptors than frames that speak of them"};
+    }
+    if (end == begin_) return std::nullopt;
+    FrameBatch batch{buffer_, begin_, end};
+    begin_ = end;
+    handler.on_frames(std::move(batch), std::move(descriptors_));
+    descriptors_.clear();
+    return std::nullopt;
+  }
+
+  Read fail(Handler& handler, Error why) {
+    if (!closed_.exchange(true)) {
+      let_go();
+      handler.on_closed(std::move(why));
+    }
+    return Read::kClosed;
+  }
+
+  void let_go() {
+    reactor_.unwatch(socket_.get());
+    ::shutdown(socket_.get(), SHUT_RDWR);  // the peer sees the end now, whoever still holds this object
+  }
+
+  void continue_writing() {
+    std::unique_lock lock{send_mutex_};
+    if (!blocked_) return;
+    blocked_ = false;
+    reactor_.change(socket_.get(), EPOLLIN);
+    write_out(lock);
+  }
+
+  // With writing_ set by this thread: writes until everything is out, or the peer takes no more.
+  void write_out(std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      if (written_ == writing_out_.size()) {
+        writing_out_.clear();
+        written_ = 0;
+        if (waiting_.empty() || closed_.load(std::memory_order_relaxed)) {
+          writing_ = false;
+          return;
+        }
+        writing_out_.swap(waiting_);
+        attachments_out_.swap(attachments_);
+      }
+      lock.unlock();
+      const ssize_t n = write_some();
+      const int why = errno;
+      lock.lock();
+      if (n >= 0) {
+        written_ += static_cast<std::size_t>(n);
+        queued_.fetch_sub(static_cast<std::size_t>(n), std::memory_order_relaxed);
+        continue;
+      }
+      if (why == EINTR) continue;
+      if (why == EAGAIN) {
+        blocked_ = true;
+        reactor_.change(socket_.get(), EPOLLIN | EPOLLOUT);
+        return;
+      }
+      // The reader sees the end too, and tells the handler.
+      writing_out_.clear();
+      attachments_out_.clear();
+      waiting_.clear();
+      attachments_.clear();
+      written_ = 0;
+      writing_ = false;
+      return;
+    }
+  }
+
+  ssize_t write_some() {
+    std::size_t end = writing_out_.size();
+    Attachment* attached = nullptr;
+    if (!attachments_out_.empty()) {
+      Attachment& next = attachments_out_.front();
+      if (next.offset > written_) {
+        end = next.offset;
+      } else {
+        attached = &next;
+        if (attachments_out_.size() > 1) end = attachments_out_[1].offset;
+      }
+    }
+    if (attached == nullptr) return ::send(socket_.get(), writing_out_.data() + written_, end - written_, kSendFlags);
+
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptorsMax)] = {};
+    iovec part{.iov_base = writing_out_.data() + written_, .iov_len = end - written_};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    const std::size_t count = attached->descriptors.size();
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+    cmsghdr* const c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const int fd = attached->descriptors[i].get();
+      std::memcpy(CMSG_DATA(c) + i * sizeof fd, &fd, sizeof fd);
+    }
+    const ssize_t n = ::sendmsg(socket_.get(), &message, kSendFlags);
+    if (n >= 0) attachments_out_.pop_front();
+    return n;
+  }
+
+  static constexpr int kSendFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+  Reactor& reactor_;
+  const Fd socket_;
+  const bool accepts_descriptors_;
+  std::weak_ptr<Handler> handler_;
+  std::atomic<bool> closed_ = false;
+
+  // Touched by the one thread that reads.
+  std::atomic<std::uint32_t> edges_ = 0;
+  std::atomic<bool> more_ = false;
+  std::shared_ptr<ReceiveBuffer> buffer_;
+  std::size_t begin_ = 0;   // of what is not delivered
+  std::size_t filled_ = 0;  // of what is received
+  std::vector<Fd> descriptors_;
+
+  std::mutex send_mutex_;
+  std::vector<std::byte> waiting_;
+  std::deque<Attachment> attachments_;
+  bool writing_ = false;  // the members below are the writer's
+  bool blocked_ = false;  // nobody writes until the socket takes more
+  std::vector<std::byte> writing_out_;
+  std::deque<Attachment> attachments_out_;
+  std::size_t written_ = 0;
+  std::atomic<std::size_t> queued_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<SocketLink> SocketLink::make(Reactor& reactor, Fd socket, Descriptors descriptors) {
+  return std::make_shared<Socket>(reactor, std::move(socket), descriptors);
+}
+
+}  // namespace pharos::net

@@ -1,0 +1,59 @@
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include <pharos/base/check.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/process/descendants.hpp>
+#include <pharos/process/keeper.hpp>
+#include <pharos/process/run_folder.hpp>
+
+namespace pharos::process {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kKillDeadline = 8s;
+
+// Other children are orphans of the run that became ours; they are reaped on the way.
+int wait_for(pid_t daemon) {
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(-1, &status, 0);
+    if (ended == daemon) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    PHAROS_CHECK(ended > 0 || errno == EINTR, errno);
+  }
+}
+
+}  // namespace
+
+int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> daemon) {
+  become_subreaper();
+  const std::string run_folder = new_run_folder_name(base_folder);
+  int alive[2];
+  PHAROS_CHECK(::pipe2(alive, O_CLOEXEC) == 0, errno);
+  const pid_t pid = ::fork();
+  PHAROS_CHECK(pid >= 0, errno);
+  if (pid == 0) {
+    ::close(alive[1]);
+    become_subreaper();
+    ::_exit(daemon(Kept{run_folder, Fd{alive[0]}}));
+  }
+  ::prctl(PR_SET_NAME, "pharos-keeper");
+  // Only the end of the pipe is kept: the daemon's connections must end with the daemon.
+  ::close_range(3, static_cast<unsigned>(alive[1]) - 1, 0);
+  ::close_range(static_cast<unsigned>(alive[1]) + 1, ~0U, 0);
+  const int status = wait_for(pid);
+  if (auto killed = kill_descendants(async::Deadline::after(kKillDeadline, std::chrono::steady_clock::now()));
+      !killed) {
+    log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});
+  }
+  remove_run_folder(run_folder);
+  return status;
+}
+
+}  // namespace pharos::process

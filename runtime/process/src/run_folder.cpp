@@ -1,0 +1,92 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/base/id.hpp>
+#include <pharos/base/random.hpp>
+#include <pharos/process/run_folder.hpp>
+
+namespace pharos::process {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRunPrefix = "run-";
+constexpr const char* kLockName = "lock";
+
+std::string variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+}  // namespace
+
+Result<std::string> ensure_base_folder() {
+  std::string parent = variable("PHAROS_FOLDER");
+  if (parent.empty()) parent = variable("TMPDIR");
+  if (parent.empty()) parent = "/tmp";
+  const std::string path = parent + "/pharos-" + std::to_string(::geteuid());
+  const std::string remedy = "Set PHAROS_FOLDER to a folder of your own.";
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Error::from_errno("making the folder " + path, errno, remedy);
+  }
+  const Fd folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  if (!folder) return Error::from_errno("opening the folder " + path, errno, remedy);
+  struct stat status {};
+  if (::fstat(folder.get(), &status) != 0) return Error::from_errno("looking at the folder " + path, errno, remedy);
+  if (status.st_uid != ::geteuid()) {
+    return Error{ErrorCode::kPermissionDenied,
+                 "the folder " + path + " belongs to user " + std::to_string(status.st_uid) + ", not to user " +
+                     std::to_string(::geteuid()),
+                 remedy};
+  }
+  if ((status.st_mode & 077) != 0) {
+    return Error{ErrorCode::kPermissionDenied, "others may enter the folder " + path,
+                 "Make it yours alone: chmod 700 " + path};
+  }
+  return path;
+}
+
+std::string new_run_folder_name(const std::string& base) {
+  return base + "/" + kRunPrefix + to_hex(random_u64());
+}
+
+Result<void> make_run_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0) return Error::from_errno("making the folder " + path, errno);
+  Fd lock{::open((path + "/" + kLockName).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    return Error::from_errno("locking the folder " + path, errno);
+  lock.release();  // held by the process until it ends
+  return {};
+}
+
+void remove_run_folder(const std::string& path) {
+  std::error_code ignored;  // what cannot be removed now, the next start sweeps
+  fs::remove_all(path, ignored);
+}
+
+void sweep_run_folders(const std::string& base) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator{base, error}) {
+    if (!entry.path().filename().string().starts_with(kRunPrefix)) continue;
+    const Fd lock{::open((entry.path() / kLockName).c_str(), O_RDWR | O_CLOEXEC)};
+    // A folder without a lock is one that is being made this moment, or whose maker died in between: old enough to
+    // tell them apart.
+    if (!lock) {
+      struct stat status {};
+      if (::stat(entry.path().c_str(), &status) == 0 && ::time(nullptr) - status.st_mtime > 60) {
+        remove_run_folder(entry.path());
+      }
+      continue;
+    }
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) remove_run_folder(entry.path());
+  }
+}
+
+}  // namespace pharos::process

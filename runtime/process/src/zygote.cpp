@@ -1,0 +1,229 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+
+#include <pharos/base/log.hpp>
+#include <pharos/net/handshake.hpp>
+#include <pharos/net/peer.hpp>
+#include <pharos/net/socket_link.hpp>
+#include <pharos/process/build_id.hpp>
+#include <pharos/process/inherited.hpp>
+#include <pharos/process/limits.hpp>
+#include <pharos/process/spawn.hpp>
+#include <pharos/process/zygote.hpp>
+
+namespace pharos::process {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kHandshakeTime = 10s;
+
+unsigned thread_count() {
+  struct stat status {};
+  // One link for each thread, and two that every folder has.
+  return ::stat("/proc/self/task", &status) == 0 ? static_cast<unsigned>(status.st_nlink) - 2 : 0;
+}
+
+std::string thread_names() {
+  std::string names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder{::opendir("/proc/self/task"), &::closedir};
+  while (const dirent* const entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+    if (entry->d_name[0] == '.' || std::to_string(::getpid()) == entry->d_name) continue;
+    const std::string path = std::string{"/proc/self/task/"} + entry->d_name + "/comm";
+    const std::unique_ptr<FILE, int (*)(FILE*)> file{std::fopen(path.c_str(), "re"), &std::fclose};
+    char name[32] = {};
+    if (file == nullptr || std::fgets(name, sizeof name, file.get()) == nullptr) continue;
+    std::string_view text = name;
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    names.append(names.empty() ? "" : ", ").append(text);
+  }
+  return names;
+}
+
+std::string open_gpu() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder{::opendir("/proc/self/fd"), &::closedir};
+  while (const dirent* const entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+    char target[128] = {};
+    const std::string path = std::string{"/proc/self/fd/"} + entry->d_name;
+    if (::readlink(path.c_str(), target, sizeof target - 1) <= 0) continue;
+    if (std::string_view{target}.starts_with("/dev/nvidia")) return target;
+  }
+  return {};
+}
+
+/// Empty when a fork is safe.
+std::string why_not_fork() {
+  if (const std::string gpu = open_gpu(); !gpu.empty()) {
+    return "a static initialiser of the program opened " + gpu + ", and a GPU does not survive a fork";
+  }
+  if (thread_count() > 1) {
+    return "a static initialiser of the program started a thread (" + thread_names() +
+           "), and threads do not survive a fork";
+  }
+  return {};
+}
+
+struct ForkRequest {
+  WorkerId worker;
+  std::vector<Fd> descriptors;  // control socket, standard output, standard error
+};
+
+class Zygote final : public net::Peer::Owner {
+ public:
+  explicit Zygote(Preamble preamble) : preamble_{preamble} {}
+
+  std::variant<ZygoteEnded, BecomeWorker> run(Fd socket, std::uint32_t functions) {
+    const auto deadline = async::Deadline::after(kHandshakeTime, reactor_.now());
+    if (auto node = net::initiate(socket.get(), preamble_.key, {net::Role::kZygote, preamble_.id}, deadline); !node) {
+      log(LogLevel::kError, "the node does not answer", {kv("error", node.error())});
+      return ZygoteEnded{1};
+    }
+    cannot_fork_ = why_not_fork();
+    watch_children();
+    const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kAccepted);
+    node_ = net::Peer::make(reactor_, link, *this);
+    link->start(node_);
+    node_->send(wire::ZygoteReady{own_build_id(), functions, cannot_fork_});
+    while (!ended_) {
+      reactor_.poll_one(async::Deadline::never());
+      while (!requests_.empty()) {
+        ForkRequest request = std::move(requests_.front());
+        requests_.pop_front();
+        if (cannot_fork_.empty()) {
+          if (auto control = fork_worker(std::move(request))) return BecomeWorker{std::move(*control)};
+        } else {
+          execute_worker(std::move(request));
+        }
+      }
+    }
+    return ZygoteEnded{0};
+  }
+
+ private:
+  struct ChildWatcher : net::Reactor::Watcher {
+    explicit ChildWatcher(Zygote& to) : zygote{to} {}
+    void on_ready(std::uint32_t) override { zygote.reap(); }
+    Zygote& zygote;
+  };
+
+  void watch_children() {
+    sigset_t child;
+    ::sigemptyset(&child);
+    ::sigaddset(&child, SIGCHLD);
+    ::sigprocmask(SIG_BLOCK, &child, nullptr);
+    child_event_ = Fd{::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)};
+    PHAROS_CHECK(child_event_, errno);
+    reactor_.watch(child_event_.get(), EPOLLIN, std::make_shared<ChildWatcher>(*this));
+  }
+
+  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
+    if (const auto* const fork = std::get_if<wire::ForkWorker>(&parcel.message)) {
+      requests_.push_back({fork->worker, std::move(parcel.descriptors)});
+    }
+  }
+  void on_peer_closed(net::Peer&, const Error&) override { ended_ = true; }
+
+  /// In the child: the control socket. In the zygote: nothing.
+  std::optional<Fd> fork_worker(ForkRequest request) {
+    std::fflush(nullptr);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      reactor_.abandon_after_fork();
+      child_event_.reset();
+      reset_signals();
+      ::setpgid(0, 0);
+      ::dup2(request.descriptors[1].get(), STDOUT_FILENO);
+      ::dup2(request.descriptors[2].get(), STDERR_FILENO);
+      return std::move(request.descriptors[0]);
+    }
+    report_start(request.worker, pid);
+    return std::nullopt;
+  }
+
+  void execute_worker(ForkRequest request) {
+    constexpr int kControl = 3;
+    Program program{.path = "/proc/self/exe",
+                    .executable = {},
+                    .arguments = {preamble_.name},
+                    .environment = own_environment(),
+                    .moved = {{request.descriptors[0].get(), kControl},
+                              {request.descriptors[1].get(), STDOUT_FILENO},
+                              {request.descriptors[2].get(), STDERR_FILENO}},
+                    .folder = {}};
+    program.environment.push_back(role_variable(InheritedRole::kWorker, kControl));
+    const auto pid = spawn(program);
+    report_start(request.worker, pid ? *pid : -1);
+  }
+
+  void report_start(WorkerId worker, pid_t pid) {
+    // A child that has not been reaped keeps its number, so this names the right one.
+    Fd handle{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
+    if (!handle) {
+      const int why = errno;
+      log(LogLevel::kError, "cannot start a worker", {kv("errno", why)});
+      node_->send(wire::WorkerReaped{worker, -why});
+      return;
+    }
+    workers_[pid] = worker;
+    std::vector<Fd> descriptors;
+    descriptors.push_back(std::move(handle));
+    node_->send(wire::WorkerForked{worker, pid}, std::move(descriptors));
+  }
+
+  void reap() {
+    signalfd_siginfo ignored;
+    while (::read(child_event_.get(), &ignored, sizeof ignored) > 0) {
+    }
+    for (;;) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid <= 0) return;
+      const auto found = workers_.find(pid);
+      if (found == workers_.end()) continue;
+      node_->send(wire::WorkerReaped{found->second, status});
+      workers_.erase(found);
+    }
+  }
+
+  Preamble preamble_;
+  std::string cannot_fork_;
+  net::Reactor reactor_;
+  Fd child_event_;
+  std::shared_ptr<net::Peer> node_;
+  std::deque<ForkRequest> requests_;
+  std::unordered_map<pid_t, WorkerId> workers_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::variant<ZygoteEnded, BecomeWorker> run_zygote(Fd socket, std::uint32_t functions) {
+  const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());
+  const auto preamble = receive_preamble(socket.get(), deadline);
+  if (!preamble) return ZygoteEnded{1};
+  ::prctl(PR_SET_NAME, "pharos-zygote");
+  // On the heap, and left there in a worker: what it holds belongs to the zygote.
+  auto zygote = std::make_unique<Zygote>(*preamble);
+  auto outcome = zygote->run(std::move(socket), functions);
+  if (std::holds_alternative<BecomeWorker>(outcome)) [[maybe_unused]]
+    auto* const left_to_the_parent = zygote.release();
+  return outcome;
+}
+
+}  // namespace pharos::process

@@ -1,0 +1,61 @@
+#include "file_check.hpp"
+
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "log_check.hpp"
+
+namespace pharos::storage {
+namespace {
+
+// What RocksDB calls the manifest of a store that nobody has opened since it was made: it is replaced on opening.
+constexpr auto kFirstManifest = "MANIFEST-000001";
+
+Error missing(const std::filesystem::path& file) {
+  return {ErrorCode::kCorrupt, file.string() + " is missing, though the folder has other files of a store",
+          "Restore the folder from a copy; or move it away to start with an empty store."};
+}
+
+struct Files {
+  std::vector<std::filesystem::path> logs;
+  bool has_tables = false;
+};
+
+Result<Files> list(const std::filesystem::path& folder) {
+  Files files;
+  std::error_code failed;
+  for (auto entry = std::filesystem::directory_iterator{folder, failed};
+       !failed && entry != std::filesystem::directory_iterator{}; entry.increment(failed)) {
+    const auto extension = entry->path().extension();
+    if (extension == ".log") files.logs.push_back(entry->path());
+    if (extension == ".sst") files.has_tables = true;
+  }
+  if (failed) return Error::from_errno("listing " + folder.string(), failed.value());
+  return files;
+}
+
+}  // namespace
+
+Result<void> check_files(const std::filesystem::path& folder) {
+  PHAROS_TRY(const Files files, list(folder));
+  std::ifstream current{folder / "CURRENT"};
+  if (!current) {
+    if (files.logs.empty() && !files.has_tables) return {};
+    return missing(folder / "CURRENT");
+  }
+  std::string manifest;
+  std::getline(current, manifest);
+  if (!manifest.starts_with("MANIFEST-")) {
+    return Error{ErrorCode::kCorrupt, (folder / "CURRENT").string() + " does not name a manifest",
+                 "Restore the folder from a copy; or move it away to start with an empty store."};
+  }
+  if (!std::filesystem::exists(folder / manifest)) return missing(folder / manifest);
+  if (files.logs.empty() && manifest != kFirstManifest) return missing(folder / "*.log");
+  PHAROS_TRY_VOID(check_log(folder / manifest));
+  for (const auto& log : files.logs) PHAROS_TRY_VOID(check_log(log));
+  return {};
+}
+
+}  // namespace pharos::storage

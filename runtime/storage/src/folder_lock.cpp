@@ -1,0 +1,42 @@
+#include "folder_lock.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+namespace pharos::storage {
+namespace {
+
+Error cannot_use(const std::filesystem::path& folder, int error_number) {
+  const std::string what = "opening the store in " + folder.string();
+  if (error_number == EROFS) {
+    return {ErrorCode::kPermissionDenied, what + ": the file system is read-only", "Choose a folder to write to."};
+  }
+  if (error_number == ENOTDIR || error_number == EEXIST) {
+    return {ErrorCode::kInvalidArgument, what + ": it is not a folder, or below something that is not",
+            "Choose a folder."};
+  }
+  return Error::from_errno(what, error_number, "Give this user a folder that it may write to, with room in it.");
+}
+
+}  // namespace
+
+Result<Fd> lock_folder(const std::filesystem::path& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return cannot_use(folder, failed.value());
+  const auto lock_file = folder / "pharos.lock";
+  Fd fd{::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+  if (!fd) return cannot_use(folder, errno);
+  // Of the open file, not of the process as fcntl's would be: the same process is kept out too.
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) return cannot_use(folder, errno);
+  return Error{ErrorCode::kAlreadyExists, "the store in " + folder.string() + " is open already",
+               "Stop the process that has it (fuser " + lock_file.string() + "), or choose another folder."};
+}
+
+}  // namespace pharos::storage

@@ -1,0 +1,74 @@
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include <pharos/storage/memory_kv_store.hpp>
+
+namespace pharos::storage {
+namespace {
+
+// std::string compares as unsigned char, which is the order that the interface promises.
+class MemoryKvStore final : public KvStore {
+ public:
+  async::Async<Result<std::optional<std::string>>> get(std::string key, Deadline) override {
+    return get_from(this, std::move(key));
+  }
+  async::Async<Result<std::vector<KeyValue>>> scan_after(std::string prefix, std::optional<std::string> after,
+                                                         std::size_t limit, Deadline) override {
+    return scan_from(this, std::move(prefix), std::move(after), limit);
+  }
+  async::Async<Result<void>> write(Batch batch, Deadline) override { return write_to(this, std::move(batch)); }
+
+ private:
+  static async::Async<Result<std::optional<std::string>>> get_from(MemoryKvStore* self, std::string key) {
+    const bool too_late = co_await async::cancelled();
+    if (too_late) co_return cancelled_error();
+    std::lock_guard lock{self->mutex_};
+    const auto found = self->pairs_.find(key);
+    if (found == self->pairs_.end()) co_return std::optional<std::string>{};
+    co_return std::optional<std::string>{found->second};
+  }
+
+  static async::Async<Result<std::vector<KeyValue>>> scan_from(MemoryKvStore* self, std::string prefix,
+                                                               std::optional<std::string> after, std::size_t limit) {
+    const bool too_late = co_await async::cancelled();
+    if (too_late) co_return cancelled_error();
+    std::lock_guard lock{self->mutex_};
+    std::vector<KeyValue> found;
+    auto pair = after && *after >= prefix ? self->pairs_.upper_bound(*after) : self->pairs_.lower_bound(prefix);
+    for (; pair != self->pairs_.end() && found.size() < limit && pair->first.starts_with(prefix); ++pair) {
+      found.push_back({pair->first, pair->second});
+    }
+    co_return found;
+  }
+
+  static async::Async<Result<void>> write_to(MemoryKvStore* self, Batch batch) {
+    const bool too_late = co_await async::cancelled();
+    if (too_late) co_return cancelled_error();
+    std::lock_guard lock{self->mutex_};
+    for (const auto& change : batch.changes()) {
+      if (change.value) {
+        self->pairs_.insert_or_assign(change.key, *change.value);
+      } else {
+        self->pairs_.erase(change.key);
+      }
+    }
+    co_return {};
+  }
+
+  static Error cancelled_error() {
+    return Error{ErrorCode::kCancelled, "cancelled before calling the store"}.with_outcome(Outcome::kNotStarted);
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::string> pairs_;
+};
+
+}  // namespace
+
+std::unique_ptr<KvStore> make_memory_kv_store() {
+  return std::make_unique<MemoryKvStore>();
+}
+
+}  // namespace pharos::storage

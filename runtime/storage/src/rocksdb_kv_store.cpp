@@ -1,0 +1,191 @@
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_checksum.h>
+#include <rocksdb/options.h>
+#include <rocksdb/sst_file_reader.h>
+#include <rocksdb/write_batch.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include <pharos/async/blocking_pool.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/storage/rocksdb_kv_store.hpp>
+
+#include "committer.hpp"
+#include "file_check.hpp"
+#include "folder_lock.hpp"
+#include "status.hpp"
+
+namespace pharos::storage {
+namespace {
+
+/// RocksDB's lines in our log, instead of LOG files that grow in the folder. What it fails with is returned to us too,
+/// and told by whoever handles that; only an error of its background threads comes no other way.
+class LogLines final : public rocksdb::Logger {
+ public:
+  explicit LogLines(std::string folder)
+      : rocksdb::Logger{rocksdb::InfoLogLevel::WARN_LEVEL}, folder_{std::move(folder)} {}
+
+  using rocksdb::Logger::Logv;
+  void Logv(const rocksdb::InfoLogLevel level, const char* format, std::va_list arguments) override {
+    if (level < GetInfoLogLevel()) return;
+    char line[512];
+    std::vsnprintf(line, sizeof line, format, arguments);
+    log(level >= rocksdb::InfoLogLevel::ERROR_LEVEL ? LogLevel::kWarn : LogLevel::kDebug, "rocksdb",
+        {{"folder", folder_}, {"line", line}});
+  }
+
+ private:
+  std::string folder_;
+};
+
+rocksdb::Options make_options(const std::string& folder) {
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  options.info_log = std::make_shared<LogLines>(folder);
+
+  // Every acknowledged record is kept, and a crash in the middle of a write does not keep us from starting: why this
+  // mode, and what must have been checked before, is in log_check.hpp.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  // A recycled log ends in old records, which no reader can tell from a torn tail.
+  options.recycle_log_file_num = 0;
+  // A log that was closed must be found again, as long as it was.
+  options.track_and_verify_wals_in_manifest = true;
+  options.paranoid_checks = true;
+  options.paranoid_file_checks = true;
+  options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
+  // After a failed write or sync nothing is tried again behind our back.
+  options.max_bgerror_resume_count = 0;
+
+  // The state is small and read whole at start: what matters is how soon a restart has it.
+  options.write_buffer_size = 16u << 20;
+  options.max_total_wal_size = 32u << 20;
+  options.compression = rocksdb::kNoCompression;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  return options;
+}
+
+class RocksDbKvStore final : public KvStore {
+ public:
+  RocksDbKvStore(std::string folder, Fd lock, std::unique_ptr<rocksdb::DB> db, const RocksDbOptions& options)
+      : folder_{std::move(folder)},
+        lock_{std::move(lock)},
+        db_{std::move(db)},
+        readers_{options.read_threads, options.queued_reads_max},
+        committer_{folder_, [this](std::span<const Batch* const> batches) { return commit(batches); },
+                   options.queued_writes_max, options.queued_bytes_max} {}
+
+  async::Async<Result<std::optional<std::string>>> get(std::string key, Deadline deadline) override {
+    return async::run_blocking(
+        readers_, [this, key = std::move(key)] { return read(key); }, deadline);
+  }
+  async::Async<Result<std::vector<KeyValue>>> scan_after(std::string prefix, std::optional<std::string> after,
+                                                         std::size_t limit, Deadline deadline) override {
+    return async::run_blocking(
+        readers_,
+        [this, prefix = std::move(prefix), after = std::move(after), limit] { return read_page(prefix, after, limit); },
+        deadline);
+  }
+  async::Async<Result<void>> write(Batch batch, Deadline deadline) override {
+    return committer_.write(std::move(batch), deadline);
+  }
+
+ private:
+  Result<std::optional<std::string>> read(const std::string& key) const {
+    std::string value;
+    const auto status = db_->Get(read_options(), key, &value);
+    if (status.IsNotFound()) return std::optional<std::string>{};
+    if (!status.ok()) return to_error(status, "reading from the store in " + folder_);
+    return std::optional<std::string>{std::move(value)};
+  }
+
+  Result<std::vector<KeyValue>> read_page(const std::string& prefix, const std::optional<std::string>& after,
+                                          std::size_t limit) const {
+    std::vector<KeyValue> found;
+    const std::unique_ptr<rocksdb::Iterator> pair{db_->NewIterator(read_options())};
+    if (after && *after >= prefix) {
+      // The smallest key that is larger.
+      pair->Seek(*after + '\0');
+    } else {
+      pair->Seek(prefix);
+    }
+    for (; found.size() < limit && pair->Valid() && pair->key().starts_with(prefix); pair->Next()) {
+      found.push_back({pair->key().ToString(), pair->value().ToString()});
+    }
+    // It is not valid at the end, and after a failure.
+    if (!pair->status().ok()) return to_error(pair->status(), "reading from the store in " + folder_);
+    return found;
+  }
+
+  static rocksdb::ReadOptions read_options() {
+    rocksdb::ReadOptions options;
+    options.verify_checksums = true;
+    return options;
+  }
+
+  /// Invariant 2 of committer.hpp: one write, one record of the log, one sync.
+  Result<void> commit(std::span<const Batch* const> batches) {
+    rocksdb::WriteBatch group;
+    for (const Batch* batch : batches) {
+      for (const auto& change : batch->changes()) {
+        const auto status = change.value ? group.Put(change.key, *change.value) : group.Delete(change.key);
+        if (!status.ok()) return to_error(status, "preparing a write to the store in " + folder_);
+      }
+    }
+    rocksdb::WriteOptions options;
+    options.sync = true;
+    const auto status = db_->Write(options, &group);
+    if (!status.ok()) return to_error(status, "writing to the store in " + folder_);
+    return {};
+  }
+
+  const std::string folder_;
+  const Fd lock_;
+  const std::unique_ptr<rocksdb::DB> db_;
+  // Last, so that they are gone before what they use.
+  async::BlockingPool readers_;
+  Committer committer_;
+};
+
+/// RocksDB blames the manifest for some damage to a table: the first table that cannot be read, with what is wrong.
+std::string damaged_table(const rocksdb::Options& options, const std::filesystem::path& folder) {
+  std::error_code ignored;  // we only look for more to say about a failure
+  for (const auto& entry : std::filesystem::directory_iterator{folder, ignored}) {
+    if (entry.path().extension() != ".sst") continue;
+    rocksdb::SstFileReader reader{options};
+    auto status = reader.Open(entry.path().string());
+    if (status.ok()) status = reader.VerifyChecksum();
+    if (!status.ok()) return entry.path().string() + " cannot be read: " + status.ToString();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KvStore>> open_rocksdb(std::filesystem::path folder, RocksDbOptions options) {
+  PHAROS_TRY(Fd lock, lock_folder(folder));
+  PHAROS_TRY_VOID(check_files(folder));
+  const auto database_options = make_options(folder.string());
+  rocksdb::DB* opened = nullptr;
+  auto status = rocksdb::DB::Open(database_options, folder.string(), &opened);
+  std::unique_ptr<rocksdb::DB> db{opened};
+  // Without being asked RocksDB checks a table block by block as it reads it: for a key that nobody asks for, never.
+  if (status.ok()) status = db->VerifyFileChecksums({});
+  if (!status.ok()) {
+    Error error = to_error(status, "opening the store in " + folder.string());
+    if (!status.IsCorruption()) return error;
+    db.reset();
+    const auto table = damaged_table(database_options, folder);
+    if (table.empty()) return error;
+    return std::move(error).with(table);
+  }
+  return std::unique_ptr<KvStore>{
+      std::make_unique<RocksDbKvStore>(folder.string(), std::move(lock), std::move(db), options)};
+}
+
+}  // namespace pharos::storage

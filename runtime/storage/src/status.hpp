@@ -1,0 +1,15 @@
+#pragma once
+
+#include <rocksdb/status.h>
+
+#include <filesystem>
+#include <string>
+
+#include <pharos/base/error.hpp>
+
+namespace pharos::storage {
+
+/// RocksDB's failure in our words. `attempted`: "writing to the store in /var/lib/pharos".
+Error to_error(const rocksdb::Status& failed, const std::string& attempted);
+
+}  // namespace pharos::storage

@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/async/manual_executor.hpp>
+
+namespace pharos::async {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr TimePoint kNow{1h};
+
+TEST(Deadline, IsExpiredFromItsMomentOn) {
+  const auto deadline = Deadline::after(5s, kNow);
+  EXPECT_FALSE(deadline.expired(kNow + 5s - 1ns));
+  EXPECT_TRUE(deadline.expired(kNow + 5s));
+  EXPECT_EQ(deadline, Deadline::at(kNow + 5s));
+}
+
+TEST(Deadline, WhatIsLeftNeverGoesBelowZero) {
+  const auto deadline = Deadline::after(5s, kNow);
+  EXPECT_EQ(deadline.left(kNow + 2s), 3s);
+  EXPECT_EQ(deadline.left(kNow + 9s), 0s);
+}
+
+TEST(Deadline, NeverDoesNotExpire) {
+  EXPECT_FALSE(Deadline::never().expired(TimePoint::max()));
+  EXPECT_EQ(Deadline::never().left(kNow), Duration::max());
+}
+
+TEST(Deadline, AVeryLongTimeIsNeverAndNotThePast) {
+  EXPECT_TRUE(Deadline::after(Duration::max(), kNow).is_never());
+  EXPECT_TRUE(Deadline::after(Duration::max() - 1min, kNow).is_never());
+}
+
+TEST(Deadline, AVeryNegativeTimeHasExpired) {
+  EXPECT_TRUE(Deadline::after(Duration::min(), kNow).expired(kNow));
+  EXPECT_TRUE(Deadline::after(Duration::min(), TimePoint{-1h}).expired(TimePoint{-1h}));
+}
+
+TEST(Deadline, WhatIsLeftSaturatesForClocksThatStartBelowZero) {
+  const auto late = Deadline::at(TimePoint::max() - 1ns);
+  EXPECT_EQ(late.left(TimePoint::min()), Duration::max());
+}
+
+TEST(Deadline, TheEarlierIsTheSmaller) {
+  const auto soon = Deadline::after(1s, kNow);
+  const auto late = Deadline::after(2s, kNow);
+  EXPECT_EQ(std::min(late, soon), soon);
+  EXPECT_EQ(std::min(Deadline::never(), late), late);
+}
+
+TEST(Deadline, AnExecutorIsTheClockItIsMadeFrom) {
+  ManualExecutor executor;
+  const auto deadline = Deadline::after(5s, executor);
+  executor.advance(2s);
+  EXPECT_EQ(deadline.left(executor.now()), 3s);
+}
+
+}  // namespace
+}  // namespace pharos::async

@@ -1,0 +1,200 @@
+"""Each rule of ./check finds what breaks it, and leaves alone what does not."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class CheckTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pharos-check-")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.git("init", "-q", "-b", "main")
+        for name in (".clang-format", ".clang-tidy"):
+            self.write(name, (ROOT / name).read_text())
+
+    def git(self, *arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def check(self, *arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, ROOT / "tools/check/main.py", "--root", self.root, "--build", self.root / "build"]
+        return subprocess.run([*command, *arguments], capture_output=True, text=True)
+
+    def refused(self, check: str, place: str, *words: str) -> None:
+        run = self.check(check)
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        line = next((line for line in run.stdout.splitlines() if line.startswith(place + ": ")), None)
+        self.assertIsNotNone(line, f"no line for {place} in:\n{run.stdout}")
+        for word in words:
+            self.assertIn(word, line)
+
+    def passes(self, check: str) -> None:
+        run = self.check(check)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+
+    # --- format
+
+    def test_format_refuses_a_file_that_clang_format_would_change_and_fix_mends_it(self):
+        self.write("runtime/base/src/a.cpp", "int  a( );\n")
+        self.refused("format", "runtime/base/src/a.cpp:1", "check format --fix")
+        self.check("format", "--fix")
+        self.assertEqual((self.root / "runtime/base/src/a.cpp").read_text(), "int a();\n")
+        self.passes("format")
+
+    # --- includes
+
+    def test_includes_refuses_an_upward_arrow(self):
+        self.write("runtime/net/include/pharos/net/link.hpp", "#pragma once\n")
+        self.write("runtime/base/src/a.cpp", "\n#include <pharos/net/link.hpp>\n")
+        self.refused("includes", "runtime/base/src/a.cpp:2", "base includes <pharos/net/link.hpp> of net")
+
+    def test_includes_refuses_that_scheduler_and_object_store_know_each_other(self):
+        self.write("object_store/include/pharos/object_store/store.hpp", "#pragma once\n")
+        self.write("scheduler/src/a.cpp", "#include <pharos/object_store/store.hpp>\n")
+        self.refused("includes", "scheduler/src/a.cpp:1", "of object_store")
+
+    def test_includes_refuses_paths_that_climb_and_headers_that_are_not_there(self):
+        self.write("node/src/a.cpp", '#include "../../runtime/base/src/secret.hpp"\n#include <pharos/nowhere.hpp>\n')
+        self.refused("includes", "node/src/a.cpp:1", "climbs")
+        self.refused("includes", "node/src/a.cpp:2", "no public header")
+
+    def test_includes_refuses_a_foreign_library_away_from_its_door(self):
+        for included in ("capnp/message.h", "rocksdb/db.h", "spdlog/spdlog.h", "CLI/CLI.hpp", "openssl/hmac.h",
+                         "torch/torch.h", "boost/asio.hpp", "nccl.h"):
+            self.write("node/src/a.cpp", f"#include <{included}>\n")
+            self.refused("includes", "node/src/a.cpp:1", f"<{included}>", "door")
+
+    def test_includes_allows_arrows_that_point_down_and_libraries_behind_their_door(self):
+        self.write("runtime/base/include/pharos/base/id.hpp", "#pragma once\n")
+        self.write("runtime/process/src/a.cpp", "#include <pharos/base/id.hpp>\n// #include <boost/asio.hpp>\n")
+        self.write("runtime/storage/src/a.cpp", "#include <rocksdb/db.h>\n")
+        self.write("tests/storage/a.cpp", "#include <rocksdb/db.h>\n")
+        self.passes("includes")
+
+    # --- foreign
+
+    def test_foreign_refuses_foreign_includes_and_names_in_public_headers(self):
+        header = "runtime/storage/include/pharos/storage/store.hpp"
+        for text, word in (("#include <rocksdb/db.h>", "<rocksdb/db.h>"), ("rocksdb::DB* db;", "names rocksdb"),
+                           ("namespace rocksdb {\nclass DB;\n}", "names rocksdb"), ("SSL_CTX* context;", "names SSL_CTX"),
+                           ("torch::Tensor t;", "names torch"), ("ncclComm_t comm;", "names ncclComm_t")):
+            self.write(header, f"#pragma once\n{text}\n")
+            self.refused("foreign", f"{header}:2", word)
+
+    def test_foreign_allows_names_in_comments_in_sources_and_tensors_in_train(self):
+        self.write("runtime/storage/include/pharos/storage/store.hpp", "// over rocksdb::DB\nint position(int at);\n")
+        self.write("runtime/storage/src/store.cpp", "rocksdb::DB* db;\n")
+        self.write("ml/train/include/pharos/ml/ddp.hpp", "#include <torch/types.h>\nvoid f(torch::Tensor t);\n")
+        self.passes("foreign")
+
+    # --- words
+
+    def test_words_refuses_names_that_say_nothing(self):
+        for name in ("ActorManager", "helper", "string_util", "path_utils", "CommonOptions", "DataInfo", "impl_", "gang_id",
+                     "Helpers", "kGangSize"):
+            self.write("node/src/a.cpp", f"\n\nint {name};\n")
+            self.refused("words", "node/src/a.cpp:3", name)
+
+    def test_words_refuses_them_in_names_of_files_and_folders(self):
+        self.write("node/src/string_utils.cpp", "\n")
+        self.refused("words", "node/src/string_utils.cpp:1", "utils")
+        self.write("runtime/common/a.py", "\n")
+        self.refused("words", "runtime/common/a.py:1", "common")
+
+    def test_words_refuses_task_for_a_coroutine(self):
+        self.write("node/src/a.cpp", "Task<int> f();\n")
+        self.refused("words", "node/src/a.cpp:1", "Async<T>")
+        self.write("node/src/a.cpp", "\nint co_task_count;\n")
+        self.refused("words", "node/src/a.cpp:2", "Async<T>")
+
+    def test_words_allows_tasks_foreign_names_comments_and_strings(self):
+        self.write("node/src/a.cpp", '// a helper\nstd::common_type_t<int, long> n;\nTask task;\nauto s = "common";\n'
+                                     "LogLevel level = LogLevel::kInfo;\nspdlog::level::info;\nsiginfo_t s;\noptions.info_log = 1;\nint simple;\n")
+        self.passes("words")
+
+    # --- lambdas
+
+    def test_lambdas_refuses_a_capturing_lambda_that_is_a_coroutine(self):
+        for text in ("auto f = [&]() -> Async<void> { co_return; };", "run([this, x = 1](int n) -> Async<int> { co_return n; });",
+                     "run([=] { co_await g(); });", "return [self] mutable noexcept -> Async<void> { co_await x; };"):
+            self.write("node/src/a.cpp", f"Async<void> h() {{\n  {text}\n}}\n")
+            self.refused("lambdas", "node/src/a.cpp:2", "captures")
+
+    def test_lambdas_allows_coroutines_without_captures_and_captures_without_coroutines(self):
+        self.write("node/src/a.cpp", """
+Async<void> f() {
+  auto plain = []() -> Async<void> { co_return; };
+  auto outer = [&] { return []() -> Async<int> { co_return 1; }; };
+  for (auto& [name, value] : values) { co_await value; }
+  int array[3]{1, 2, 3};
+  co_await items[0];
+  run([[maybe_unused]] int{1});
+}
+""")
+        self.passes("lambdas")
+
+    # --- headers, tidy
+
+    def build(self, header: str) -> None:
+        self.write("CMakeLists.txt", """
+cmake_minimum_required(VERSION 3.25)
+project(sample CXX)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+add_library(sample STATIC runtime/base/src/a.cpp)
+target_sources(sample PUBLIC FILE_SET HEADERS BASE_DIRS runtime/base/include FILES runtime/base/include/pharos/a.hpp)
+set_target_properties(sample PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+""")
+        self.write("runtime/base/src/a.cpp", "#include <string>\n#include <pharos/a.hpp>\n")
+        self.write("runtime/base/include/pharos/a.hpp", header)
+        self.write(".gitignore", "/build/\n")
+        subprocess.run(["cmake", "-G", "Ninja", "-B", self.root / "build", "-S", self.root], check=True,
+                       capture_output=True)
+
+    def test_headers_refuses_a_public_header_that_does_not_compile_alone(self):
+        self.build("#pragma once\nstd::string name();\n")
+        self.refused("headers", "runtime/base/include/pharos/a.hpp:1", "does not compile alone")
+        self.write("runtime/base/include/pharos/a.hpp", "#pragma once\n#include <string>\nstd::string name();\n")
+        self.passes("headers")
+
+    def test_tidy_refuses_a_name_of_the_wrong_form_in_source_and_header(self):
+        self.build("#pragma once\nstruct wrong_form {};\n")
+        self.write("runtime/base/src/a.cpp", "#include <pharos/a.hpp>\nint WrongForm() { return 1; }\n")
+        self.refused("tidy", "runtime/base/src/a.cpp:2", "WrongForm")
+        self.refused("tidy", "runtime/base/include/pharos/a.hpp:2", "wrong_form")
+
+    def test_tidy_looks_at_what_changed_since_main_and_at_everything_when_asked(self):
+        self.build("#pragma once\n")
+        self.write("runtime/base/src/a.cpp", "int WrongForm() { return 1; }\n")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "base: a wrong name, long ago")
+        self.git("commit", "-q", "--allow-empty", "-m", "base: nothing")
+        self.passes("tidy")
+        self.assertEqual(self.check("tidy", "--all").returncode, 1)
+        self.assertEqual(self.check("tidy", "--since", "HEAD").returncode, 0)
+        self.git("checkout", "-q", "-b", "work")
+        self.write("runtime/base/src/a.cpp", "\nint WrongForm() { return 1; }\n")
+        self.git("commit", "-q", "-a", "-m", "base: on a branch")
+        self.git("commit", "-q", "--allow-empty", "-m", "base: nothing")
+        self.refused("tidy", "runtime/base/src/a.cpp:2", "WrongForm")
+
+    # --- the tool itself
+
+    def test_a_name_that_is_no_check_is_an_error(self):
+        run = self.check("speling")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("speling", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
