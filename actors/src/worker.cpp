@@ -216,7 +216,7 @@ class Worker final : public net::Peer::Owner {
 
  private:
   [[noreturn]] void poll() {
-    for (;;) reactor_.poll_one(async::Deadline::never());
+    for (;;) reactor_.poll_one(async::Deadline::never(), net::Reactor::Poller::kServer);
   }
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {

@@ -111,9 +111,10 @@ Result<Fd> listen_at(const Address& address) {
   int bound = 0;
   if (address.unix_socket) {
     PHAROS_TRY(const UnixName name, unix_name(address.place));
-    const mode_t before = ::umask(0177);
+    // The file gets the socket's own mode: nobody else may connect even for a moment, and no other thread's files get
+    // this mask.
+    if (::fchmod(socket.get(), 0600) != 0) return Error::from_errno("listening at " + where, errno);
     bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name.name), sizeof name.name);
-    ::umask(before);
   } else {
     const int one = 1;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);

@@ -174,6 +174,7 @@ Result<Identity> accept(int socket, Identity self, Acceptor::KeyFor key_for, asy
   std::array<std::byte, kHelloBytes> hello;
   PHAROS_TRY_VOID(receive_all(socket, hello, deadline));
   PHAROS_TRY_VOID(send_all(socket, acceptor.answer(hello, std::move(key_for)), deadline));
+  if (acceptor.refused()) return *acceptor.refused();
   Proof proof;
   PHAROS_TRY_VOID(receive_all(socket, proof, deadline));
   return acceptor.finish(proof);
@@ -187,6 +188,7 @@ async::Async<Result<Identity>> accept(Reactor* reactor, int socket, Identity sel
   const auto answer = acceptor.answer(hello, std::move(key_for));
   // A new socket's buffer has room for these bytes; one that has not is a peer that misbehaves.
   PHAROS_CO_TRY_VOID(send_all(socket, answer, async::Deadline::at(reactor->now())));
+  if (acceptor.refused()) co_return *acceptor.refused();
   Proof proof;
   PHAROS_CO_TRY_VOID(co_await receive_exactly(reactor, socket, proof, deadline));
   co_return acceptor.finish(proof);

@@ -8,6 +8,12 @@ namespace {
 using wire::FrameHeader;
 using wire::FrameKind;
 
+constexpr std::size_t kUnclaimedMax = 64;
+
+bool is_control(FrameKind kind) {
+  return kind == FrameKind::kControl || kind == FrameKind::kRequest || kind == FrameKind::kResponse;
+}
+
 Error gone() {
   return {ErrorCode::kUnavailable, "the connection is closed"};
 }
@@ -62,7 +68,9 @@ void Peer::on_frames(FrameBatch frames, std::vector<Fd> descriptors) {
   std::move(descriptors.begin(), descriptors.end(), std::back_inserter(unclaimed_));
   while (!frames.empty()) {
     const wire::FrameView frame = frames.next();
-    auto message = wire::decode(frame.payload);
+    auto message = is_control(frame.header.kind)
+                       ? wire::decode(frame.payload)
+                       : Error{ErrorCode::kCorrupt, "received a call on a connection for control messages"};
     const std::size_t count = message ? wire::descriptors_of(*message) : 0;
     if (message && count > unclaimed_.size()) {
       message = Error{ErrorCode::kCorrupt, "received a message without the descriptors that belong to it"};
@@ -78,6 +86,11 @@ void Peer::on_frames(FrameBatch frames, std::vector<Fd> descriptors) {
     executor_.post([self = shared_from_this(), header = frame.header, parcel = std::move(parcel)]() mutable {
       self->take(header, std::move(parcel));
     });
+  }
+  // Those of a frame that is still on its way, and no more.
+  if (unclaimed_.size() > kUnclaimedMax) {
+    link_->close();
+    on_closed(Error{ErrorCode::kCorrupt, "received descriptors that no message speaks of"});
   }
 }
 

@@ -20,6 +20,16 @@ constexpr std::uint64_t kInterruptToken = 1;
 constexpr std::uint64_t kTimerToken = 2;
 constexpr std::uint64_t kFirstSlotToken = 16;
 
+constexpr Duration kSpinTime = std::chrono::microseconds{30};  // about what a wake-up between two CPUs costs
+constexpr Duration kHotTime = std::chrono::milliseconds{1};    // others stay away for so long after a spin that found
+constexpr Duration kTakeOverTime = std::chrono::microseconds{50};  // unless the thread is held up for so long
+constexpr Duration kPauseMin = std::chrono::microseconds{50};      // between two looks of those that stay away
+constexpr Duration kPauseMax = std::chrono::milliseconds{1};
+constexpr std::uint32_t kSpinsFailedMax = 7;  // then one wait of 128 tries again
+
+// Its address is this thread's identity.
+thread_local const char this_thread = 0;
+
 // The reactor whose poll_one this thread is inside of. What it posts there needs no wake-up: poll_one ends by running
 // the strand.
 thread_local const Reactor* polling_here = nullptr;
@@ -79,10 +89,18 @@ void Reactor::watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watch
   PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, errno, fd);
 }
 
+std::optional<std::uint32_t> Reactor::slot_of(int fd) const {
+  const auto index = static_cast<std::size_t>(fd);
+  if (fd < 0 || index >= slot_of_fd_.size()) return std::nullopt;
+  const std::uint32_t slot = slot_of_fd_[index];
+  return slots_[slot].fd == fd ? std::optional{slot} : std::nullopt;
+}
+
 void Reactor::change(int fd, std::uint32_t events) {
   const std::lock_guard lock{watch_mutex_};
-  const std::uint32_t slot = slot_of_fd_[static_cast<std::size_t>(fd)];
-  if (slots_[slot].fd != fd) return;  // unwatched in the meantime
+  const auto found = slot_of(fd);
+  if (!found) return;  // unwatched in the meantime
+  const std::uint32_t slot = *found;
   epoll_event event{.events = events | EPOLLET | EPOLLRDHUP, .data = {.u64 = token_of(slots_[slot].generation, slot)}};
   PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0, errno, fd);
 }
@@ -90,8 +108,9 @@ void Reactor::change(int fd, std::uint32_t events) {
 void Reactor::unwatch(int fd) {
   std::shared_ptr<Watcher> last;  // destroyed outside the lock: its destructor may come back here
   const std::lock_guard lock{watch_mutex_};
-  const std::uint32_t slot = slot_of_fd_[static_cast<std::size_t>(fd)];
-  if (slots_[slot].fd != fd) return;
+  const auto found = slot_of(fd);
+  if (!found) return;
+  const std::uint32_t slot = *found;
   if (epoll_) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   slots_[slot].fd = -1;
   ++slots_[slot].generation;
@@ -108,16 +127,24 @@ std::shared_ptr<Reactor::Watcher> Reactor::find(std::uint64_t token) {
 }
 
 void Reactor::poll_one(async::Deadline deadline, Poller role) {
+  if (gives_way(role)) return;
   epoll_event event{};
-  int n = 0;
-  if (deadline.is_never()) {
-    n = ::epoll_wait(epoll_.get(), &event, 1, -1);
-  } else {
-    const timespec left = to_timespec(deadline.left(now()));
-    n = ::epoll_pwait2(epoll_.get(), &event, 1, &left, nullptr);
+  if (!spin(event, role, deadline)) {
+    int n = 0;
+    if (deadline.is_never()) {
+      n = ::epoll_wait(epoll_.get(), &event, 1, -1);
+    } else {
+      const timespec left = to_timespec(deadline.left(now()));
+      n = ::epoll_pwait2(epoll_.get(), &event, 1, &left, nullptr);
+    }
+    PHAROS_CHECK(n >= 0 || errno == EINTR, errno);
+    if (n <= 0) return;
   }
-  PHAROS_CHECK(n >= 0 || errno == EINTR, errno);
-  if (n <= 0) return;
+  handle(event, role);
+  run_strand();
+}
+
+void Reactor::handle(const epoll_event& event, Poller role) {
   const Reactor* const outer = std::exchange(polling_here, this);
   switch (event.data.u64) {
     case kPostToken: break;
@@ -130,10 +157,55 @@ void Reactor::poll_one(async::Deadline deadline, Poller role) {
       break;
     case kTimerToken: drain(timer_event_.get()); break;
     default:
-      if (const auto watcher = find(event.data.u64)) watcher->on_ready(event.events);
+      if (const auto watcher = find(event.data.u64)) {
+        const bool hot = hot_thread_.load(std::memory_order_relaxed) == &this_thread;
+        if (hot) in_callback_since_.store(now(), std::memory_order_relaxed);
+        watcher->on_ready(event.events);
+        if (hot) in_callback_since_.store(TimePoint::max(), std::memory_order_relaxed);
+      }
   }
   polling_here = outer;
-  run_strand();
+}
+
+// True when another thread spins, or has a moment ago: after a pause, the caller asks again.
+bool Reactor::gives_way(Poller role) {
+  thread_local Duration pause = kPauseMin;
+  if (role == Poller::kLeader || hot_thread_.load(std::memory_order_relaxed) == &this_thread) return false;
+  const TimePoint time = now();
+  const TimePoint since = in_callback_since_.load(std::memory_order_relaxed);
+  const bool held_up = since != TimePoint::max() && time - since > kTakeOverTime;
+  if (held_up || time > hot_until_.load(std::memory_order_relaxed)) {
+    pause = kPauseMin;
+    return false;
+  }
+  const timespec duration = to_timespec(pause);
+  ::nanosleep(&duration, nullptr);
+  pause = std::min(pause * 2, kPauseMax);
+  return true;
+}
+
+bool Reactor::spin(epoll_event& event, Poller role, async::Deadline deadline) {
+  if (role == Poller::kBackground) return false;
+  if (const std::uint32_t skip = spins_to_skip_.load(std::memory_order_relaxed); skip != 0) {
+    spins_to_skip_.store(skip - 1, std::memory_order_relaxed);
+    return false;
+  }
+  hot_thread_.store(&this_thread, std::memory_order_relaxed);
+  const TimePoint end = std::min(now() + kSpinTime, deadline.when());
+  do {
+    const int n = ::epoll_wait(epoll_.get(), &event, 1, 0);
+    const TimePoint time = now();
+    if (n == 1) {
+      spins_failed_.store(0, std::memory_order_relaxed);
+      hot_until_.store(time + kHotTime, std::memory_order_relaxed);
+      return true;
+    }
+    if (time >= end) break;
+  } while (true);
+  const std::uint32_t failed = std::min(spins_failed_.load(std::memory_order_relaxed) + 1, kSpinsFailedMax);
+  spins_failed_.store(failed, std::memory_order_relaxed);
+  spins_to_skip_.store((1U << failed) - 1, std::memory_order_relaxed);
+  return false;
 }
 
 void Reactor::interrupt() {
@@ -147,13 +219,15 @@ void Reactor::signal(int fd) {
 }
 
 void Reactor::post(async::Callback work) {
-  bool first = false;
+  bool wake = false;
   {
     const std::lock_guard lock{strand_mutex_};
-    first = posted_.empty() && !strand_runs_;
+    // Not "the first that is posted": that one may wait for the end of the callback that posted it, and this one not.
+    wake = polling_here != this && !strand_runs_ && !woken_;
+    woken_ = woken_ || wake;
     posted_.push_back(std::move(work));
   }
-  if (first && polling_here != this) signal(post_event_.get());
+  if (wake) signal(post_event_.get());
 }
 
 async::TimerId Reactor::run_at(TimePoint when, async::Callback work) {
@@ -194,6 +268,7 @@ bool Reactor::run_one_of_strand() {
   {
     std::unique_lock lock{strand_mutex_};
     if (strand_runs_) return false;  // that thread looks again before it leaves
+    woken_ = false;
     if (!posted_.empty()) {
       work = std::move(posted_.front());
       posted_.pop_front();

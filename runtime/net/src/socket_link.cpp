@@ -35,9 +35,19 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   bool send(FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) override {
     header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+    PHAROS_CHECK(descriptors.size() <= kDescriptorsMax, descriptors.size());
     const std::lock_guard lock{send_mutex_};
-    if (closed_.load(std::memory_order_relaxed)) return false;
-    if (queued_.load(std::memory_order_relaxed) > 2 * kQueuedMax) return false;
+    if (closed_.load(std::memory_order_relaxed) || given_up_) return false;
+    if (payload.size() > wire::kCallPayloadMax.bytes()) {
+      give_up({ErrorCode::kInvalidArgument, "a payload of " + to_string(ByteCount{payload.size()}) +
+                                                " cannot be sent; at most " + to_string(wire::kCallPayloadMax) +
+                                                " are allowed"});
+      return false;
+    }
+    if (queued_.load(std::memory_order_relaxed) > 2 * kQueuedMax) {
+      give_up({ErrorCode::kOverloaded, "the peer does not read: " + to_string(ByteCount{queued()}) + " are queued"});
+      return false;
+    }
     if (!descriptors.empty()) attachments_.push_back({waiting_.size(), std::move(descriptors)});
     const auto* const bytes = reinterpret_cast<const std::byte*>(&header);
     waiting_.insert(waiting_.end(), bytes, bytes + sizeof header);
@@ -67,6 +77,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   void on_ready(std::uint32_t events) override {
     if ((events & EPOLLOUT) != 0) continue_writing();
     if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return;
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ended_.store(true);
     const auto handler = handler_.lock();
     if (handler == nullptr) return close();
     const auto keep = shared_from_this();
@@ -95,8 +106,9 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
       if (outcome == Read::kClosed) return outcome;  // edges_ stays above 0: nobody reads again
       delivered = delivered || outcome != Read::kNothing;
       if (outcome == Read::kMore) {
-        more_.store(true);
+        // In this order: a resume() that took `more_` while this thread still counts as the reader would be lost.
         edges_.store(0);
+        more_.store(true);
         return outcome;
       }
       if (edges_.compare_exchange_strong(seen, 0)) return delivered ? Read::kDrained : Read::kNothing;
@@ -114,9 +126,11 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     }
     if (n == 0) return fail(handler, Error{ErrorCode::kUnavailable, "the peer closed the connection"});
     filled_ += static_cast<std::size_t>(n);
-    const bool full = static_cast<std::size_t>(n) == room;
+    // A short read has emptied a stream, so there is no need to look again; but where descriptors travel, a read also
+    // ends where the next ones begin, and behind the last bytes lies the end, which is announced once.
+    const bool more = static_cast<std::size_t>(n) == room || accepts_descriptors_ || ended_.load();
     if (auto error = deliver(handler)) return fail(handler, std::move(*error));
-    return full ? Read::kMore : Read::kDrained;
+    return more ? Read::kMore : Read::kDrained;
   }
 
   ssize_t receive(std::byte* to, std::size_t room) {
@@ -196,6 +210,10 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   Read fail(Handler& handler, Error why) {
     if (!closed_.exchange(true)) {
       let_go();
+      {
+        const std::lock_guard lock{send_mutex_};
+        if (given_up_) why = *given_up_;
+      }
       handler.on_closed(std::move(why));
     }
     return Read::kClosed;
@@ -204,6 +222,12 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   void let_go() {
     reactor_.unwatch(socket_.get());
     ::shutdown(socket_.get(), SHUT_RDWR);  // the peer sees the end now, whoever still holds this object
+  }
+
+  // With send_mutex_ held: nothing more is sent, and the reader finds the end and tells the handler this.
+  void give_up(Error why) {
+    if (!given_up_) given_up_ = std::move(why);
+    ::shutdown(socket_.get(), SHUT_RDWR);
   }
 
   void continue_writing() {
@@ -242,7 +266,8 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
         reactor_.change(socket_.get(), EPOLLIN | EPOLLOUT);
         return;
       }
-      // The reader sees the end too, and tells the handler.
+      // A peer that is gone is seen by the reader too, after what it has sent.
+      if (why != EPIPE && why != ECONNRESET) give_up(Error::from_errno("writing to the peer", why));
       writing_out_.clear();
       attachments_out_.clear();
       waiting_.clear();
@@ -299,6 +324,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   // Touched by the one thread that reads.
   std::atomic<std::uint32_t> edges_ = 0;
   std::atomic<bool> more_ = false;
+  std::atomic<bool> ended_ = false;  // the peer sends no more: what is there is to be read to its end
   std::shared_ptr<ReceiveBuffer> buffer_;
   std::size_t begin_ = 0;   // of what is not delivered
   std::size_t filled_ = 0;  // of what is received
@@ -307,6 +333,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::mutex send_mutex_;
   std::vector<std::byte> waiting_;
   std::deque<Attachment> attachments_;
+  std::optional<Error> given_up_;
   bool writing_ = false;  // the members below are the writer's
   bool blocked_ = false;  // nobody writes until the socket takes more
   std::vector<std::byte> writing_out_;

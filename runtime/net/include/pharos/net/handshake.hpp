@@ -72,6 +72,8 @@ class Acceptor {
   /// so that the initiator can say what is wrong; finish() then fails.
   std::array<std::byte, kHelloBytes + kProofBytes> answer(std::span<const std::byte, kHelloBytes> hello,
                                                           KeyFor key_for);
+  /// Why no proof can help, once answer() has found that.
+  const std::optional<Error>& refused() const { return refused_; }
   Result<Identity> finish(std::span<const std::byte, kProofBytes> proof) const;
 
  private:

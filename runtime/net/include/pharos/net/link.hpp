@@ -62,7 +62,8 @@ class Link {
 
   virtual ~Link() = default;
 
-  /// Queues one frame; `header.payload_bytes` is filled in. False when closed. The descriptors go with its first byte.
+  /// Queues one frame; `header.payload_bytes` is filled in. False when closed, or about to be because a bound
+  /// was reached. The descriptors go with its first byte.
   virtual bool send(wire::FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) = 0;
   bool send(const wire::FrameHeader& header, std::span<const std::byte> payload) { return send(header, payload, {}); }
   /// Writes what is queued, as far as the peer takes it; the rest goes when the peer has read.

@@ -1,0 +1,269 @@
+// Tasks and actors on an embedded cluster, on the work that the peers' own benchmarks do.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include <pharos/pharos.hpp>
+#include <pharos/process/descendants.hpp>
+
+#include "figures.hpp"
+
+namespace bench {
+namespace {
+
+int nop(int x) {
+  return x;
+}
+
+class Counter {
+ public:
+  explicit Counter(int start) : count_{start} {}
+  int add(int n) { return count_ += n; }
+  int pid() { return ::getpid(); }
+
+ private:
+  int count_;
+};
+
+template <class T>
+void get_all(const std::vector<pharos::Ref<T>>& refs) {
+  for (const auto& ref : refs) ref.get();
+}
+
+std::set<pid_t> processes_below() {
+  const auto found = pharos::process::descendants();
+  return {found.begin(), found.end()};
+}
+
+/// The sum of the lines of a smaps_rollup that begin with one of these names, in MiB.
+double memory_mib(pid_t pid, std::initializer_list<const char*> names) {
+  std::ifstream file{"/proc/" + std::to_string(pid) + "/smaps_rollup"};
+  double kib = 0;
+  for (std::string line; std::getline(file, line);) {
+    for (const char* const name : names) {
+      if (line.starts_with(name)) kib += std::strtod(line.c_str() + std::string_view{name}.size(), nullptr);
+    }
+  }
+  return kib / 1024;
+}
+
+double cpu_seconds(pid_t pid) {
+  std::ifstream file{"/proc/" + std::to_string(pid) + "/stat"};
+  std::string text{std::istreambuf_iterator<char>{file}, {}};
+  const std::size_t after_name = text.rfind(')');
+  if (after_name == std::string::npos) return 0;
+  std::istringstream fields{text.substr(after_name + 2)};
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0;
+  double system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+double cpu_seconds_of_cluster() {
+  double sum = cpu_seconds(::getpid());
+  for (const pid_t pid : processes_below()) sum += cpu_seconds(pid);
+  return sum;
+}
+
+/// Instructions that one call costs, driver and worker together: the difference between a run with many calls and one
+/// with few, both under callgrind.
+std::optional<double> call_instructions() {
+  namespace fs = std::filesystem;
+  std::string folder = fs::temp_directory_path() / "pharos-callgrind-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) return std::nullopt;
+  const std::string self = fs::read_symlink("/proc/self/exe");
+  const auto count = [&](int calls) -> double {
+    const std::string command = "cd " + folder + " && rm -f out.* && valgrind --tool=callgrind --trace-children=yes " +
+                                "--callgrind-out-file=out.%p " + self + " counted-calls " + std::to_string(calls) +
+                                " > log 2>&1";
+    if (std::system(command.c_str()) != 0) return -1;
+    double sum = 0;
+    for (const auto& entry : fs::directory_iterator{folder}) {
+      if (!entry.path().filename().string().starts_with("out.")) continue;
+      std::ifstream file{entry.path()};
+      for (std::string line; std::getline(file, line);) {
+        if (line.starts_with("summary:") || line.starts_with("totals:")) {
+          sum += std::strtod(line.c_str() + line.find(':') + 1, nullptr);
+          break;
+        }
+      }
+    }
+    return sum;
+  };
+  constexpr int kFew = 1000;
+  constexpr int kMany = 6000;
+  const double few = count(kFew);
+  const double many = count(kMany);
+  fs::remove_all(folder);
+  if (few <= 0 || many <= few) return std::nullopt;
+  return (many - few) / (kMany - kFew);
+}
+
+void measure_start_and_stop(Report& report, int argc, char** argv) {
+  std::vector<double> init;
+  std::vector<double> first_task;
+  std::vector<double> shutdown;
+  for (int round = 0; round < 11; ++round) {
+    auto start = Clock::now();
+    std::optional<pharos::Runtime> runtime{std::in_place, argc, argv};
+    init.push_back(seconds_since(start));
+    start = Clock::now();
+    runtime->submit<&nop>(1).get();
+    first_task.push_back(seconds_since(start));
+    start = Clock::now();
+    runtime.reset();
+    shutdown.push_back(seconds_since(start));
+  }
+  report.add("init", median(init), "s");
+  report.add("first_task", median(first_task), "s");
+  report.add("shutdown", median(shutdown), "s");
+}
+
+void measure_tasks(Report& report, pharos::Runtime& runtime) {
+  for (int i = 0; i < 200; ++i) runtime.submit<&nop>(i).get();
+  report.add("task_sync_median", median_us(5000, [&] { runtime.submit<&nop>(1).get(); }), "us");
+  if (!report.wants("tasks_async")) return;
+  constexpr int kTasks = 200'000;
+  std::vector<double> rates;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<pharos::Ref<int>> refs;
+    refs.reserve(kTasks);
+    const auto start = Clock::now();
+    for (int i = 0; i < kTasks; ++i) refs.push_back(runtime.submit<&nop>(i));
+    get_all(refs);
+    rates.push_back(kTasks / seconds_since(start));
+  }
+  report.add("tasks_async", median(rates), "/s");
+}
+
+void measure_actor_creation(Report& report, pharos::Runtime& runtime) {
+  if (report.wants("actor_create_first_call")) {
+    std::vector<double> times;
+    for (int i = 0; i < 21; ++i) {
+      const auto start = Clock::now();
+      const auto actor = runtime.spawn<Counter>(0);
+      actor.call<&Counter::add>(1).get();
+      times.push_back(seconds_since(start));
+    }
+    report.add("actor_create_first_call", median(times), "s");
+  }
+  const auto create = [&](int count) {
+    const auto start = Clock::now();
+    std::vector<pharos::Actor<Counter>> actors;
+    std::vector<pharos::Ref<int>> refs;
+    for (int i = 0; i < count; ++i) actors.push_back(runtime.spawn<Counter>(0));
+    for (const auto& actor : actors) refs.push_back(actor.call<&Counter::add>(1));
+    get_all(refs);
+    return seconds_since(start);
+  };
+  if (report.wants("actors_created_8")) {
+    std::vector<double> times;
+    for (int round = 0; round < 5; ++round) times.push_back(create(8));
+    report.add("actors_created_8", median(times), "s");
+  }
+  if (report.wants("process_actors_per_s")) {
+    std::vector<double> rates;
+    for (int round = 0; round < 3; ++round) rates.push_back(100 / create(100));
+    report.add("process_actors_per_s", median(rates), "/s");
+  }
+}
+
+void measure_actor_calls(Report& report, pharos::Runtime& runtime) {
+  const auto actor = runtime.spawn<Counter>(0);
+  for (int i = 0; i < 200; ++i) actor.call<&Counter::add>(1).get();
+  report.add("actor_call_sync_median", median_us(20000, [&] { actor.call<&Counter::add>(1).get(); }), "us");
+  if (report.wants("actor_calls_async_1_1")) {
+    constexpr int kCalls = 500'000;
+    std::vector<double> rates;
+    for (int round = 0; round < 5; ++round) {
+      std::vector<pharos::Ref<int>> refs;
+      refs.reserve(kCalls);
+      const auto start = Clock::now();
+      for (int i = 0; i < kCalls; ++i) refs.push_back(actor.call<&Counter::add>(1));
+      get_all(refs);
+      rates.push_back(kCalls / seconds_since(start));
+    }
+    report.add("actor_calls_async_1_1", median(rates), "/s");
+  }
+  if (report.wants("actor_private_mib")) {
+    const pid_t pid = actor.call<&Counter::pid>().get();
+    report.add("actor_private_mib", memory_mib(pid, {"Private_Clean:", "Private_Dirty:"}), "MiB");
+  }
+  if (!report.wants("actor_calls_async_1_8")) return;
+  constexpr int kActors = 8;
+  constexpr int kCalls = 50'000;
+  std::vector<pharos::Actor<Counter>> actors;
+  for (int i = 0; i < kActors; ++i) actors.push_back(runtime.spawn<Counter>(0));
+  for (const auto& each : actors) each.call<&Counter::add>(1).get();
+  std::vector<double> rates;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<pharos::Ref<int>> refs;
+    refs.reserve(kActors * kCalls);
+    const auto start = Clock::now();
+    for (int i = 0; i < kCalls; ++i) {
+      for (const auto& each : actors) refs.push_back(each.call<&Counter::add>(1));
+    }
+    get_all(refs);
+    rates.push_back(kActors * kCalls / seconds_since(start));
+  }
+  report.add("actor_calls_async_1_8", median(rates), "/s");
+}
+
+void measure_idle(Report& report, int argc, char** argv) {
+  pharos::Runtime runtime{argc, argv};
+  if (report.wants("cluster_pss_mib")) {
+    double pss = 0;
+    for (const pid_t pid : processes_below()) pss += memory_mib(pid, {"Pss:"});
+    report.add("cluster_pss_mib", pss, "MiB");
+  }
+  if (report.wants("idle_cpu_percent")) {
+    constexpr auto kTime = std::chrono::seconds{10};
+    const double before = cpu_seconds_of_cluster();
+    std::this_thread::sleep_for(kTime);
+    const double used = cpu_seconds_of_cluster() - before;
+    report.add("idle_cpu_percent", 100 * used / std::chrono::duration<double>(kTime).count(), "%");
+  }
+}
+
+}  // namespace
+
+int run_counted_calls(int argc, char** argv, int calls) {
+  pharos::Runtime runtime{argc, argv};
+  const auto actor = runtime.spawn<Counter>(0);
+  for (int i = 0; i < calls; ++i) actor.call<&Counter::add>(1).get();
+  return 0;
+}
+
+void measure_core(Report& report, int argc, char** argv) {
+  if (report.wants_any({"init", "first_task", "shutdown"})) measure_start_and_stop(report, argc, argv);
+  if (report.wants_any({"cluster_pss_mib", "idle_cpu_percent"})) measure_idle(report, argc, argv);
+  {
+    pharos::Runtime runtime{argc, argv};
+    if (report.wants_any({"task_sync_median", "tasks_async"})) measure_tasks(report, runtime);
+    measure_actor_creation(report, runtime);
+    if (report.wants_any(
+            {"actor_call_sync_median", "actor_calls_async_1_1", "actor_calls_async_1_8", "actor_private_mib"})) {
+      measure_actor_calls(report, runtime);
+    }
+  }
+  if (report.wants("call_instructions")) {
+    if (const auto instructions = call_instructions()) {
+      report.add("call_instructions", *instructions, "instructions");
+    } else {
+      std::fprintf(stderr, "call_instructions is left out: valgrind could not run this program\n");
+    }
+  }
+}
+
+}  // namespace bench

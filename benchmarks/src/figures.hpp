@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The median time of one call of `work`, in microseconds.
+template <class Work>
+double median_us(int rounds, Work work) {
+  std::vector<double> times;
+  times.reserve(static_cast<std::size_t>(rounds));
+  for (int i = 0; i < rounds; ++i) {
+    const auto start = Clock::now();
+    work();
+    times.push_back(seconds_since(start) * 1e6);
+  }
+  return median(std::move(times));
+}
+
+struct Figure {
+  std::string name;
+  double value;
+  std::string unit;
+};
+
+/// What was measured, printed as it comes and written as JSON at the end.
+class Report {
+ public:
+  /// Empty `only`: every figure is wanted.
+  explicit Report(std::string only) : only_{std::move(only)} {}
+
+  bool wants(const std::string& name) const { return only_.empty() || only_ == name; }
+  bool wants_any(const std::vector<std::string>& names) const {
+    return std::any_of(names.begin(), names.end(), [this](const auto& name) { return wants(name); });
+  }
+  /// Kept and printed if it is wanted.
+  void add(const std::string& name, double value, const std::string& unit);
+  const std::vector<Figure>& figures() const { return figures_; }
+  /// False when the file cannot be written.
+  bool write_json(const std::string& path) const;
+
+ private:
+  std::string only_;
+  std::vector<Figure> figures_;
+};
+
+/// What the machine allows, measured in the same run.
+void measure_limits(Report& report);
+/// Tasks and actors.
+void measure_core(Report& report, int argc, char** argv);
+/// The run that call_instructions counts: so many calls and nothing else.
+int run_counted_calls(int argc, char** argv, int calls);
+
+}  // namespace bench

@@ -1,0 +1,207 @@
+// What the machine allows: a socket's round trip, and calls between two processes that are a Cap'n Proto message each
+// way over a Unix socket, all queued frames in one write. No futures, no ordering, no user types: limits, not designs.
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+
+#include "figures.hpp"
+#include "limit_call.capnp.h"
+
+namespace bench {
+namespace {
+
+void require(bool ok, const char* what) {
+  if (ok) return;
+  std::perror(what);
+  std::exit(1);
+}
+
+void read_all(int fd, char* to, std::size_t left) {
+  while (left != 0) {
+    const ssize_t n = ::read(fd, to, left);
+    require(n > 0, "read");
+    to += n;
+    left -= static_cast<std::size_t>(n);
+  }
+}
+
+void write_all(int fd, const char* from, std::size_t left) {
+  while (left != 0) {
+    const ssize_t n = ::write(fd, from, left);
+    require(n > 0, "write");
+    from += n;
+    left -= static_cast<std::size_t>(n);
+  }
+}
+
+double round_trip_us() {
+  constexpr int kRounds = 20000;
+  int ends[2];
+  require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
+  char bytes[64] = {};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int i = 0; i < kRounds; ++i) {
+      read_all(ends[1], bytes, sizeof bytes);
+      write_all(ends[1], bytes, sizeof bytes);
+    }
+    ::_exit(0);
+  }
+  const double us = median_us(kRounds, [&] {
+    write_all(ends[0], bytes, sizeof bytes);
+    read_all(ends[0], bytes, sizeof bytes);
+  });
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return us;
+}
+
+class Connection {
+ public:
+  explicit Connection(int socket) : socket_{socket} {}
+
+  template <class Fill>
+  void queue(Fill fill) {
+    capnp::word scratch[64] = {};
+    capnp::MallocMessageBuilder message{kj::arrayPtr(scratch, 64)};
+    fill(message);
+    const auto bytes = message.getSegmentsForOutput()[0].asBytes();
+    const std::uint64_t size = bytes.size();
+    const auto* const prefix = reinterpret_cast<const char*>(&size);
+    out_.insert(out_.end(), prefix, prefix + sizeof size);
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+  void flush() {
+    write_all(socket_, out_.data(), out_.size());
+    out_.clear();
+  }
+  /// Waits for bytes and hands over every whole frame. False at the end.
+  template <class OnFrame>
+  bool receive(OnFrame on_frame) {
+    const ssize_t n = ::read(socket_, in_.data() + filled_, in_.size() - filled_);
+    if (n <= 0) return false;
+    filled_ += static_cast<std::size_t>(n);
+    std::size_t at = 0;
+    while (filled_ - at >= sizeof(std::uint64_t)) {
+      std::uint64_t size = 0;
+      std::memcpy(&size, in_.data() + at, sizeof size);
+      if (filled_ - at < sizeof size + size) break;
+      on_frame(kj::arrayPtr(reinterpret_cast<const capnp::word*>(in_.data() + at + sizeof size), size / 8));
+      at += sizeof size + size;
+    }
+    std::memmove(in_.data(), in_.data() + at, filled_ - at);
+    filled_ -= at;
+    return true;
+  }
+
+ private:
+  int socket_;
+  std::vector<char> in_ = std::vector<char>(1 << 18);
+  std::size_t filled_ = 0;
+  std::vector<char> out_;
+};
+
+template <class Root, class Use>
+void with_root(kj::ArrayPtr<const capnp::word> words, Use use) {
+  kj::ArrayPtr<const capnp::word> segments[1] = {words};
+  capnp::SegmentArrayMessageReader reader{kj::arrayPtr(segments, 1)};
+  use(reader.getRoot<Root>());
+}
+
+[[noreturn]] void serve_calls(int socket) {
+  Connection server{socket};
+  int count = 0;
+  const auto answer = [&](kj::ArrayPtr<const capnp::word> words) {
+    with_root<Call>(words, [&](Call::Reader call) {
+      int n = 0;
+      std::memcpy(&n, call.getArguments().begin(), sizeof n);
+      count += n;
+      server.queue([&](auto& message) {
+        auto reply = message.template initRoot<Reply>();
+        reply.setId(call.getId());
+        reply.setValue(kj::arrayPtr(reinterpret_cast<const kj::byte*>(&count), sizeof count));
+      });
+    });
+  };
+  while (server.receive(answer)) server.flush();
+  ::_exit(0);
+}
+
+void measure_calls(Report& report) {
+  constexpr std::size_t kCalls = 300'000;
+  constexpr std::size_t kInFlight = 2048;  // what the sockets hold both ways, so that blocking writes always end
+  int ends[2];
+  require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
+  for (const int end : ends) {
+    const int bytes = 4 << 20;
+    ::setsockopt(end, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes);
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    serve_calls(ends[1]);
+  }
+  ::close(ends[1]);
+  Connection client{ends[0]};
+  std::size_t done = 0;
+  const auto on_reply = [&](kj::ArrayPtr<const capnp::word> words) {
+    with_root<Reply>(words, [&](Reply::Reader) { ++done; });
+  };
+  const auto call = [&](std::uint64_t id) {
+    client.queue([&](auto& message) {
+      auto request = message.template initRoot<Call>();
+      request.setId(id);
+      request.setActor(7);
+      request.setMethod(0x1234);
+      request.setNumber(id);
+      const int one = 1;
+      request.setArguments(kj::arrayPtr(reinterpret_cast<const kj::byte*>(&one), sizeof one));
+    });
+  };
+  report.add("limit_call_sync_median",
+             median_us(20000,
+                       [&] {
+                         const std::size_t target = done + 1;
+                         call(target);
+                         client.flush();
+                         while (done < target) require(client.receive(on_reply), "receive");
+                       }),
+             "us");
+  std::vector<double> rates;
+  for (int round = 0; round < 3; ++round) {
+    done = 0;
+    const auto start = Clock::now();
+    for (std::size_t sent = 0; done < kCalls;) {
+      while (sent < kCalls && sent - done < kInFlight) {
+        call(sent++);
+        if (sent % 64 == 0) client.flush();
+      }
+      client.flush();
+      require(client.receive(on_reply), "receive");
+    }
+    rates.push_back(static_cast<double>(kCalls) / seconds_since(start));
+  }
+  report.add("limit_call_pipelined", median(rates), "/s");
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+
+void measure_limits(Report& report) {
+  if (report.wants("limit_uds_rtt_unpinned_median")) report.add("limit_uds_rtt_unpinned_median", round_trip_us(), "us");
+  if (report.wants_any({"limit_call_sync_median", "limit_call_pipelined"})) measure_calls(report);
+}
+
+}  // namespace bench

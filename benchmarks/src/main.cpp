@@ -1,0 +1,66 @@
+// pharos-bench: measures Pharos and, in the same run, what the machine allows.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "figures.hpp"
+
+namespace {
+
+constexpr const char* kHelp =
+    "usage: pharos-bench core [--json FILE] [--only NAME]\n"
+    "\n"
+    "  core         tasks and actors on an embedded cluster, with the machine's limits beside them\n"
+    "  --json FILE  writes machine and figures there\n"
+    "  --only NAME  measures one figure\n"
+    "\n"
+    "examples:\n"
+    "  pharos-bench core --json core.json\n"
+    "  pharos-bench core --only actor_call_sync_median\n";
+
+int fail(const std::string& why) {
+  std::fprintf(stderr, "pharos-bench: %s\n%s", why.c_str(), kHelp);
+  return 2;
+}
+
+int run(int argc, char** argv) {
+  if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  if (argc == 3 && std::strcmp(argv[1], "counted-calls") == 0)
+    return bench::run_counted_calls(argc, argv, std::atoi(argv[2]));
+  if (argc < 2 || std::strcmp(argv[1], "core") != 0) return fail("say what to measure");
+  std::string json;
+  std::string only;
+  for (int i = 2; i < argc; i += 2) {
+    if (i + 1 == argc) return fail(std::string{argv[i]} + " needs a value");
+    if (std::strcmp(argv[i], "--json") == 0) {
+      json = argv[i + 1];
+    } else if (std::strcmp(argv[i], "--only") == 0) {
+      only = argv[i + 1];
+    } else {
+      return fail(std::string{"unknown option "} + argv[i]);
+    }
+  }
+  bench::Report report{only};
+  bench::measure_limits(report);
+  bench::measure_core(report, argc, argv);
+  if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
+  if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "pharos-bench: %s\n", e.what());
+    return 1;
+  }
+}
