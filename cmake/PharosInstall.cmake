@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/pharos)
 
-# The headers of the module that programs see, and of those that modules name as DEPS: what their public headers include.
+# The headers of the module that programs see, and of those that it and they name as DEPS: what public headers include.
 set(to_install pharos_actors)
 set(modules "")
 while(to_install)

@@ -18,7 +18,8 @@ endif()
 
 find_program(PHAROS_CCACHE ccache)
 if(PHAROS_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PHAROS_CCACHE})
+  # With these, and GCC's -fpch-preprocess, it keeps what is built with a precompiled header too.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${PHAROS_CCACHE})
 endif()
 
 find_package(Threads REQUIRED)
@@ -26,8 +27,9 @@ find_package(Threads REQUIRED)
 # Flags of our own code; programs that use Pharos get none of them.
 # -Wno-restrict: GCC 12 warns of std::string's own copying (its bug 105651).
 add_library(pharos_flags INTERFACE)
-target_compile_options(pharos_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-                                              -fvisibility=hidden -fvisibility-inlines-hidden -fno-omit-frame-pointer)
+target_compile_options(pharos_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror
+                                              $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -fvisibility=hidden
+                                              -fvisibility-inlines-hidden -fno-omit-frame-pointer)
 target_link_libraries(pharos_flags INTERFACE Threads::Threads)
 
 if(PHAROS_SANITIZE STREQUAL "address")

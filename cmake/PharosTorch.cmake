@@ -1,5 +1,5 @@
 # libtorch from the wheels that tools/setup unpacked. Targets of our own, never TorchConfig, which stops where there is
-# no CUDA: pharos_torch_cpu, and with it pharos_torch_c10. They load without any library of CUDA from outside the folder.
+# no CUDA: pharos_torch_cpu, and with it pharos_torch_c10. They load without any CUDA library from outside the folder.
 
 set(PHAROS_TORCH_DIR ${PROJECT_SOURCE_DIR}/third_party/libtorch CACHE PATH "A folder with libtorch's include and lib")
 

@@ -1,1 +1,2 @@
-// Carries the precompiled header of the tests.
+// Carries the precompiled header of the tests, built as they are.
+int main() {}

@@ -1,7 +1,6 @@
 #include "call_link.hpp"
 
 #include <chrono>
-#include <thread>
 
 namespace pharos::actors {
 namespace {
@@ -13,6 +12,7 @@ using wire::FrameKind;
 
 // So much is queued before a write although no reply has come: about a hundred calls, one page or two.
 constexpr std::size_t kFlushBytes = 12 << 10;
+constexpr auto kRoomTime = std::chrono::milliseconds{100};  // then it looks again whether the worker is gone
 
 }  // namespace
 
@@ -41,13 +41,18 @@ void CallLink::send(FrameKind kind, std::uint32_t function, std::span<const std:
   header.function = function;
 
   std::unique_lock lock{mutex_};
+  if (link_ != nullptr && link_->queued() > net::Link::kQueuedMax) hold_back_user(lock);
   if (why_lost_) {
     const Error why = Error{*why_lost_}.with_outcome(Outcome::kNotStarted);
     lock.unlock();
     return cell->set_error(why);
   }
-  if (unanswered_.size() >= kInFlightMax || (link_ != nullptr && link_->queued() > net::Link::kQueuedMax)) {
-    hold_back_user(lock);
+  if (unanswered_.size() >= kInFlightMax) {
+    lock.unlock();
+    return cell->set_error(Error{ErrorCode::kOverloaded,
+                                 std::to_string(kInFlightMax) + " calls to this actor have not been answered",
+                                 "get() some of their results before calling again."}
+                               .with_outcome(Outcome::kNotStarted));
   }
   header.number = next_number_++;
   unanswered_.push_back(cell.detach());
@@ -74,19 +79,20 @@ void CallLink::send(FrameKind kind, std::uint32_t function, std::span<const std:
   if (clean) flush_queue_->add(weak_from_this());
 }
 
-// The bound: the calling thread gives the worker's replies time to come.
+// The bound: the calling thread waits until the worker has read some.
 void CallLink::hold_back_user(std::unique_lock<std::mutex>& lock) {
-  while (!why_lost_ && (unanswered_.size() >= kInFlightMax || link_->queued() > net::Link::kQueuedMax)) {
+  while (!why_lost_ && link_ != nullptr && link_->queued() > net::Link::kQueuedMax) {
     unflushed_bytes_ = 0;
     const auto link = link_;
     lock.unlock();
-    if (link != nullptr) link->flush();
-    std::this_thread::sleep_for(std::chrono::microseconds{100});
+    link->flush();
+    link->wait_for_room(net::Link::kQueuedMax, Deadline::after(kRoomTime, std::chrono::steady_clock::now()));
     lock.lock();
   }
 }
 
 void CallLink::flush() {
+  if (unflushed_bytes_.load(std::memory_order_relaxed) == 0) return;  // who has just added some flushes later
   std::shared_ptr<net::SocketLink> link;
   {
     const std::lock_guard lock{mutex_};

@@ -26,10 +26,11 @@ namespace pharos::actors {
 /// Owned by the driver's actor or task pool, and by calls that are being sent. Threads: any.
 /// Failure: when the connection ends every call without a reply fails with what lost() is told, at the latest
 /// `kReasonTime` after the end. Calls that were never sent are "not started", the others "unknown".
-/// Bounds: `kInFlightMax` calls without a reply, and Link::kQueuedMax bytes; the calling thread then waits for replies.
+/// Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded; while more than Link::kQueuedMax bytes
+/// wait for the worker to read them, the calling thread waits too.
 class CallLink final : public net::Link::Handler, public Flushable, public std::enable_shared_from_this<CallLink> {
  public:
-  static constexpr std::size_t kInFlightMax = std::size_t{1} << 20;
+  static constexpr std::size_t kInFlightMax = std::size_t{1} << 24;
 
   /// Who wants to know how it goes. Called without locks, in the order of events.
   class Observer {
@@ -87,7 +88,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::uint64_t sent_below_ = 0;                // numbers from here on are held back
   std::vector<HeldBack> held_back_;
   std::optional<Error> why_lost_;
-  std::size_t unflushed_bytes_ = 0;
+  std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
 
   std::atomic<bool> lost_ = false;
   std::atomic<std::size_t> in_flight_ = 0;

@@ -41,6 +41,7 @@ constexpr auto kHandshakeTime = 30s;
 constexpr auto kBusyTime = 100ms;  // for a call that runs when the worker is told to end
 constexpr Duration kFlushDelayMax = 50us;
 constexpr std::size_t kFlushBytes = 32 << 10;
+constexpr std::size_t kRepliesMax = 1 << 20;
 
 /// The actor that lives here, if one does. The strand's.
 struct Instance {
@@ -179,6 +180,8 @@ class CallerLink final : public net::Link::Handler,
     if (result_.bytes().size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, execution);
     link_->send(header, result_.bytes());
     if (link_->queued() > kFlushBytes) link_->flush();
+    // A caller that does not read gets no more results until it does.
+    if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
   }
 
   void reply_too_large(const FrameHeader& call, Duration execution) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -55,7 +56,8 @@ void SyncWatch::hold() {
 
 void SyncWatch::wait_until_one_is_held() {
   std::unique_lock lock{mutex_};
-  changed_.wait(lock, [this] { return held_ > 0; });
+  const bool one_is_held = changed_.wait_for(lock, std::chrono::seconds{30}, [this] { return held_ > 0; });
+  PHAROS_CHECK(one_is_held);
 }
 
 void SyncWatch::release() {

@@ -87,7 +87,8 @@ class CheckTest(unittest.TestCase):
     def test_foreign_refuses_foreign_includes_and_names_in_public_headers(self):
         header = "runtime/storage/include/pharos/storage/store.hpp"
         for text, word in (("#include <rocksdb/db.h>", "<rocksdb/db.h>"), ("rocksdb::DB* db;", "names rocksdb"),
-                           ("namespace rocksdb {\nclass DB;\n}", "names rocksdb"), ("SSL_CTX* context;", "names SSL_CTX"),
+                           ("namespace rocksdb {\nclass DB;\n}", "names rocksdb"),
+                           ("SSL_CTX* context;", "names SSL_CTX"),
                            ("torch::Tensor t;", "names torch"), ("ncclComm_t comm;", "names ncclComm_t")):
             self.write(header, f"#pragma once\n{text}\n")
             self.refused("foreign", f"{header}:2", word)
@@ -101,8 +102,8 @@ class CheckTest(unittest.TestCase):
     # --- words
 
     def test_words_refuses_names_that_say_nothing(self):
-        for name in ("ActorManager", "helper", "string_util", "path_utils", "CommonOptions", "DataInfo", "impl_", "gang_id",
-                     "Helpers", "kGangSize"):
+        for name in ("ActorManager", "helper", "string_util", "path_utils", "CommonOptions", "DataInfo", "impl_",
+                     "gang_id", "Helpers", "kGangSize"):
             self.write("node/src/a.cpp", f"\n\nint {name};\n")
             self.refused("words", "node/src/a.cpp:3", name)
 
@@ -120,13 +121,15 @@ class CheckTest(unittest.TestCase):
 
     def test_words_allows_tasks_foreign_names_comments_and_strings(self):
         self.write("node/src/a.cpp", '// a helper\nstd::common_type_t<int, long> n;\nTask task;\nauto s = "common";\n'
-                                     "LogLevel level = LogLevel::kInfo;\nspdlog::level::info;\nsiginfo_t s;\noptions.info_log = 1;\nint simple;\n")
+                                     "LogLevel level = LogLevel::kInfo;\nspdlog::level::info;\nsiginfo_t s;\n"
+                                     "options.info_log = 1;\nint simple;\n")
         self.passes("words")
 
     # --- lambdas
 
     def test_lambdas_refuses_a_capturing_lambda_that_is_a_coroutine(self):
-        for text in ("auto f = [&]() -> Async<void> { co_return; };", "run([this, x = 1](int n) -> Async<int> { co_return n; });",
+        for text in ("auto f = [&]() -> Async<void> { co_return; };",
+                     "run([this, x = 1](int n) -> Async<int> { co_return n; });",
                      "run([=] { co_await g(); });", "return [self] mutable noexcept -> Async<void> { co_await x; };"):
             self.write("node/src/a.cpp", f"Async<void> h() {{\n  {text}\n}}\n")
             self.refused("lambdas", "node/src/a.cpp:2", "captures")

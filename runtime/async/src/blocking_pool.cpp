@@ -29,18 +29,17 @@ BlockingPool::~BlockingPool() {
 }
 
 Result<void> BlockingPool::submit(Job job) {
-  {
-    std::lock_guard lock{mutex_};
-    PHAROS_CHECK(!stopping_);
-    if (queue_.size() >= queue_bound_) {
-      return Error{ErrorCode::kOverloaded,
-                   "all " + std::to_string(threads_.size()) + " threads for blocking work are busy and " +
-                       std::to_string(queue_bound_) + " jobs wait already",
-                   "Try again after a pause."}
-          .with_outcome(Outcome::kNotStarted);
-    }
-    queue_.push_back(std::move(job));
+  std::lock_guard lock{mutex_};
+  PHAROS_CHECK(!stopping_);
+  if (queue_.size() >= queue_bound_) {
+    return Error{ErrorCode::kOverloaded,
+                 "all " + std::to_string(threads_.size()) + " threads for blocking work are busy and " +
+                     std::to_string(queue_bound_) + " jobs wait already",
+                 "Try again after a pause."}
+        .with_outcome(Outcome::kNotStarted);
   }
+  queue_.push_back(std::move(job));
+  // With the lock, as the job may run at once and let the pool's owner go on to destroy it.
   changed_.notify_one();
   return {};
 }

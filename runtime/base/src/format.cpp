@@ -15,7 +15,8 @@ std::string to_string(ByteCount count) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double amount = static_cast<double>(count.bytes());
   std::size_t unit = 0;
-  while (amount >= 1024 && unit + 1 < std::size(kUnits)) {
+  // What would be printed as 1024.0 is one of the next unit.
+  while (amount >= (unit == 0 ? 1024 : 1023.95) && unit + 1 < std::size(kUnits)) {
     amount /= 1024;
     ++unit;
   }

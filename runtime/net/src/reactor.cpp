@@ -155,7 +155,10 @@ void Reactor::handle(const epoll_event& event, Poller role) {
         ::sched_yield();  // the leader is between its last look and its wait; it is here in a moment
       }
       break;
-    case kTimerToken: drain(timer_event_.get()); break;
+    case kTimerToken:
+      drain(timer_event_.get());
+      strand_work_.store(true, std::memory_order_release);
+      break;
     default:
       if (const auto watcher = find(event.data.u64)) {
         const bool hot = hot_thread_.load(std::memory_order_relaxed) == &this_thread;
@@ -226,6 +229,7 @@ void Reactor::post(async::Callback work) {
     wake = polling_here != this && !strand_runs_ && !woken_;
     woken_ = woken_ || wake;
     posted_.push_back(std::move(work));
+    strand_work_.store(true, std::memory_order_release);
   }
   if (wake) signal(post_event_.get());
 }
@@ -259,6 +263,8 @@ void Reactor::arm(std::unique_lock<std::mutex>& lock) {
 }
 
 void Reactor::run_strand() {
+  // Most events bring calls, and leave nothing here.
+  if (!strand_work_.load(std::memory_order_acquire)) return;
   while (run_one_of_strand()) {
   }
 }
@@ -268,6 +274,7 @@ bool Reactor::run_one_of_strand() {
   {
     std::unique_lock lock{strand_mutex_};
     if (strand_runs_) return false;  // that thread looks again before it leaves
+    strand_work_.store(false, std::memory_order_relaxed);
     woken_ = false;
     if (!posted_.empty()) {
       work = std::move(posted_.front());

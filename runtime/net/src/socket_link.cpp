@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -5,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -18,7 +20,8 @@ namespace {
 using wire::FrameHeader;
 
 constexpr std::size_t kReadBytes = 64 << 10;
-constexpr std::size_t kDescriptorsMax = 64;  // received and not yet claimed by a frame
+constexpr std::size_t kKeptBytes = 256 << 10;  // of an empty queue
+constexpr std::size_t kDescriptorsMax = 64;    // received and not yet claimed by a frame
 
 // Reading: `edges_` counts readiness events. Whoever moves it from 0 reads, alone, and leaves by moving it back to 0
 // from the number that it saw; if an event came meanwhile that fails, and it reads again. So no edge is lost, and no
@@ -64,6 +67,19 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   }
 
   std::size_t queued() const override { return queued_.load(std::memory_order_relaxed); }
+
+  void wait_for_room(std::size_t queued_max, async::Deadline deadline) override {
+    while (queued() > queued_max && !closed_.load(std::memory_order_relaxed)) {
+      const Duration left = deadline.left(reactor_.now());
+      if (left == Duration::zero()) return;
+      constexpr Duration kLookAgain = std::chrono::milliseconds{50};
+      pollfd waited{.fd = socket_.get(), .events = POLLOUT, .revents = 0};
+      ::poll(&waited, 1,
+             static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(std::min(left, kLookAgain)).count()));
+      continue_writing();
+      flush();
+    }
+  }
 
   void close() override {
     if (closed_.exchange(true)) return;
@@ -243,6 +259,8 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     for (;;) {
       if (written_ == writing_out_.size()) {
         writing_out_.clear();
+        // A burst's memory goes back when it is over.
+        if (writing_out_.capacity() > kKeptBytes) writing_out_.shrink_to_fit();
         written_ = 0;
         if (waiting_.empty() || closed_.load(std::memory_order_relaxed)) {
           writing_ = false;

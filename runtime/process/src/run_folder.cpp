@@ -59,8 +59,11 @@ std::string new_run_folder_name(const std::string& base) {
 
 Result<void> make_run_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0) return Error::from_errno("making the folder " + path, errno);
-  Fd lock{::open((path + "/" + kLockName).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+  // Locked before it has its name, so that no sweep finds it unlocked.
+  const std::string name = path + "/" + kLockName;
+  const std::string unnamed = name + ".new";
+  Fd lock{::open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 || ::rename(unnamed.c_str(), name.c_str()) != 0)
     return Error::from_errno("locking the folder " + path, errno);
   lock.release();  // held by the process until it ends
   return {};

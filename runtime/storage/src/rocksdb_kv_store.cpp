@@ -32,7 +32,7 @@ class LogLines final : public rocksdb::Logger {
 
   using rocksdb::Logger::Logv;
   void Logv(const rocksdb::InfoLogLevel level, const char* format, std::va_list arguments) override {
-    if (level < GetInfoLogLevel()) return;
+    if (level < rocksdb::InfoLogLevel::WARN_LEVEL) return;
     char line[512];
     std::vsnprintf(line, sizeof line, format, arguments);
     log(level >= rocksdb::InfoLogLevel::ERROR_LEVEL ? LogLevel::kWarn : LogLevel::kDebug, "rocksdb",

@@ -19,8 +19,13 @@ struct Overloaded : Handlers... {
   using Handlers::operator()...;
 };
 
+// Whole, with the zeros that it may hold.
+capnp::Text::Reader text_of(const std::string& from) {
+  return {from.c_str(), from.size()};
+}
+
 void set_texts(capnp::List<capnp::Text>::Builder to, const std::vector<std::string>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i].c_str());
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, text_of(from[i]));
 }
 
 std::vector<std::string> texts(capnp::List<capnp::Text>::Reader from) {
@@ -53,16 +58,16 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initFailure();
                    b.setCode(static_cast<std::uint8_t>(m.error.code()));
                    b.setOutcome(static_cast<std::uint8_t>(m.error.outcome()));
-                   b.setMessage(m.error.message().c_str());
-                   b.setRemedy(m.error.remedy().c_str());
+                   b.setMessage(text_of(m.error.message()));
+                   b.setRemedy(text_of(m.error.remedy()));
                    set_texts(b.initContext(static_cast<unsigned>(m.error.context().size())), m.error.context());
                  },
                  [&](const RegisterJob& m) {
                    auto b = to.initRegisterJob();
-                   b.setExecutable(m.executable.c_str());
+                   b.setExecutable(text_of(m.executable));
                    set_texts(b.initArguments(static_cast<unsigned>(m.arguments.size())), m.arguments);
                    set_texts(b.initEnvironment(static_cast<unsigned>(m.environment.size())), m.environment);
-                   b.setFolder(m.folder.c_str());
+                   b.setFolder(text_of(m.folder));
                    b.setBuildId(data_of(m.build_id));
                  },
                  [&](const JobRegistered& m) {
@@ -71,15 +76,15 @@ void write(Schema::Builder to, const Message& message) {
                    b.setCaller(m.caller.value());
                    b.setNode(m.node.value());
                    b.setCpus(m.cpus);
-                   b.setWarning(m.warning.c_str());
-                   b.setAddress(m.address.c_str());
+                   b.setWarning(text_of(m.warning));
+                   b.setAddress(text_of(m.address));
                  },
                  [&](const LeaseWorker&) { to.initLeaseWorker(); },
                  [&](const ReturnLease& m) { to.initReturnLease().setWorker(m.worker.value()); },
                  [&](const StartActor& m) {
                    auto b = to.initStartActor();
                    b.setActor(m.actor.value());
-                   b.setLabel(m.label.c_str());
+                   b.setLabel(text_of(m.label));
                  },
                  [&](const EndActor& m) {
                    auto b = to.initEndActor();
@@ -96,11 +101,11 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initWorkerEnded();
                    b.setWorker(m.worker.value());
                    b.setActor(m.actor.value());
-                   b.setReason(m.reason.c_str());
+                   b.setReason(text_of(m.reason));
                  },
                  [&](const Output& m) {
                    auto b = to.initOutput();
-                   b.setLabel(m.label.c_str());
+                   b.setLabel(text_of(m.label));
                    b.setPid(m.pid);
                    b.setError(m.error);
                    b.setLines(data_of(m.lines));
@@ -111,7 +116,7 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initZygoteReady();
                    b.setBuildId(data_of(m.build_id));
                    b.setFunctions(m.functions);
-                   b.setCannotFork(m.cannot_fork.c_str());
+                   b.setCannotFork(text_of(m.cannot_fork));
                  },
                  [&](const ForkWorker& m) { to.initForkWorker().setWorker(m.worker.value()); },
                  [&](const WorkerForked& m) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <pharos/async/deadline.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/wire/frame.hpp>
@@ -70,6 +71,8 @@ class Link {
   virtual void flush() = 0;
   /// Bytes that are queued and not written.
   virtual std::size_t queued() const = 0;
+  /// Blocks this thread, which writes meanwhile, until at most so much is queued, the link is closed, or the deadline.
+  virtual void wait_for_room(std::size_t queued_max, async::Deadline deadline) = 0;
   /// Ends it from here. Nothing more is sent or delivered, but a handler call that has begun may still run.
   virtual void close() = 0;
 };

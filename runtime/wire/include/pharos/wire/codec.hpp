@@ -20,7 +20,9 @@ namespace pharos {
 /// Bytes that grow at the end: arguments and results on their way out. Not shared between threads.
 class Encoder {
  public:
-  void write(const void* bytes, std::size_t count) { std::memcpy(grow(count), bytes, count); }
+  void write(const void* bytes, std::size_t count) {
+    if (count != 0) std::memcpy(grow(count), bytes, count);  // an empty view may point nowhere
+  }
   std::span<const std::byte> bytes() const { return {storage_.get(), size_}; }
   void clear() { size_ = 0; }
 

@@ -1,0 +1,85 @@
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream{text};
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// What the worker wrote, without the prefix that says who.
+std::string written(const std::string& line) {
+  const std::size_t end = line.find(") ");
+  return end == std::string::npos ? line : line.substr(end + 2);
+}
+
+using OutputTest = ClusterTest;
+
+TEST_F(OutputTest, WhatAWorkerWritesShowsUpInWholeLinesWithItsNameBeforeTheRuntimeEnds) {
+  ChildProgram program{WRITING_PROGRAM, {"few"}};
+  const auto end = program.wait();
+  EXPECT_EQ(end.status, 0);
+  const auto lines = lines_of(end.output);
+  ASSERT_EQ(lines.size(), 5u) << end.output;
+  EXPECT_TRUE(lines[0].starts_with("(scribe pid=")) << lines[0];
+  EXPECT_EQ(lines.back(), "the Runtime has ended");
+  std::vector<std::string> texts;
+  for (const auto& line : lines) texts.push_back(written(line));
+  for (const char* const text : {"one", "two", "three", "no line's end"}) {
+    EXPECT_EQ(std::count(texts.begin(), texts.end(), text), 1) << text << "\n" << end.output;
+  }
+  EXPECT_SAYS(end.error, "(scribe pid=");
+  EXPECT_SAYS(end.error, ") four\n");
+}
+
+TEST_F(OutputTest, TenMegabytesOfOutputLoseNoLine) {
+  must_end_within(60s);
+  ChildProgram program{WRITING_PROGRAM, {"many"}};
+  const auto end = program.wait(40s);
+  EXPECT_EQ(end.status, 0);
+  const auto lines = lines_of(end.output);
+  ASSERT_EQ(lines.size(), 100'001u);
+  for (std::size_t i = 0; i < 100'000; ++i) ASSERT_EQ(std::stoul(written(lines[i])), i) << lines[i];
+}
+
+TEST_F(OutputTest, AWorkerThatWritesWhenTheRuntimeEndsHoldsNothingUp) {
+  ChildProgram program{WRITING_PROGRAM, {"unwaited"}};
+  const auto end = program.wait(10s);
+  EXPECT_EQ(end.status, 0);
+  EXPECT_SAYS(end.output, "the Runtime has ended");
+}
+
+TEST_F(OutputTest, AVeryLongLineArrivesWhole) {
+  ChildProgram program{WRITING_PROGRAM, {"long"}};
+  const auto end = program.wait();
+  const auto lines = lines_of(end.output);
+  ASSERT_GE(lines.size(), 3u);
+  std::string all;
+  for (const auto& line : lines) all += written(line);
+  EXPECT_EQ(std::count(all.begin(), all.end(), 'l') >= 300'000, true);
+  EXPECT_EQ(written(lines[lines.size() - 2]), "short");
+}
+
+TEST_F(OutputTest, AReaderThatStopsReadingHoldsTheWorkerUpAndNothingElse) {
+  must_end_within(60s);
+  ChildProgram program{WRITING_PROGRAM, {"many"}};
+  // Nothing is read for a moment: the worker waits in its write, and goes on when there is room again.
+  std::this_thread::sleep_for(1s);
+  const auto end = program.wait(40s);
+  EXPECT_EQ(end.status, 0);
+  EXPECT_EQ(lines_of(end.output).size(), 100'001u);
+}
+
+}  // namespace
+}  // namespace pharos::cluster

@@ -1,0 +1,132 @@
+#include <unistd.h>
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster {
+namespace {
+
+enum class Colour : std::uint8_t { kRed = 1, kGreen = 2 };
+struct Point {
+  int x = 0;
+  double y = 0;
+  Colour colour{};
+  friend bool operator==(const Point&, const Point&) = default;
+};
+
+int add(int a, int b) {
+  return a + b;
+}
+double half(double value) {
+  return value / 2;
+}
+std::string twice(const std::string& text) {
+  return text + text;
+}
+std::string taken(std::string text) {
+  return text + "!";
+}
+Point mirrored(const Point& point) {
+  return {-point.x, -point.y, point.colour};
+}
+Colour other(Colour colour) {
+  return colour == Colour::kRed ? Colour::kGreen : Colour::kRed;
+}
+bool negated(bool value) {
+  return !value;
+}
+void nothing() {}
+int process() {
+  return ::getpid();
+}
+std::int64_t count_up(std::int64_t value) noexcept {
+  return value + 1;
+}
+namespace other_name {
+int add(int a, int b) {
+  return a + b + 1000;
+}
+}  // namespace other_name
+
+using TasksTest = ClusterTest;
+
+TEST_F(TasksTest, ATaskTakesAndGivesEveryKindOfPlainValue) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&add>(1, 2).get(), 3);
+  EXPECT_EQ(runtime.submit<&half>(5.0).get(), 2.5);
+  EXPECT_EQ(runtime.submit<&twice>("ab").get(), "abab");
+  EXPECT_EQ(runtime.submit<&twice>(std::string{"a\0b", 3}).get(), (std::string{"a\0ba\0b", 6}));
+  EXPECT_EQ(runtime.submit<&twice>("").get(), "");
+  EXPECT_EQ(runtime.submit<&taken>("text").get(), "text!");
+  EXPECT_EQ(runtime.submit<&mirrored>(Point{1, 2, Colour::kGreen}).get(), (Point{-1, -2, Colour::kGreen}));
+  EXPECT_EQ(runtime.submit<&other>(Colour::kRed).get(), Colour::kGreen);
+  EXPECT_FALSE(runtime.submit<&negated>(true).get());
+  EXPECT_EQ(runtime.submit<&count_up>(std::int64_t{1} << 40).get(), (std::int64_t{1} << 40) + 1);
+  runtime.submit<&nothing>().get();
+}
+
+TEST_F(TasksTest, AnArgumentOfAnotherTypeIsConvertedToTheParameters) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&half>(3).get(), 1.5);
+  EXPECT_EQ(runtime.submit<&add>(short{1}, 'A').get(), 66);
+}
+
+TEST_F(TasksTest, FunctionsOfOneNameInTwoNamespacesAreTwo) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&other_name::add>(1, 2).get(), 1003);
+  EXPECT_EQ(runtime.submit<&add>(1, 2).get(), 3);
+}
+
+TEST_F(TasksTest, ATaskRunsInAnotherProcess) {
+  Runtime runtime;
+  EXPECT_NE(runtime.submit<&process>().get(), ::getpid());
+}
+
+TEST_F(TasksTest, NeverMoreWorkersRunTasksThanTheOptionsGiveCpus) {
+  Runtime runtime{RuntimeOptions{.address = {}, .token_file = {}, .listen = {}, .cpus = 2}};
+  std::vector<Ref<int>> results;
+  for (int i = 0; i < 5000; ++i) results.push_back(runtime.submit<&process>());
+  std::vector<int> processes;
+  for (const auto& result : results) processes.push_back(result.get());
+  std::sort(processes.begin(), processes.end());
+  processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+  EXPECT_LE(processes.size(), 2u);
+}
+
+TEST_F(TasksTest, AHundredThousandTasksAllGiveTheirResults) {
+  Runtime runtime;
+  std::vector<Ref<int>> results;
+  for (int i = 0; i < 100'000; ++i) results.push_back(runtime.submit<&add>(i, 1));
+  for (int i = 0; i < 100'000; ++i) ASSERT_EQ(results[static_cast<std::size_t>(i)].get(), i + 1);
+}
+
+TEST_F(TasksTest, ManyThreadsSubmitAtOnce) {
+  Runtime runtime;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 2000; ++i) wrong += runtime.submit<&add>(t, i).get() != t + i;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(TasksTest, TasksGoOnAfterTheirWorkersWereGivenBack) {
+  Runtime runtime;
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(runtime.submit<&add>(round, 1).get(), round + 1);
+    // Idle workers are given back after 200 ms; this waits for nothing.
+    std::this_thread::sleep_for(std::chrono::milliseconds{350});
+  }
+}
+
+}  // namespace
+}  // namespace pharos::cluster

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace pharos {
+
+/// The seed of a random test: PHAROS_SEED, else a new one. Printed, so that a failure can be repeated.
+inline std::uint64_t seed_of_test() {
+  const char* const given = std::getenv("PHAROS_SEED");
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  std::printf("seed %llu: PHAROS_SEED=%llu repeats it\n", static_cast<unsigned long long>(seed),
+              static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+/// A test that draws lots.
+class SeededTest : public testing::Test {
+ protected:
+  /// From `least` to `most`, both included.
+  std::size_t between(std::size_t least, std::size_t most) { return least + random_() % (most - least + 1); }
+  bool chance(std::size_t one_in) { return random_() % one_in == 0; }
+  std::vector<std::byte> bytes(std::size_t count) {
+    std::vector<std::byte> result(count);
+    for (std::byte& byte : result) byte = static_cast<std::byte>(random_());
+    return result;
+  }
+
+  const std::uint64_t seed_ = seed_of_test();
+  std::mt19937_64 random_{seed_};
+};
+
+}  // namespace pharos

@@ -1,0 +1,136 @@
+#include "child_program.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace pharos::cluster {
+namespace {
+
+// What has come is read; closed at its end.
+void drain(int& fd, std::string& into) {
+  char buffer[16 << 10];
+  const ssize_t n = ::read(fd, buffer, sizeof buffer);
+  if (n > 0) {
+    into.append(buffer, static_cast<std::size_t>(n));
+  } else {
+    ::close(fd);
+    fd = -1;
+  }
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (auto& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::vector<std::string> environment_with(const ChildProgram::Variables& variables) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const bool replaced = std::any_of(variables.begin(), variables.end(),
+                                      [&](const auto& variable) { return text.starts_with(variable.first + "="); });
+    if (!replaced) result.push_back(text);
+  }
+  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
+  return result;
+}
+
+}  // namespace
+
+ChildProgram::ChildProgram(const std::string& path, std::vector<std::string> arguments, const Variables& variables) {
+  int output[2];
+  int error[2];
+  if (::pipe2(output, O_CLOEXEC) != 0 || ::pipe2(error, O_CLOEXEC) != 0) throw std::runtime_error{"no pipe"};
+  output_ = output[0];
+  error_ = error[0];
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, error[1], STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  arguments.insert(arguments.begin(), path);
+  std::vector<std::string> environment = environment_with(variables);
+  const int failed = ::posix_spawn(&pid_, path.c_str(), &actions, &attributes, pointers(arguments).data(),
+                                   pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(output[1]);
+  ::close(error[1]);
+  if (failed != 0) throw std::runtime_error{"starting " + path + " failed"};
+}
+
+ChildProgram::~ChildProgram() {
+  if (!reaped_) {
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  if (output_ >= 0) ::close(output_);
+  if (error_ >= 0) ::close(error_);
+}
+
+void ChildProgram::kill(int signal) const {
+  ::kill(pid_, signal);
+}
+void ChildProgram::kill_group(int signal) const {
+  ::kill(-pid_, signal);
+}
+
+// False when the time has passed.
+bool ChildProgram::read_some(std::chrono::steady_clock::time_point until) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+  if (left.count() <= 0) return false;
+  pollfd both[] = {{.fd = output_, .events = POLLIN, .revents = 0}, {.fd = error_, .events = POLLIN, .revents = 0}};
+  ::poll(both, 2, static_cast<int>(left.count()));
+  if (both[0].revents != 0) drain(output_, end_.output);
+  if (both[1].revents != 0) drain(error_, end_.error);
+  return true;
+}
+
+std::string ChildProgram::next_line(std::chrono::milliseconds within) {
+  const auto until = std::chrono::steady_clock::now() + within;
+  for (;;) {
+    const std::size_t end = end_.output.find('\n');
+    if (end != std::string::npos) {
+      std::string line = end_.output.substr(0, end);
+      end_.output.erase(0, end + 1);
+      return line;
+    }
+    if (output_ < 0 || !read_some(until)) {
+      throw std::runtime_error{"the program wrote no line; its standard error: " + end_.error};
+    }
+  }
+}
+
+bool ChildProgram::ended() {
+  return reaped_ || (reaped_ = ::waitpid(pid_, &end_.status, WNOHANG) == pid_);
+}
+
+ChildProgram::End ChildProgram::wait(std::chrono::milliseconds within) {
+  const auto until = std::chrono::steady_clock::now() + within;
+  while (output_ >= 0 || error_ >= 0) {
+    if (!read_some(until)) {
+      throw std::runtime_error{"the program's streams stay open; it wrote: " + end_.output + end_.error};
+    }
+  }
+  while (!ended()) {
+    if (std::chrono::steady_clock::now() >= until) {
+      throw std::runtime_error{"the program did not end; it wrote: " + end_.output + end_.error};
+    }
+    ::poll(nullptr, 0, 1);
+  }
+  return std::exchange(end_, {});
+}
+
+}  // namespace pharos::cluster

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pharos::cluster {
+
+/// A program that a test starts, in a process group of its own, with both its streams read here.
+/// Owned by the test; one thread. The destructor kills the group.
+class ChildProgram {
+ public:
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+
+  explicit ChildProgram(const std::string& path, std::vector<std::string> arguments = {}, const Variables& variables = {});
+  ChildProgram(ChildProgram&&) = delete;
+  ~ChildProgram();
+
+  pid_t pid() const { return pid_; }
+  void kill(int signal) const;
+  void kill_group(int signal) const;
+
+  /// The next line of its standard output, without the line's end. Throws when none comes in this time.
+  std::string next_line(std::chrono::milliseconds within = std::chrono::seconds{15});
+
+  struct End {
+    int status = 0;  ///< as waitpid() gives it
+    std::string output;
+    std::string error;
+  };
+  /// Waits until it has ended and both streams with it. `output` is what next_line() has not given. Throws when that
+  /// takes longer.
+  End wait(std::chrono::milliseconds within = std::chrono::seconds{15});
+
+ private:
+  bool read_some(std::chrono::steady_clock::time_point until);
+  bool ended();
+
+  pid_t pid_ = 0;
+  int output_ = -1;
+  int error_ = -1;
+  End end_;
+  bool reaped_ = false;
+};
+
+}  // namespace pharos::cluster

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "census.hpp"
+
+namespace pharos::cluster {
+
+/// A test that starts clusters: has a run of its own, ends within its time or ends the program, and fails when anything
+/// is left behind, in this process too.
+class ClusterTest : public testing::Test {
+ protected:
+  static constexpr std::chrono::seconds kTime{30};
+
+  ClusterTest() : ClusterTest(0) {}
+  /// With a folder whose path is so long.
+  explicit ClusterTest(std::size_t path_bytes);
+
+  void SetUp() override;
+  void TearDown() override;
+
+  /// For a test that takes longer than kTime; counted from now.
+  static void must_end_within(std::chrono::seconds time);
+
+  const Census& census() const { return *census_; }
+
+ private:
+  std::optional<Census> census_;
+  Holdings before_;
+};
+
+/// Runs `call`, which must throw exactly an E; returns what it says.
+template <class E, class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const E& e) {
+    EXPECT_STREQ(typeid(e).name(), typeid(E).name()) << e.what();
+    return e.what();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "threw " << typeid(e).name() << " instead of " << typeid(E).name() << ": " << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "threw nothing instead of " << typeid(E).name();
+  return {};
+}
+
+/// How long that took.
+template <class Call>
+std::chrono::milliseconds time_of(const Call& call) {
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+}
+
+}  // namespace pharos::cluster
+
+/// `text` holds `part`.
+#define EXPECT_SAYS(text, part) \
+  EXPECT_NE(std::string{text}.find(part), std::string::npos) << "\"" << (part) << "\" is not in \"" << (text) << "\""

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstddef>
+
+namespace pharos::net {
+
+/// The largest piece of memory that this program has asked operator new for since the last call.
+std::size_t largest_allocation();
+
+}  // namespace pharos::net

@@ -1,0 +1,293 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <pharos/wire/message.hpp>
+
+#include "seed.hpp"
+
+namespace pharos::wire {
+namespace {
+
+using namespace std::string_literals;
+using namespace std::chrono_literals;
+
+BuildId some_build_id() {
+  BuildId id;
+  for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::uint8_t>(i * 13 + 1);
+  return id;
+}
+
+// One of each, no field as it is by default, so that a field that does not travel is seen. Texts hold what breaks
+// careless code: zeros, bytes that are no UTF-8.
+const std::vector<Message>& one_of_each() {
+  static const std::vector<Message> messages{
+      Failure{Error{ErrorCode::kExhausted, "no\0memory"s, "Buy some."}
+                  .with("inner")
+                  .with("out\0er"s)
+                  .with_outcome(Outcome::kNotStarted)},
+      RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
+      JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
+      LeaseWorker{},
+      ReturnLease{WorkerId{3}},
+      StartActor{ActorId{4}, "count\0er"s},
+      EndActor{ActorId{5}, true},
+      WorkerReady{WorkerId{6}, 7, 8},
+      WorkerEnded{WorkerId{9}, ActorId{10}, "killed by signal 9"},
+      Output{"counter", 11, true, "li\0ne\n\xff"s},
+      Stop{},
+      Done{},
+      ZygoteReady{some_build_id(), 12, "threads"},
+      ForkWorker{WorkerId{13}},
+      WorkerForked{WorkerId{14}, 15},
+      WorkerReaped{WorkerId{16}, -17},
+      ServeCaller{CallerId{18}, ActorId{19}, 20},
+      EndWorker{},
+  };
+  return messages;
+}
+
+// Every field of each: a new one makes its structured binding fail to compile.
+auto fields(const Failure& m) {
+  const auto& [error] = m;
+  return std::tuple{error.code(), error.outcome(), error.message(), error.remedy(), error.context()};
+}
+auto fields(const RegisterJob& m) {
+  const auto& [executable, arguments, environment, folder, build_id] = m;
+  return std::tie(executable, arguments, environment, folder, build_id);
+}
+auto fields(const JobRegistered& m) {
+  const auto& [job, caller, node, cpus, warning, address] = m;
+  return std::tie(job, caller, node, cpus, warning, address);
+}
+auto fields(const ReturnLease& m) {
+  const auto& [worker] = m;
+  return std::tie(worker);
+}
+auto fields(const StartActor& m) {
+  const auto& [actor, label] = m;
+  return std::tie(actor, label);
+}
+auto fields(const EndActor& m) {
+  const auto& [actor, kill] = m;
+  return std::tie(actor, kill);
+}
+auto fields(const WorkerReady& m) {
+  const auto& [worker, incarnation, pid] = m;
+  return std::tie(worker, incarnation, pid);
+}
+auto fields(const WorkerEnded& m) {
+  const auto& [worker, actor, reason] = m;
+  return std::tie(worker, actor, reason);
+}
+auto fields(const Output& m) {
+  const auto& [label, pid, error, lines] = m;
+  return std::tie(label, pid, error, lines);
+}
+auto fields(const ZygoteReady& m) {
+  const auto& [build_id, functions, cannot_fork] = m;
+  return std::tie(build_id, functions, cannot_fork);
+}
+auto fields(const ForkWorker& m) {
+  const auto& [worker] = m;
+  return std::tie(worker);
+}
+auto fields(const WorkerForked& m) {
+  const auto& [worker, pid] = m;
+  return std::tie(worker, pid);
+}
+auto fields(const WorkerReaped& m) {
+  const auto& [worker, status] = m;
+  return std::tie(worker, status);
+}
+auto fields(const ServeCaller& m) {
+  const auto& [caller, actor, incarnation] = m;
+  return std::tie(caller, actor, incarnation);
+}
+template <class Empty>
+requires std::is_empty_v<Empty>
+auto fields(const Empty&) {
+  return std::tuple<>{};
+}
+
+bool same(const Message& a, const Message& b) {
+  return a.index() == b.index() && std::visit(
+                                       [&b](const auto& left) {
+                                         using Kind = std::remove_cvref_t<decltype(left)>;
+                                         return fields(left) == fields(std::get<Kind>(b));
+                                       },
+                                       a);
+}
+
+TEST(Message, EveryAlternativeHasARowHere) {
+  std::set<std::size_t> rows;
+  for (const Message& message : one_of_each()) rows.insert(message.index());
+  for (std::size_t index = 0; index < std::variant_size_v<Message>; ++index) {
+    EXPECT_TRUE(rows.contains(index)) << "alternative " << index << " of Message has no row in one_of_each()";
+  }
+}
+
+TEST(Message, EachComesBackWhole) {
+  for (const Message& message : one_of_each()) {
+    const auto back = decode(encode(message));
+    ASSERT_TRUE(back.ok()) << name_of(message) << ": " << back.error().to_string();
+    EXPECT_TRUE(same(message, *back)) << name_of(message);
+  }
+}
+
+TEST(Message, EachComesBackFromAnUnalignedPlace) {
+  for (const Message& message : one_of_each()) {
+    const auto bytes = encode(message);
+    std::vector<std::byte> shifted(bytes.size() + 1);
+    std::memcpy(shifted.data() + 1, bytes.data(), bytes.size());
+    const auto back = decode(std::span{shifted}.subspan(1));
+    ASSERT_TRUE(back.ok()) << name_of(message);
+    EXPECT_TRUE(same(message, *back)) << name_of(message);
+  }
+}
+
+TEST(Message, EachHasANameOfItsOwn) {
+  std::set<std::string_view> names;
+  for (const Message& message : one_of_each()) names.insert(name_of(message));
+  EXPECT_EQ(names.size(), std::variant_size_v<Message>);
+  EXPECT_EQ(name_of(Message{Failure{Error{ErrorCode::kInternal, ""}}}), "Failure");
+  EXPECT_EQ(name_of(Message{WorkerReaped{}}), "WorkerReaped");
+  EXPECT_EQ(name_of(Message{EndWorker{}}), "EndWorker");
+}
+
+TEST(Message, DescriptorsTravelWithFiveOfThem) {
+  for (const Message& message : one_of_each()) {
+    std::size_t expected = 0;
+    if (std::holds_alternative<RegisterJob>(message) || std::holds_alternative<WorkerReady>(message) ||
+        std::holds_alternative<WorkerForked>(message) || std::holds_alternative<ServeCaller>(message)) {
+      expected = 1;
+    }
+    if (std::holds_alternative<ForkWorker>(message)) expected = 3;
+    EXPECT_EQ(descriptors_of(message), expected) << name_of(message);
+  }
+}
+
+TEST(Message, EveryTruncationIsRefused) {
+  for (const Message& message : one_of_each()) {
+    const auto whole = encode(message);
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      const auto cut = decode(std::span{whole}.first(size));
+      EXPECT_FALSE(cut.ok()) << name_of(message) << " of " << size << " bytes";
+      if (!cut.ok()) {
+        EXPECT_EQ(cut.error().code(), ErrorCode::kCorrupt);
+      }
+    }
+  }
+}
+
+TEST(Message, AFailureOfACodeThatDoesNotExistIsRefused) {
+  const Failure failure{Error{static_cast<ErrorCode>(200), "x"}};
+  EXPECT_EQ(decode(encode(failure)).error().code(), ErrorCode::kCorrupt);
+  const Failure outcome{Error{ErrorCode::kInternal, "x"}.with_outcome(static_cast<Outcome>(3))};
+  EXPECT_EQ(decode(encode(outcome)).error().code(), ErrorCode::kCorrupt);
+}
+
+using RandomMessage = SeededTest;
+
+TEST_F(RandomMessage, MutatedAndTruncatedMessagesDecodeOrAreCorrupt) {
+  std::vector<std::vector<std::byte>> valid;
+  for (const Message& message : one_of_each()) valid.push_back(encode(message));
+  std::size_t decoded = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    auto bad = valid[between(0, valid.size() - 1)];
+    for (std::size_t i = between(1, 8); i > 0; --i) bad[between(0, bad.size() - 1)] = static_cast<std::byte>(random_());
+    if (chance(3)) bad.resize(between(0, bad.size() / 8) * 8);
+    const auto result = decode(bad);
+    if (!result) {
+      ASSERT_EQ(result.error().code(), ErrorCode::kCorrupt);
+    } else {
+      ++decoded;
+      ASSERT_TRUE(decode(encode(*result)).ok()) << "what was accepted can be sent on";
+    }
+  }
+  EXPECT_GT(decoded, 0u) << "no mutation was harmless: the test shows nothing";
+}
+
+// In Cap'n Proto a pointer to a list is a word: offset << 2 | 1, then elements << 3 | their size.
+constexpr std::uint32_t kBytes = 2;
+constexpr std::uint32_t kPointers = 6;
+struct ListPointer {
+  std::int32_t offset_and_kind = 0;
+  std::uint32_t elements_and_size = 0;
+  bool operator==(const ListPointer&) const = default;
+};
+
+ListPointer pointer_at(const std::vector<std::byte>& bytes, std::size_t word) {
+  ListPointer pointer;
+  std::memcpy(&pointer, bytes.data() + word * 8, sizeof pointer);
+  return pointer;
+}
+void set_pointer(std::vector<std::byte>& bytes, std::size_t word, ListPointer pointer) {
+  std::memcpy(bytes.data() + word * 8, &pointer, sizeof pointer);
+}
+/// The words that are pointers to a list like that.
+std::vector<std::size_t> pointers_to(const std::vector<std::byte>& bytes, std::size_t elements, std::uint32_t size) {
+  std::vector<std::size_t> found;
+  for (std::size_t word = 1; word < bytes.size() / 8; ++word) {
+    const ListPointer pointer = pointer_at(bytes, word);
+    if ((pointer.offset_and_kind & 3) == 1 && pointer.elements_and_size == (elements << 3 | size)) found.push_back(word);
+  }
+  return found;
+}
+
+TEST(Message, ABuildIdOfAnotherLengthIsRefused) {
+  auto bytes = encode(ZygoteReady{some_build_id(), 12, ""});
+  const auto found = pointers_to(bytes, 20, kBytes);
+  ASSERT_EQ(found.size(), 1u);
+  ListPointer pointer = pointer_at(bytes, found[0]);
+  pointer.elements_and_size = 19u << 3 | kBytes;
+  set_pointer(bytes, found[0], pointer);
+  EXPECT_FALSE(decode(bytes).ok());
+}
+
+TEST(Message, AListThatClaimsMoreThanThereIsIsRefusedFast) {
+  RegisterJob job;
+  job.arguments = std::vector<std::string>(1000, "argument");
+  const auto whole = encode(job);
+  const auto found = pointers_to(whole, 1000, kPointers);
+  ASSERT_EQ(found.size(), 1u);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::uint32_t claimed : {20'000u, 1u << 20, 1u << 28, (1u << 29) - 1}) {
+    auto absurd = whole;
+    ListPointer pointer = pointer_at(absurd, found[0]);
+    pointer.elements_and_size = claimed << 3 | kPointers;
+    set_pointer(absurd, found[0], pointer);
+    EXPECT_EQ(decode(absurd).error().code(), ErrorCode::kCorrupt) << claimed;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+}
+
+TEST(Message, AListThatNamesOneLongTextAgainAndAgainIsRefusedFast) {
+  constexpr std::uint32_t kLong = 1 << 20;
+  RegisterJob job;
+  job.executable = std::string(kLong, 'x');
+  job.arguments = std::vector<std::string>(4000, "short");
+  auto bytes = encode(job);
+  const auto long_text = pointers_to(bytes, kLong + 1, kBytes);  // with its zero
+  const auto short_texts = pointers_to(bytes, 6, kBytes);
+  ASSERT_EQ(long_text.size(), 1u);
+  ASSERT_EQ(short_texts.size(), 4000u);
+  const auto long_at = static_cast<std::int64_t>(long_text[0]) + 1 +
+                       (pointer_at(bytes, long_text[0]).offset_and_kind >> 2);
+  for (const std::size_t word : short_texts) {
+    const auto offset = static_cast<std::int32_t>(long_at - static_cast<std::int64_t>(word) - 1);
+    set_pointer(bytes, word, {offset * 4 + 1, (kLong + 1) << 3 | kBytes});
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(decode(bytes).error().code(), ErrorCode::kCorrupt) << "it would take 4 GiB";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+}
+
+}  // namespace
+}  // namespace pharos::wire

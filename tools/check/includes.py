@@ -1,0 +1,80 @@
+"""Arrows between folders point down, and each foreign library has one door."""
+
+import pathlib
+import re
+
+from source import Problem, Tree, includes
+
+RUNTIME = ["base", "async", "wire", "net", "storage", "process"]
+
+# What each module may include, beside itself. ARCHITECTURE.md draws it.
+MAY_INCLUDE = {
+    "base": [],
+    "async": ["base"],
+    "wire": ["base"],
+    "net": ["base", "async", "wire"],
+    "storage": ["base", "async", "wire"],
+    "process": ["base", "async", "wire", "net"],
+    "scheduler": RUNTIME,
+    "object_store": RUNTIME,
+    "actors": [*RUNTIME, "scheduler", "object_store"],
+    "ml": [*RUNTIME, "scheduler", "object_store", "actors"],
+    "node": [*RUNTIME, "scheduler", "object_store"],
+    "console": [*RUNTIME, "scheduler", "object_store", "actors", "ml", "node"],
+}
+# examples, tests and benchmarks may include anything.
+
+# The folders that may include a foreign library; all other folders of MAY_INCLUDE may not.
+DOORS = {
+    r"(boost|asio)(/|\.hpp)": [],
+    r"(capnp|kj)/|.*\.capnp\.h": ["runtime/wire"],
+    r"rocksdb/": ["runtime/storage"],
+    r"(spdlog|fmt)/": ["runtime/base"],
+    r"CLI/": ["console"],
+    r"openssl/": ["runtime/net"],
+    r"(torch|ATen|c10|caffe2)/": ["ml/train", "ml/models", "ml/data"],
+    r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/collective", "ml/device"],
+    r"nvml\.h": ["node"],
+    r"xgboost/": ["ml/tune"],
+}
+
+
+def module_of(name: str) -> str | None:
+    parts = pathlib.PurePath(name).parts
+    module = parts[1] if parts[0] == "runtime" and len(parts) > 2 else parts[0]
+    return module if module in MAY_INCLUDE else None
+
+
+def door_of(included: str) -> list[str] | None:
+    for pattern, folders in DOORS.items():
+        if re.match(pattern, included):
+            return folders
+    return None
+
+
+def check_includes(tree: Tree) -> list[Problem]:
+    homes = {header.split("/include/", 1)[1]: header for header in tree.public_headers}
+    problems = []
+    for name in tree.cpp_files:
+        module = module_of(name)
+        if module is None:
+            continue
+        allowed = [module, *MAY_INCLUDE[module]]
+        for line, included in includes(tree, name):
+            if included.startswith("../") or "/../" in included:
+                problems.append(Problem(name, line, f'"{included}" climbs out of its folder, where the build cannot '
+                                        "see what depends on what; include a public header as <pharos/...>"))
+            home = homes.get(included)
+            if included.startswith("pharos/") and home is None:
+                problems.append(Problem(name, line, f"<{included}> is no public header of this tree; correct the name, "
+                                        "or move the header below an include/ folder"))
+            if home is not None and module_of(home) not in allowed:
+                problems.append(Problem(name, line, f"{module} includes <{included}> of {module_of(home)}, but arrows "
+                                        f"point down and {module} may use only: {', '.join(allowed)}; move the code "
+                                        "down, or pass in what it needs (ARCHITECTURE.md)"))
+            folders = door_of(included)
+            if folders is not None and not any(name.startswith(folder + "/") for folder in folders):
+                where = " or ".join(folders) if folders else "no folder"
+                problems.append(Problem(name, line, f"<{included}> is a foreign library whose one door is {where}; use "
+                                        "what that folder offers instead (ARCHITECTURE.md, Dependencies)"))
+    return problems

@@ -1,0 +1,72 @@
+"""No lambda that captures is a coroutine: the captures die with the lambda, while the coroutine still runs; GCC 11 and
+12 even free them twice when it is awaited."""
+
+import re
+
+from source import Problem, Tree, line_of
+
+# A "[" that may begin a lambda: not an attribute, not a subscript.
+INTRODUCER = re.compile(r"(?<![\w\])\[])\[(?!\[)")
+STRUCTURED_BINDING = re.compile(r"\bauto\s*&{0,2}\s*$")
+CLOSING = {"(": ")", "[": "]", "{": "}"}
+COROUTINE_WORD = re.compile(r"\bco_(await|return|yield)\b")
+
+
+def matching(code: str, start: int) -> int:
+    """The offset after the bracket that closes the one at start; -1 if none does."""
+    stack = []
+    for offset in range(start, len(code)):
+        if code[offset] in CLOSING:
+            stack.append(CLOSING[code[offset]])
+        elif code[offset] in ")]}":
+            if not stack or stack.pop() != code[offset]:
+                return -1
+            if not stack:
+                return offset + 1
+    return -1
+
+
+def lambdas(code: str) -> list[tuple[int, str, int, int]]:
+    """(offset, captures, where the body begins, where it ends) of each lambda."""
+    found = []
+    for match in INTRODUCER.finditer(code):
+        start = match.start()
+        end = matching(code, start)
+        if end < 0 or STRUCTURED_BINDING.search(code[max(0, start - 20) : start]):
+            continue
+        captures = code[start + 1 : end - 1].strip()
+        offset = end
+        if template := re.match(r"\s*<[^;{}]*?>\s*(?=\()", code[offset:]):
+            offset += template.end()
+        offset += len(code[offset:]) - len(code[offset:].lstrip())
+        if code.startswith("(", offset):
+            offset = matching(code, offset)
+            if offset < 0:
+                continue
+        body = re.match(r"[\w\s:<>,*&]*(->[^;{}]*)?\{", code[offset:])
+        if body is None:
+            continue
+        begin = offset + body.end() - 1
+        finish = matching(code, begin)
+        if finish > 0:
+            found.append((start, captures, begin, finish))
+    return found
+
+
+def check_lambdas(tree: Tree) -> list[Problem]:
+    problems = []
+    for name in tree.cpp_files:
+        code = tree.code(name)
+        if not COROUTINE_WORD.search(code):
+            continue
+        found = lambdas(code)
+        for start, captures, begin, end in found:
+            body = list(code[begin:end])
+            for _, _, inner_begin, inner_end in found:
+                if begin < inner_begin and inner_end <= end:
+                    body[inner_begin - begin : inner_end - begin] = " " * (inner_end - inner_begin)
+            if captures and COROUTINE_WORD.search("".join(body)):
+                problems.append(Problem(name, line_of(code, start), f"a lambda that captures [{captures}] is a "
+                                        "coroutine: its captures die before it does; make it a function whose "
+                                        "parameters are values"))
+    return problems

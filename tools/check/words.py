@@ -1,0 +1,55 @@
+"""The vocabulary: words that say nothing, and second words for what has one already."""
+
+import pathlib
+import re
+
+from source import Problem, Tree, line_of
+
+REFUSED = {
+    "gang": "actors placed together are a group",
+    "manager": "it says nothing: name what the thing does or holds",
+    "helper": "it says nothing: name what the thing does or holds",
+    "util": "it says nothing: name what is inside",
+    "utils": "it says nothing: name what is inside",
+    "utility": "it says nothing: name what is inside",
+    "common": "it says nothing: name what is shared, and by whom",
+    "impl": "it says nothing: name how this one does it",
+    "info": "it says nothing: name what is known",
+}
+REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswith(("s", "info"))}
+
+# Names that others gave, and the one level of the log.
+ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "GetInfoLogLevel", "common_type",
+           "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with"}
+FOREIGN_QUALIFIER = re.compile(r"\b(std|spdlog|rocksdb|capnp|kj|CLI|benchmark|testing|torch|at|c10)::[\w:]*$")
+
+IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
+PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+# A task is a unit of work that submit makes; a coroutine is an Async.
+COROUTINE_TASK = re.compile(r"\b(co_task\w*|CoTask\w*|AsyncTask\w*|TaskCoroutine\w*|Task(?=\s*<))")
+
+
+def refused_part(name: str) -> str | None:
+    return next((part for part in (p.lower() for p in PART.findall(name)) if part in REFUSED), None)
+
+
+def check_words(tree: Tree) -> list[Problem]:
+    problems = []
+    for name in tree.files:
+        for part in pathlib.PurePath(name).parts:
+            if word := refused_part(part):
+                problems.append(Problem(name, 1, f'"{word}" in the name "{part}": {REFUSED[word]}; rename it'))
+    for name in tree.cpp_files:
+        code = re.sub(r"(?m)^[ \t]*#[ \t]*include.*$", lambda match: " " * len(match[0]), tree.code(name))
+        for match in IDENTIFIER.finditer(code):
+            word = refused_part(match[0])
+            before = code[max(0, match.start() - 80) : match.start()]
+            if word is None or match[0] in ALLOWED or FOREIGN_QUALIFIER.search(before) or before.endswith((".", "->")):
+                continue  # a member of ours is refused where it is declared
+            problems.append(Problem(name, line_of(code, match.start()),
+                                    f'"{word}" in {match[0]}: {REFUSED[word]}; rename it'))
+        for match in COROUTINE_TASK.finditer(code):
+            problems.append(Problem(name, line_of(code, match.start()),
+                                    f"{match[0]}: a task is a unit of work that submit makes; a coroutine is an "
+                                    "Async<T>"))
+    return problems
