@@ -52,6 +52,17 @@ std::optional<Error> sort(Table& t) {
   return std::nullopt;
 }
 
+/// Of a template's first argument, the outermost template's.
+std::size_t first_argument_end(std::string_view name) {
+  int depth = 0;
+  for (std::size_t i = name.find('<') + 1; i < name.size(); ++i) {
+    if (name[i] == '<' || name[i] == '(') ++depth;
+    if (depth == 0 && (name[i] == ',' || name[i] == '>')) return i;
+    if (name[i] == '>' || name[i] == ')') --depth;
+  }
+  return name.size();
+}
+
 }  // namespace
 
 Result<void> fix_function_table() {
@@ -74,10 +85,19 @@ std::string readable_name(const char* mangled) {
   const std::unique_ptr<char, void (*)(void*)> text{abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                     &std::free};
   std::string name = status == 0 ? text.get() : mangled;
-  // "pharos::detail::Tag<&(add(int, int))>" is for the table; people know "add(int, int)".
-  constexpr std::string_view kTag = "pharos::detail::Tag<";
-  if (name.starts_with(kTag) && name.ends_with('>')) name = name.substr(kTag.size(), name.size() - kTag.size() - 1);
-  if (name.starts_with("&(") && name.ends_with(')')) name = name.substr(2, name.size() - 3);
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  for (std::size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous)) {
+    name.erase(at, kAnonymous.size());
+  }
+  // "pharos::detail::MethodTag<Counter, &Counter::add>" is for the table; people know "Counter::add".
+  if (name.starts_with("pharos::detail::ConstructorTag<")) {
+    return "the constructor of " + name.substr(name.find('<') + 1, first_argument_end(name) - name.find('<') - 1);
+  }
+  const std::size_t function = name.rfind('&');
+  const bool is_tag = name.starts_with("pharos::detail::Tag<") || name.starts_with("pharos::detail::MethodTag<");
+  if (!is_tag || function == std::string::npos) return name;
+  name = name.substr(function + 1, name.size() - function - 2);
+  if (name.starts_with('(') && name.ends_with(')')) name = name.substr(1, name.size() - 2);
   return name;
 }
 

@@ -36,6 +36,7 @@ using namespace std::chrono_literals;
 constexpr auto kHandshakeTime = 5s;
 constexpr auto kZygoteTime = 55s;   // to load the program; less than a driver waits
 constexpr auto kWorkerTime = 30s;   // from the request to the worker's proof
+constexpr auto kZygoteEndTime = 5ms;
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
 constexpr auto kStopTime = 5s;      // for destructors, when all is told to stop
 constexpr auto kIdleWorkerTime = 10s;
@@ -439,16 +440,14 @@ async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> j
 }
 
 async::Async<void> Node::restart_zygote(Node* self, std::shared_ptr<Job> job) {
-  if (++job->zygote_restarts > kZygoteRestartsMax) {
-    log(LogLevel::kError, "a program's zygote ends again and again", {kv("job", job->id)});
-    co_return;
-  }
-  log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
-  job->zygote_ready = {};
-  const auto started = co_await start_zygote(self, job);
-  if (!started) {
+  while (!job->ended && ++job->zygote_restarts <= kZygoteRestartsMax) {
+    log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
+    job->zygote_ready = {};
+    const auto started = co_await start_zygote(self, job);
+    if (started) co_return;
     log(LogLevel::kError, "a program's zygote cannot be started", {kv("job", job->id), kv("error", started.error())});
   }
+  if (!job->ended) log(LogLevel::kError, "a program's zygote ends again and again", {kv("job", job->id)});
 }
 
 void Node::end_job(JobId id) {
@@ -475,13 +474,26 @@ void Node::end_job(JobId id) {
 async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* self, std::shared_ptr<Job> job,
                                                                        ActorId actor, std::string label) {
   const auto deadline = async::Deadline::after(kWorkerTime, self->reactor_.now());
-  // A zygote that ended comes back within this time, or not at all.
-  while (job->zygote == nullptr) {
-    if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->reactor_.now())) {
-      co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers"};
+  for (;;) {
+    // A zygote that ended comes back within this time, or not at all.
+    while (job->zygote == nullptr) {
+      if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->reactor_.now())) {
+        co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers"};
+      }
+      PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
     }
-    PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
+    const auto zygote = job->zygote;
+    auto worker = co_await fork_worker(self, job, actor, label, deadline);
+    if (worker || job->ended) co_return worker;
+    // The zygote may have ended with the request unread. Its end is known at about the same time.
+    PHAROS_CO_TRY_VOID(co_await async::sleep(kZygoteEndTime));
+    if (job->zygote == zygote) co_return worker;
   }
+}
+
+async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self, std::shared_ptr<Job> job,
+                                                                      ActorId actor, std::string label,
+                                                                      async::Deadline deadline) {
   auto worker = std::make_shared<Worker>();
   worker->id = WorkerId{random_u64()};
   worker->job = job;

@@ -65,6 +65,8 @@ class Node final : public net::Peer::Owner {
   // Workers.
   static async::Async<Result<std::shared_ptr<Worker>>> start_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
                                                                     std::string label);
+  static async::Async<Result<std::shared_ptr<Worker>>> fork_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
+                                                                   std::string label, async::Deadline deadline);
   static async::Async<void> start_actor(Node* self, std::shared_ptr<Job> job, wire::StartActor actor,
                                         std::uint64_t request);
   static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request);

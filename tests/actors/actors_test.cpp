@@ -8,7 +8,7 @@
 
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::actors {
 namespace {
 
 class Counter {
@@ -172,4 +172,4 @@ TEST_F(ActorsTest, ATemporaryHandlesCallIsAnsweredAfterTheHandleIsGone) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::actors

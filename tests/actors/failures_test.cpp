@@ -10,7 +10,7 @@
 
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::failures {
 namespace {
 
 using namespace std::chrono_literals;
@@ -237,4 +237,4 @@ TEST_F(FailuresTest, AThousandCallsThatAreUnderWayAllThrowWhenTheirActorEnds) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::failures

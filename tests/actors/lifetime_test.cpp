@@ -11,7 +11,7 @@
 
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::lifetime {
 namespace {
 
 using namespace std::chrono_literals;
@@ -208,4 +208,4 @@ TEST_F(LifetimeTest, ActorsThatComeAndGoLeaveNothingWhileTheRuntimeLives) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::lifetime

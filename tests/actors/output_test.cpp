@@ -6,7 +6,7 @@
 #include "child_program.hpp"
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::output {
 namespace {
 
 using namespace std::chrono_literals;
@@ -82,4 +82,4 @@ TEST_F(OutputTest, AReaderThatStopsReadingHoldsTheWorkerUpAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::output

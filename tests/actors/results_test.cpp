@@ -8,7 +8,7 @@
 
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::results {
 namespace {
 
 using namespace std::chrono_literals;
@@ -200,4 +200,4 @@ TEST_F(ResultsTest, AReplyDoesNotWaitForASlowCallBehindIt) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::results

@@ -9,7 +9,7 @@
 
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::tasks {
 namespace {
 
 enum class Colour : std::uint8_t { kRed = 1, kGreen = 2 };
@@ -129,4 +129,4 @@ TEST_F(TasksTest, TasksGoOnAfterTheirWorkersWereGivenBack) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::tasks

@@ -12,7 +12,7 @@
 #include "child_program.hpp"
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::fork {
 namespace {
 
 using namespace std::chrono_literals;
@@ -154,4 +154,4 @@ TEST_F(ForkTest, TheClusterSeesItsDriverDieAlthoughAForkedChildLivesOn) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::fork

@@ -10,7 +10,7 @@
 
 #include "cluster_test.hpp"
 
-namespace pharos::cluster {
+namespace pharos::cluster::start_stop {
 namespace {
 
 using namespace std::chrono_literals;
@@ -186,4 +186,4 @@ TEST_F(StartStopTest, ARuntimeThatJoinedSeesTheClustersEndAsRuntimeStopped) {
 }
 
 }  // namespace
-}  // namespace pharos::cluster
+}  // namespace pharos::cluster::start_stop

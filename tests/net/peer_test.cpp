@@ -79,9 +79,14 @@ class PeerTest : public testing::Test {
     return async::block_on(reactor_, ask(peer, std::move(message), deadline));
   }
 
+  Recorder& recorder(Recorder::Answer answer = {}) {
+    return *recorders_.emplace_back(std::make_unique<Recorder>(std::move(answer)));
+  }
+
   Reactor reactor_;
   SocketPair ends_;
   Recorder mine_;
+  std::vector<std::unique_ptr<Recorder>> recorders_;
   std::vector<std::shared_ptr<Peer>> peers_;
   const Pollers pollers_{reactor_, 2};
 };
@@ -92,7 +97,7 @@ bool is(const wire::Message& message) {
 }
 
 TEST_F(PeerTest, MessagesArriveInOrder) {
-  Recorder theirs;
+  Recorder& theirs = recorder();
   const auto here = peer_on(std::move(ends_.first), mine_);
   peer_on(std::move(ends_.second), theirs);
   for (std::int32_t i = 0; i < 100; ++i) EXPECT_TRUE(here->send(wire::WorkerReaped{WorkerId{1}, i}));
@@ -105,12 +110,12 @@ TEST_F(PeerTest, MessagesArriveInOrder) {
 }
 
 TEST_F(PeerTest, ARequestGetsItsResponseAndWhatBelongsToIt) {
-  Recorder theirs{[](Peer& from, const wire::Message& message, std::uint64_t number) {
+  Recorder& theirs = recorder([](Peer& from, const wire::Message& message, std::uint64_t number) {
     std::vector<Fd> socket;
     socket.emplace_back(::memfd_create("pharos-test", MFD_CLOEXEC));
     const auto actor = std::get<wire::StartActor>(message).actor.value();
     from.respond(number, wire::WorkerReady{WorkerId{actor * 2}, 2, 3}, std::move(socket));
-  }};
+  });
   const auto here = peer_on(std::move(ends_.first), mine_);
   peer_on(std::move(ends_.second), theirs);
   for (std::uint64_t i = 1; i <= 20; ++i) {
@@ -124,12 +129,12 @@ TEST_F(PeerTest, ARequestGetsItsResponseAndWhatBelongsToIt) {
 TEST_F(PeerTest, ResponsesReachTheirRequestsInWhateverOrderTheyCome) {
   std::vector<std::uint64_t> numbers;  // the executor's
   std::vector<std::string> labels;
-  Recorder theirs{[&](Peer& from, const wire::Message& message, std::uint64_t number) {
+  Recorder& theirs = recorder([&](Peer& from, const wire::Message& message, std::uint64_t number) {
     numbers.push_back(number);
     labels.push_back(std::get<wire::StartActor>(message).label);
     if (numbers.size() < 3) return;
     for (const std::size_t i : {2u, 0u, 1u}) from.respond(numbers[i], wire::WorkerEnded{WorkerId{1}, {}, labels[i]});
-  }};
+  });
   const auto here = peer_on(std::move(ends_.first), mine_);
   peer_on(std::move(ends_.second), theirs);
   std::vector<std::thread> threads;
@@ -144,9 +149,9 @@ TEST_F(PeerTest, ResponsesReachTheirRequestsInWhateverOrderTheyCome) {
 }
 
 TEST_F(PeerTest, AFailureArrivesAsTheErrorThatItCarries) {
-  Recorder theirs{[](Peer& from, const wire::Message&, std::uint64_t number) {
+  Recorder& theirs = recorder([](Peer& from, const wire::Message&, std::uint64_t number) {
     from.respond(number, Error{ErrorCode::kExhausted, "no worker can start", "Add memory."}.with("leasing"));
-  }};
+  });
   const auto here = peer_on(std::move(ends_.first), mine_);
   peer_on(std::move(ends_.second), theirs);
   const auto response = request(here, wire::LeaseWorker{});
@@ -156,7 +161,7 @@ TEST_F(PeerTest, AFailureArrivesAsTheErrorThatItCarries) {
 }
 
 TEST_F(PeerTest, ARequestEndsAtItsDeadlineAndItsLateResponseIsNobodys) {
-  Recorder theirs;
+  Recorder& theirs = recorder();
   const auto here = peer_on(std::move(ends_.first), mine_);
   const auto there = peer_on(std::move(ends_.second), theirs);
   const auto late = request(here, wire::LeaseWorker{}, async::Deadline::after(20ms, reactor_));
@@ -218,7 +223,7 @@ TEST_F(PeerTest, CloseFailsItsRequestsAndItsOwnerHearsNothing) {
 }
 
 TEST_F(PeerTest, DescriptorsArriveWithTheMessageThatSpeaksOfThem) {
-  Recorder theirs;
+  Recorder& theirs = recorder();
   const auto here = peer_on(std::move(ends_.first), mine_);
   peer_on(std::move(ends_.second), theirs);
   const auto files = [](std::size_t count) {

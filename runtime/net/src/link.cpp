@@ -15,13 +15,13 @@ std::uint32_t payload_bytes_at(const std::byte* frame) {
 }  // namespace
 
 bool FrameBatch::one_left() const {
-  return !empty() && at_ + sizeof(wire::FrameHeader) + payload_bytes_at(buffer_->bytes.get() + at_) == end_;
+  return !empty() && at_ + sizeof(wire::FrameHeader) + payload_bytes_at(buffer_.bytes() + at_) == end_;
 }
 
 wire::FrameView FrameBatch::next() {
   PHAROS_CHECK(!empty());
   wire::FrameView frame;
-  const std::byte* const start = buffer_->bytes.get() + at_;
+  const std::byte* const start = buffer_.bytes() + at_;
   std::memcpy(&frame.header, start, sizeof frame.header);
   frame.payload = {start + sizeof frame.header, frame.header.payload_bytes};
   at_ += sizeof frame.header + frame.payload.size();

@@ -129,19 +129,26 @@ std::shared_ptr<Reactor::Watcher> Reactor::find(std::uint64_t token) {
 void Reactor::poll_one(async::Deadline deadline, Poller role) {
   if (gives_way(role)) return;
   epoll_event event{};
-  if (!spin(event, role, deadline)) {
-    int n = 0;
-    if (deadline.is_never()) {
-      n = ::epoll_wait(epoll_.get(), &event, 1, -1);
-    } else {
-      const timespec left = to_timespec(deadline.left(now()));
-      n = ::epoll_pwait2(epoll_.get(), &event, 1, &left, nullptr);
-    }
-    PHAROS_CHECK(n >= 0 || errno == EINTR, errno);
-    if (n <= 0) return;
-  }
+  const bool leads = role == Poller::kLeader;
+  if (leads) leader_waits_.store(true);
+  const bool interrupted = leads && interrupted_.load() && interrupted_.exchange(false);
+  const bool came = !interrupted && (spin(event, role, deadline) || sleep(event, deadline));
+  if (leads) leader_waits_.store(false);
+  if (!came) return;
   handle(event, role);
   run_strand();
+}
+
+bool Reactor::sleep(epoll_event& event, async::Deadline deadline) {
+  int n = 0;
+  if (deadline.is_never()) {
+    n = ::epoll_wait(epoll_.get(), &event, 1, -1);
+  } else {
+    const timespec left = to_timespec(deadline.left(now()));
+    n = ::epoll_pwait2(epoll_.get(), &event, 1, &left, nullptr);
+  }
+  PHAROS_CHECK(n >= 0 || errno == EINTR, errno);
+  return n > 0;
 }
 
 void Reactor::handle(const epoll_event& event, Poller role) {
@@ -152,13 +159,16 @@ void Reactor::handle(const epoll_event& event, Poller role) {
       if (role == Poller::kLeader) {
         drain(interrupt_event_.get());
       } else {
-        ::sched_yield();  // the leader is between its last look and its wait; it is here in a moment
+        leave_to_leader();
       }
       break;
-    case kTimerToken:
+    case kTimerToken: {
       drain(timer_event_.get());
+      const std::lock_guard lock{strand_mutex_};
+      armed_for_ = TimePoint::max();  // also when the timer that it was armed for has been cancelled
       strand_work_.store(true, std::memory_order_release);
       break;
+    }
     default:
       if (const auto watcher = find(event.data.u64)) {
         const bool hot = hot_thread_.load(std::memory_order_relaxed) == &this_thread;
@@ -209,6 +219,18 @@ bool Reactor::spin(epoll_event& event, Poller role, async::Deadline deadline) {
   spins_failed_.store(failed, std::memory_order_relaxed);
   spins_to_skip_.store((1U << failed) - 1, std::memory_order_relaxed);
   return false;
+}
+
+// The event stays until a leader takes it, and wakes us again and again until then. So that no thread spins where no
+// leader waits, it becomes a flag, at which the next one looks before it waits.
+void Reactor::leave_to_leader() {
+  if (!leader_waits_.load()) {
+    interrupted_.store(true);
+    drain(interrupt_event_.get());
+    if (!leader_waits_.load()) return;
+    signal(interrupt_event_.get());  // it came meanwhile, and may have looked before
+  }
+  ::sched_yield();
 }
 
 void Reactor::interrupt() {

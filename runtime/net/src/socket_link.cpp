@@ -134,8 +134,8 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   Read read_some(Handler& handler) {
     if (closed_.load(std::memory_order_relaxed)) return Read::kClosed;
     make_room();
-    const std::size_t room = buffer_->capacity - filled_;
-    const ssize_t n = receive(buffer_->bytes.get() + filled_, room);
+    const std::size_t room = buffer_.capacity() - filled_;
+    const ssize_t n = receive(buffer_.bytes() + filled_, room);
     if (n < 0) {
       if (errno == EAGAIN) return Read::kNothing;
       return fail(handler, Error::from_errno("reading from the peer", errno));
@@ -181,22 +181,22 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   // Puts the start of an unfinished frame at the front of a buffer that has room for the rest of it.
   void make_room() {
-    if (buffer_ == nullptr) buffer_ = std::make_shared<ReceiveBuffer>(kReadBytes);
+    if (!buffer_) buffer_ = ReceiveBuffer{kReadBytes};
     const std::size_t kept = filled_ - begin_;
     std::size_t needed = kReadBytes;
     if (kept >= sizeof(FrameHeader)) {
       FrameHeader header;
-      std::memcpy(&header, buffer_->bytes.get() + begin_, sizeof header);
+      std::memcpy(&header, buffer_.bytes() + begin_, sizeof header);
       needed = std::max(needed, sizeof header + header.payload_bytes);  // checked in deliver()
     }
-    const bool shared = buffer_.use_count() > 1;
-    if (!shared && begin_ == 0 && buffer_->capacity >= needed && filled_ < buffer_->capacity) return;
-    if (shared || buffer_->capacity < needed || buffer_->capacity > std::max(needed, kReadBytes)) {
-      auto next = std::make_shared<ReceiveBuffer>(needed);
-      std::memcpy(next->bytes.get(), buffer_->bytes.get() + begin_, kept);
+    const bool shared = !buffer_.unshared();
+    if (!shared && begin_ == 0 && buffer_.capacity() >= needed && filled_ < buffer_.capacity()) return;
+    if (shared || buffer_.capacity() < needed || buffer_.capacity() > std::max(needed, kReadBytes)) {
+      ReceiveBuffer next{needed};
+      std::memcpy(next.bytes(), buffer_.bytes() + begin_, kept);
       buffer_ = std::move(next);
     } else {
-      std::memmove(buffer_->bytes.get(), buffer_->bytes.get() + begin_, kept);
+      std::memmove(buffer_.bytes(), buffer_.bytes() + begin_, kept);
     }
     begin_ = 0;
     filled_ = kept;
@@ -207,7 +207,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     std::size_t end = begin_;
     while (filled_ - end >= sizeof(FrameHeader)) {
       FrameHeader header;
-      std::memcpy(&header, buffer_->bytes.get() + end, sizeof header);
+      std::memcpy(&header, buffer_.bytes() + end, sizeof header);
       if (auto sane = wire::check(header); !sane) return std::move(sane).error();
       if (filled_ - end < sizeof header + header.payload_bytes) break;
       end += sizeof header + header.payload_bytes;
@@ -291,6 +291,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
       waiting_.clear();
       attachments_.clear();
       written_ = 0;
+      queued_.store(0, std::memory_order_relaxed);
       writing_ = false;
       return;
     }
@@ -343,7 +344,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::atomic<std::uint32_t> edges_ = 0;
   std::atomic<bool> more_ = false;
   std::atomic<bool> ended_ = false;  // the peer sends no more: what is there is to be read to its end
-  std::shared_ptr<ReceiveBuffer> buffer_;
+  ReceiveBuffer buffer_;
   std::size_t begin_ = 0;   // of what is not delivered
   std::size_t filled_ = 0;  // of what is received
   std::vector<Fd> descriptors_;

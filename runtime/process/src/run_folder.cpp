@@ -31,6 +31,8 @@ Result<std::string> ensure_base_folder() {
   std::string parent = variable("PHAROS_FOLDER");
   if (parent.empty()) parent = variable("TMPDIR");
   if (parent.empty()) parent = "/tmp";
+  std::error_code no_folder;  // then it stays as it is, and making it says what is wrong
+  if (const auto absolute = fs::absolute(parent, no_folder); !no_folder) parent = absolute;  // a daemon's folder is "/"
   const std::string path = parent + "/pharos-" + std::to_string(::geteuid());
   const std::string remedy = "Set PHAROS_FOLDER to a folder of your own.";
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {

@@ -38,13 +38,21 @@ struct Child {
   int lowest_free;  // above every descriptor that is moved to
   const char* folder;
   bool new_session;
-  int failed_with = 0;
+  int* failed_with;  // in memory that both processes share
 };
+
+// A sanitizer keeps account of each thread in its memory, and a child that borrows both and never returns spoils that
+// account: there the child gets a copy.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kBorrow = 0;
+#else
+constexpr int kBorrow = CLONE_VM;
+#endif
 
 int run_child(void* argument) {
   auto& child = *static_cast<Child*>(argument);
   const auto fail = [&child] {
-    child.failed_with = errno;
+    *child.failed_with = errno;
     ::_exit(127);
   };
   if (child.new_session) ::setsid();
@@ -104,28 +112,32 @@ Result<pid_t> spawn(const Program& program) {
               .moved_count = program.moved.size(),
               .lowest_free = lowest_free,
               .folder = program.folder.empty() ? nullptr : program.folder.c_str(),
-              .new_session = program.new_session};
+              .new_session = program.new_session,
+              .failed_with = nullptr};
 
   // As posix_spawn does it, which has no way to execute by descriptor: the child borrows this thread's memory until it
   // executes, so nothing is copied, however large this process is. Signals wait meanwhile: a handler must not run in
   // the child.
   constexpr std::size_t kStackBytes = 64 << 10;
   void* const stack =
-      ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+      ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) return Error::from_errno("starting " + program.path, errno);
+  // At the far end from where the stack begins.
+  child.failed_with = new (stack) int{0};
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
   const pid_t pid =
-      ::clone(&run_child, static_cast<char*>(stack) + kStackBytes, CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
+      ::clone(&run_child, static_cast<char*>(stack) + kStackBytes, kBorrow | CLONE_VFORK | SIGCHLD, &child);
   const int why = errno;
+  const int failed_with = *child.failed_with;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::munmap(stack, kStackBytes);
   if (pid < 0) return Error::from_errno("starting " + program.path, why);
-  if (child.failed_with != 0) {
+  if (failed_with != 0) {
     ::waitpid(pid, nullptr, 0);
-    return Error::from_errno("starting " + program.path, child.failed_with);
+    return Error::from_errno("starting " + program.path, failed_with);
   }
   return pid;
 }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <pharos/async/deadline.hpp>
@@ -13,18 +15,45 @@
 
 namespace pharos::net {
 
-/// Memory that received frames lie in.
-struct ReceiveBuffer {
-  explicit ReceiveBuffer(std::size_t size) : bytes{std::make_unique_for_overwrite<std::byte[]>(size)}, capacity{size} {}
-  std::unique_ptr<std::byte[]> bytes;
-  std::size_t capacity;
+/// Memory that received frames lie in, shared by the link that reads and the batches that were read. Not a shared_ptr,
+/// because the link has to know, and not only to guess, that every batch is done with it before it reads there again.
+class ReceiveBuffer {
+ public:
+  ReceiveBuffer() = default;
+  explicit ReceiveBuffer(std::size_t capacity) : memory_{new Memory{capacity}} {}
+  ReceiveBuffer(const ReceiveBuffer& other) : memory_{other.memory_} {
+    if (memory_ != nullptr) memory_->shares.fetch_add(1, std::memory_order_relaxed);
+  }
+  ReceiveBuffer(ReceiveBuffer&& other) noexcept : memory_{std::exchange(other.memory_, nullptr)} {}
+  ReceiveBuffer& operator=(ReceiveBuffer other) noexcept {
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  ~ReceiveBuffer() {
+    if (memory_ != nullptr && memory_->shares.fetch_sub(1, std::memory_order_acq_rel) == 1) delete memory_;
+  }
+
+  explicit operator bool() const { return memory_ != nullptr; }
+  std::byte* bytes() const { return memory_->bytes.get(); }
+  std::size_t capacity() const { return memory_->capacity; }
+  /// Nobody else has it, and what others read there has happened before.
+  bool unshared() const { return memory_->shares.load(std::memory_order_acquire) == 1; }
+
+ private:
+  struct Memory {
+    explicit Memory(std::size_t size) : bytes{std::make_unique_for_overwrite<std::byte[]>(size)}, capacity{size} {}
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t capacity;
+    std::atomic<std::uint32_t> shares = 1;
+  };
+  Memory* memory_ = nullptr;
 };
 
 /// Whole frames, one after the other, their headers checked. Keeps the memory that they lie in; cheap to copy.
 class FrameBatch {
  public:
   FrameBatch() = default;
-  FrameBatch(std::shared_ptr<ReceiveBuffer> buffer, std::size_t begin, std::size_t end)
+  FrameBatch(ReceiveBuffer buffer, std::size_t begin, std::size_t end)
       : buffer_{std::move(buffer)}, at_{begin}, end_{end} {}
 
   bool empty() const { return at_ == end_; }
@@ -34,7 +63,7 @@ class FrameBatch {
   wire::FrameView next();
 
  private:
-  std::shared_ptr<ReceiveBuffer> buffer_;
+  ReceiveBuffer buffer_;
   std::size_t at_ = 0;
   std::size_t end_ = 0;
 };

@@ -81,6 +81,7 @@ class Reactor final : public async::Executor {
 
   bool gives_way(Poller role);
   bool spin(epoll_event& event, Poller role, async::Deadline deadline);
+  bool sleep(epoll_event& event, async::Deadline deadline);
   void handle(const epoll_event& event, Poller role);
   void run_strand();
   bool run_one_of_strand();

@@ -1,0 +1,330 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::deaths {
+namespace {
+
+using namespace std::chrono_literals;
+
+int twice(int value) {
+  return 2 * value;
+}
+int process() {
+  return ::getpid();
+}
+
+class Counter {
+ public:
+  int add(int amount) { return value_ += amount; }
+  int process() const { return ::getpid(); }
+
+ private:
+  int value_ = 0;
+};
+
+Deadline soon() {
+  return Deadline::after(10s, std::chrono::steady_clock::now());
+}
+
+/// Calls and tasks from two threads until it is told to end; counts what failed and how.
+class Load {
+ public:
+  Load(Runtime& runtime, const Actor<Counter>& actor) {
+    threads_.emplace_back([this, &actor] {
+      run([&] { return actor.call<&Counter::add>(1); });
+    });
+    threads_.emplace_back([this, &runtime] {
+      run([&] { return runtime.submit<&twice>(1); });
+    });
+  }
+  Load(Load&&) = delete;
+  ~Load() {
+    if (!ended_) end();
+  }
+
+  void end() {
+    ended_ = true;
+    for (auto& thread : threads_) thread.join();
+  }
+  bool running() const { return rounds_ > 4; }
+  int failed(ErrorCode code) const { return failed_[static_cast<std::size_t>(code)]; }
+  int failed_otherwise(ErrorCode code) const {
+    int count = 0;
+    for (std::size_t i = 0; i < std::size(failed_); ++i) count += i == static_cast<std::size_t>(code) ? 0 : failed_[i].load();
+    return count;
+  }
+
+ private:
+  template <class Call>
+  void run(const Call& call) {
+    while (!ended_) {
+      std::vector<Ref<int>> results;
+      for (int i = 0; i < 500; ++i) results.push_back(call());
+      for (const auto& result : results) {
+        if (const auto outcome = result.try_get(soon()); !outcome) ++failed_[static_cast<std::size_t>(outcome.error().code())];
+      }
+      ++rounds_;
+    }
+  }
+
+  std::atomic<bool> ended_ = false;
+  std::atomic<int> rounds_ = 0;
+  std::atomic<int> failed_[32] = {};
+  std::vector<std::thread> threads_;
+};
+
+class DeathsTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    runtime_.emplace();
+    actor_.emplace(runtime_->spawn<Counter>());
+    EXPECT_EQ(actor_->call<&Counter::add>(1).get(), 1);
+    EXPECT_EQ(runtime_->submit<&twice>(1).get(), 2);
+  }
+  void TearDown() override {
+    actor_.reset();
+    EXPECT_LT(time_of([this] { runtime_.reset(); }), 2s);
+    ClusterTest::TearDown();
+  }
+
+  pid_t only(Part part) const {
+    const auto found = census().wait_for(part, 1);
+    return found.empty() ? 0 : found.front().pid;
+  }
+
+  // All but the keeper's zombie, which this process takes at the Runtime's end.
+  void expect_cluster_gone() const {
+    std::string left;
+    EXPECT_TRUE(eventually([&] {
+      left.clear();
+      for (const auto& process : census().processes()) {
+        if (process.state != 'Z' || process.parent != ::getpid()) left += process.to_string() + "\n";
+      }
+      return left.empty();
+    })) << left;
+  }
+
+  void expect_stopped() {
+    message_of<RuntimeStopped>([&] { actor_->call<&Counter::add>(1).get(soon()); });
+    message_of<RuntimeStopped>([&] { runtime_->submit<&twice>(1).get(soon()); });
+    message_of<RuntimeStopped>([&] { runtime_->spawn<Counter>().call<&Counter::add>(1).get(soon()); });
+  }
+
+  void kill_at_a_quiet_moment(Part part) {
+    ::kill(only(part), SIGKILL);
+    expect_cluster_gone();
+    expect_stopped();
+  }
+
+  void kill_under_load(Part part) {
+    Load load{*runtime_, *actor_};
+    ASSERT_TRUE(eventually([&] { return load.running(); }));
+    ::kill(only(part), SIGKILL);
+    expect_cluster_gone();
+    EXPECT_TRUE(eventually([&] { return load.failed(ErrorCode::kRuntimeStopped) > 0; }));
+    load.end();
+    EXPECT_EQ(load.failed(ErrorCode::kDeadlineExceeded), 0) << "something hung";
+    expect_stopped();
+  }
+
+  std::optional<Runtime> runtime_;
+  std::optional<Actor<Counter>> actor_;
+};
+
+TEST_F(DeathsTest, WhenTheNodeIsKilledEverythingEndsAndTheDriverSeesRuntimeStopped) {
+  kill_at_a_quiet_moment(Part::kNode);
+}
+TEST_F(DeathsTest, WhenTheNodeIsKilledUnderLoadEverythingEndsAndTheDriverSeesRuntimeStopped) {
+  kill_under_load(Part::kNode);
+}
+TEST_F(DeathsTest, WhenTheKeeperIsKilledEverythingEndsAndTheDriverSeesRuntimeStopped) {
+  kill_at_a_quiet_moment(Part::kKeeper);
+}
+TEST_F(DeathsTest, WhenTheKeeperIsKilledUnderLoadEverythingEndsAndTheDriverSeesRuntimeStopped) {
+  kill_under_load(Part::kKeeper);
+}
+
+TEST_F(DeathsTest, AThreadThatWaitsWhenTheNodeIsKilledIsToldAtOnce) {
+  const pid_t node = only(Part::kNode);
+  ::kill(actor_->call<&Counter::process>().get(), SIGSTOP);
+  const auto pending = actor_->call<&Counter::add>(1);
+  EXPECT_LT(time_of([&] {
+              ::kill(node, SIGKILL);
+              message_of<RuntimeStopped>([&] { pending.get(soon()); });
+            }),
+            1s);
+}
+
+TEST_F(DeathsTest, WhenTheZygoteIsKilledRunningActorsGoOnAndNewOnesCome) {
+  ::kill(only(Part::kZygote), SIGKILL);
+  EXPECT_EQ(actor_->call<&Counter::add>(1).get(soon()), 2);
+  // At once, while the node may not yet know.
+  const auto fresh = runtime_->spawn<Counter>();
+  EXPECT_EQ(fresh.call<&Counter::add>(5).get(soon()), 5);
+  EXPECT_EQ(actor_->call<&Counter::add>(1).get(soon()), 3);
+}
+
+TEST_F(DeathsTest, WhenTheZygoteIsKilledUnderLoadNothingFailsAndNewActorsCome) {
+  Load load{*runtime_, *actor_};
+  ASSERT_TRUE(eventually([&] { return load.running(); }));
+  const pid_t zygote = only(Part::kZygote);
+  ::kill(zygote, SIGKILL);
+  ASSERT_TRUE(eventually([&] {
+    const auto found = census().processes(Part::kZygote);
+    return found.size() == 1 && found.front().pid != zygote;
+  }));
+  EXPECT_EQ(runtime_->spawn<Counter>().call<&Counter::add>(5).get(soon()), 5);
+  load.end();
+  EXPECT_EQ(load.failed_otherwise(ErrorCode::kActorDied), 0);
+  EXPECT_EQ(load.failed(ErrorCode::kActorDied), 0);
+}
+
+TEST_F(DeathsTest, AWorkerThatDiesAfterItsZygoteStillSaysHow) {
+  const pid_t worker = actor_->call<&Counter::process>().get();
+  const pid_t zygote = only(Part::kZygote);
+  ::kill(zygote, SIGKILL);
+  ASSERT_TRUE(eventually([&] {
+    const auto found = census().processes(Part::kZygote);
+    return found.size() == 1 && found.front().pid != zygote;
+  }));
+  ::kill(worker, SIGKILL);
+  EXPECT_SAYS(message_of<ActorDied>([&] {
+                for (;;) actor_->call<&Counter::add>(1).get(soon());
+              }),
+              "SIGKILL");
+}
+
+TEST_F(DeathsTest, AZygoteThatEndsAgainAndAgainIsATypedErrorNotAHang) {
+  for (int i = 0; i < 4; ++i) {
+    std::optional<pid_t> zygote;
+    if (!eventually([&] {
+          const auto found = census().processes(Part::kZygote);
+          if (!found.empty()) zygote = found.front().pid;
+          return zygote.has_value();
+        }, 3s)) {
+      break;
+    }
+    ::kill(*zygote, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return ::kill(*zygote, 0) != 0; }));
+  }
+  const auto fresh = runtime_->spawn<Counter>();
+  const auto outcome = fresh.call<&Counter::add>(1).try_get(soon());
+  if (!outcome) {
+    EXPECT_EQ(outcome.error().code(), ErrorCode::kActorDied) << outcome.error().to_string();
+  }
+  EXPECT_EQ(actor_->call<&Counter::add>(1).get(soon()), 2);
+}
+
+TEST_F(DeathsTest, WhenATaskWorkerIsKilledUnderLoadItsTasksSayWorkerDiedAndOthersRun) {
+  for (int i = 0; i < 5; ++i) {
+    std::vector<Ref<int>> results;
+    const int worker = runtime_->submit<&process>().get(soon());
+    for (int j = 0; j < 20'000; ++j) results.push_back(runtime_->submit<&twice>(j));
+    ::kill(worker, SIGKILL);
+    for (std::size_t j = 0; j < results.size(); ++j) {
+      const auto outcome = results[j].try_get(soon());
+      if (outcome) {
+        ASSERT_EQ(*outcome, static_cast<int>(2 * j));
+      } else {
+        ASSERT_EQ(outcome.error().code(), ErrorCode::kWorkerDied) << outcome.error().to_string();
+      }
+    }
+    EXPECT_EQ(runtime_->submit<&twice>(4).get(soon()), 8);
+  }
+}
+
+TEST_F(DeathsTest, WhenAnActorsWorkerIsKilledUnderLoadItsCallsSayActorDiedAndOthersGoOn) {
+  const auto other = runtime_->spawn<Counter>();
+  EXPECT_EQ(other.call<&Counter::add>(1).get(), 1);
+  Load load{*runtime_, *actor_};
+  ASSERT_TRUE(eventually([&] { return load.running(); }));
+  const pid_t worker = actor_->call<&Counter::process>().get(soon());
+  ::kill(worker, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return load.failed(ErrorCode::kActorDied) > 0; }));
+  EXPECT_EQ(other.call<&Counter::add>(1).get(soon()), 2);
+  load.end();
+  EXPECT_EQ(load.failed_otherwise(ErrorCode::kActorDied), 0);
+}
+
+class DriverDeathsTest : public ClusterTest {
+ protected:
+  static void run_until_ready(ChildProgram& program) {
+    while (program.next_line() != "ready") {
+    }
+  }
+};
+
+TEST_F(DriverDeathsTest, AKilledDriverLeavesNothing) {
+  ChildProgram program{CLUSTER_DRIVER, {"quiet"}};
+  run_until_ready(program);
+  program.kill(SIGKILL);
+  program.wait();
+  census().expect_nothing_left();
+}
+
+TEST_F(DriverDeathsTest, ADriverKilledUnderLoadLeavesNothing) {
+  ChildProgram program{CLUSTER_DRIVER, {"load"}};
+  run_until_ready(program);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(program.next_line(), "round");
+  program.kill(SIGKILL);
+  program.wait();
+  census().expect_nothing_left();
+}
+
+TEST_F(DriverDeathsTest, ADriverKilledWhileItStartsLeavesNothing) {
+  for (int ms = 0; ms < 40; ms += 2) {
+    ChildProgram program{CLUSTER_DRIVER, {"quiet"}};
+    std::this_thread::sleep_for(std::chrono::milliseconds{ms});  // the instant is the test's parameter
+    program.kill(SIGKILL);
+    program.wait();
+    census().expect_nothing_left();
+  }
+}
+
+TEST_F(DriverDeathsTest, InterruptOfTheProcessGroupEndsDriverWorkersAndClusterAtOnce) {
+  for (const char* const mode : {"quiet", "load"}) {
+    ChildProgram program{CLUSTER_DRIVER, {mode}};
+    run_until_ready(program);
+    program.kill_group(SIGINT);
+    EXPECT_LT(time_of([&] {
+                const auto end = program.wait();
+                EXPECT_TRUE(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGINT) << end.status;
+                census().expect_nothing_left();
+              }),
+              1s);
+  }
+}
+
+TEST_F(DriverDeathsTest, ATerminationThatTheProgramHandlesEndsItInOrder) {
+  ChildProgram program{CLUSTER_DRIVER, {"load"}};
+  run_until_ready(program);
+  program.kill(SIGTERM);
+  EXPECT_EQ(program.wait().status, 0);
+  census().expect_nothing_left(1s);
+}
+
+TEST_F(DriverDeathsTest, AStoppedDriverThatGoesOnFindsItsClusterThere) {
+  ChildProgram program{CLUSTER_DRIVER, {"load"}};
+  run_until_ready(program);
+  program.kill(SIGSTOP);
+  std::this_thread::sleep_for(1s);  // nothing happens meanwhile, which is the point
+  program.kill(SIGCONT);
+  EXPECT_SAYS(program.next_line(), "round");
+  program.kill(SIGTERM);
+  EXPECT_EQ(program.wait().status, 0);
+}
+
+}  // namespace
+}  // namespace pharos::cluster::deaths

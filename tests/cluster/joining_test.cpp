@@ -1,0 +1,233 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::joining {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+int twice(int value) {
+  return 2 * value;
+}
+
+RuntimeOptions at(const std::string& address, const std::string& token_file = {}) {
+  return {.address = address, .token_file = token_file, .listen = {}};
+}
+RuntimeOptions listening(const std::string& place) {
+  return {.address = {}, .token_file = {}, .listen = place};
+}
+
+/// A port of this machine that somebody has.
+class BusyPort {
+ public:
+  BusyPort() : socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof name;
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&name), size), 0);
+    EXPECT_EQ(::listen(socket_, 1), 0);
+    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &size), 0);
+    number_ = ntohs(name.sin_port);
+  }
+  BusyPort(BusyPort&&) = delete;
+  ~BusyPort() { release(); }
+
+  std::string number() const { return std::to_string(number_); }
+  void release() {
+    if (socket_ >= 0) ::close(socket_);
+    socket_ = -1;
+  }
+
+ private:
+  int socket_;
+  int number_ = 0;
+};
+
+/// A cluster to join; its own Runtime must go on whatever those do that fail to join.
+class JoiningTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    runtime_.emplace();
+  }
+  void TearDown() override {
+    if (runtime_) {
+      EXPECT_EQ(runtime_->submit<&twice>(1).get(), 2);
+    }
+    runtime_.reset();
+    fs::remove_all(token_folder());
+    ClusterTest::TearDown();
+  }
+
+  std::string address() const { return runtime_->address(); }
+  fs::path own_token() const { return fs::path{address().substr(5)}.parent_path() / "token"; }
+  fs::path token_folder() const { return census().folder() / "tokens"; }
+  std::string write_token(const std::string& bytes, mode_t mode = 0600) const {
+    fs::create_directory(token_folder());
+    const fs::path path = token_folder() / "token";
+    std::ofstream{path, std::ios::binary} << bytes;
+    ::chmod(path.c_str(), mode);
+    return path;
+  }
+  std::string right_token() const {
+    std::ifstream file{own_token(), std::ios::binary};
+    return {std::istreambuf_iterator<char>{file}, {}};
+  }
+
+  std::optional<Runtime> runtime_;
+};
+
+TEST_F(JoiningTest, TheRightTokenInAnotherFileJoins) {
+  Runtime joined{at(address(), write_token(right_token()))};
+  EXPECT_EQ(joined.submit<&twice>(2).get(), 4);
+}
+
+TEST_F(JoiningTest, WithoutATokenFileItSaysWhereItLookedAndWhatToSet) {
+  fs::remove(own_token());
+  const std::string text = message_of<PermissionDenied>([&] { const Runtime joined{at(address())}; });
+  EXPECT_SAYS(text, own_token().string());
+  EXPECT_SAYS(text, "PHAROS_TOKEN_FILE");
+}
+
+TEST_F(JoiningTest, AWrongTokenIsPermissionDenied) {
+  const auto file = write_token(std::string(32, 'w'));
+  std::string text;
+  const auto waited =
+      time_of([&] { text = message_of<PermissionDenied>([&] { const Runtime joined{at(address(), file)}; }); });
+  EXPECT_LT(waited, 2s);
+  EXPECT_SAYS(text, "token");
+}
+
+TEST_F(JoiningTest, ATokenThatOthersCanReadIsRefused) {
+  for (const mode_t mode : {0644, 0640, 0604}) {
+    const auto file = write_token(right_token(), mode);
+    const std::string text = message_of<PermissionDenied>([&] { const Runtime joined{at(address(), file)}; });
+    EXPECT_SAYS(text, file);
+    EXPECT_SAYS(text, "chmod 600");
+  }
+}
+
+TEST_F(JoiningTest, ATokenOfAnotherLengthIsRefused) {
+  for (const std::size_t size : {0, 31, 33}) {
+    const auto file = write_token(std::string(size, 't'));
+    EXPECT_SAYS(message_of<PermissionDenied>([&] { const Runtime joined{at(address(), file)}; }), "32 bytes");
+  }
+}
+
+TEST_F(JoiningTest, AnAddressThatNobodyHasIsNamed) {
+  const auto file = write_token(right_token());
+  BusyPort port;
+  port.release();
+  const std::string nobody = "127.0.0.1:" + port.number();
+  EXPECT_SAYS(message_of<Unavailable>([&] { const Runtime joined{at(nobody, file)}; }), nobody);
+  const std::string no_socket = "unix:" + (census().folder() / "none.sock").string();
+  EXPECT_SAYS(message_of<NotFound>([&] { const Runtime joined{at(no_socket, file)}; }), no_socket);
+  const std::string no_folder = "unix:" + (census().folder() / "none" / "node.sock").string();
+  EXPECT_SAYS(message_of<NotFound>([&] { const Runtime joined{at(no_folder, file)}; }), "none");
+}
+
+TEST_F(JoiningTest, APeerThatSaysNothingIsGivenUpInTime) {
+  must_end_within(90s);
+  const BusyPort mute;
+  const auto waited = time_of([&] {
+    try {
+      const Runtime joined{at("127.0.0.1:" + mute.number(), write_token(right_token()))};
+      ADD_FAILURE() << "joined nobody";
+    } catch (const Exception& e) {
+      EXPECT_SAYS(e.what(), mute.number());
+    }
+  });
+  EXPECT_LT(waited, 15s) << "nobody should wait a minute for a stranger's first byte";
+}
+
+TEST_F(JoiningTest, AnAddressThatIsNoneIsInvalid) {
+  const auto file = write_token(right_token());
+  for (const std::string garbage : {"nonsense", "127.0.0.1", "127.0.0.1:", ":", ":80", "127.0.0.1:99999", "127.0.0.1:8x",
+                                    "unix:", "300.0.0.1:80", "http://127.0.0.1:80", "somewhere.example:80", " "}) {
+    const std::string text = message_of<InvalidArgument>([&] { const Runtime joined{at(garbage, file)}; });
+    EXPECT_FALSE(text.empty());
+  }
+  message_of<InvalidArgument>([&] { const Runtime joined{at("unix:" + std::string(5000, 'p'), file)}; });
+}
+
+TEST_F(JoiningTest, JoiningOverTcpWorksOrSaysThatItCannot) {
+  BusyPort port;
+  port.release();
+  const std::string place = "127.0.0.1:" + port.number();
+  Runtime cluster{listening(place)};
+  const auto token = fs::path{cluster.address().substr(5)}.parent_path() / "token";
+  const auto waited = time_of([&] {
+    try {
+      Runtime joined{at(place, token)};
+      EXPECT_EQ(joined.submit<&twice>(2).get(), 4);
+    } catch (const Exception& e) {
+      EXPECT_NE(e.code(), ErrorCode::kDeadlineExceeded) << e.what();
+      EXPECT_NE(e.code(), ErrorCode::kInternal) << e.what();
+    }
+  });
+  EXPECT_LT(waited, 5s);
+}
+
+TEST_F(JoiningTest, StrangersWhoSayNonsenseOrNothingDoNotHarmTheCluster) {
+  BusyPort port;
+  port.release();
+  Runtime cluster{listening("127.0.0.1:" + port.number())};
+  std::vector<int> sockets;
+  for (int i = 0; i < 100; ++i) {
+    sockets.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port.number())));
+    ASSERT_EQ(::connect(sockets.back(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    const std::string nonsense(1000, static_cast<char>(i));
+    if (i % 2 == 0) [[maybe_unused]]
+      const auto n = ::send(sockets.back(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
+  }
+  EXPECT_EQ(cluster.submit<&twice>(2).get(), 4);
+  for (const int socket : sockets) ::close(socket);
+}
+
+using ListeningTest = ClusterTest;
+
+TEST_F(ListeningTest, ABusyPortIsNamed) {
+  const BusyPort port;
+  const std::string text =
+      message_of<AlreadyExists>([&] { const Runtime runtime{listening("127.0.0.1:" + port.number())}; });
+  EXPECT_SAYS(text, port.number());
+  EXPECT_SAYS(text, "choose another");
+}
+
+TEST_F(ListeningTest, APlaceThatIsNoneIsInvalid) {
+  for (const std::string garbage : {"nonsense", "127.0.0.1", "127.0.0.1:99999", "unix:", "1.2.3:80"}) {
+    message_of<InvalidArgument>([&] { const Runtime runtime{listening(garbage)}; });
+  }
+}
+
+TEST_F(ListeningTest, AnAddressOfAnotherMachineIsATypedError) {
+  try {
+    const Runtime runtime{listening("192.0.2.1:7000")};
+    ADD_FAILURE() << "listens at an address that is not this machine's";
+  } catch (const Exception& e) {
+    EXPECT_SAYS(e.what(), "192.0.2.1:7000");
+    EXPECT_NE(e.code(), ErrorCode::kDeadlineExceeded);
+  }
+}
+
+}  // namespace
+}  // namespace pharos::cluster::joining

@@ -1,0 +1,88 @@
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <random>
+#include <string>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::random_deaths {
+namespace {
+
+using namespace std::chrono_literals;
+
+int number_from(const char* name, int otherwise) {
+  const char* const text = ::getenv(name);
+  return text == nullptr ? otherwise : std::stoi(text);
+}
+
+enum class Role { kDriver, kKeeper, kNode, kZygote, kWorker };
+constexpr const char* kNames[] = {"driver", "keeper", "node", "zygote", "worker"};
+
+/// Kills one process of a program under load at a random moment, its start included. PHAROS_TEST_SEED repeats a run,
+/// PHAROS_TEST_ROUNDS makes it longer.
+class RandomDeathsTest : public ClusterTest {
+ protected:
+  // 0 while there is none: the moment was before its start.
+  pid_t find(Role role) {
+    constexpr Part kParts[] = {Part::kOther, Part::kKeeper, Part::kNode, Part::kZygote, Part::kWorker};
+    const auto found = census().processes(kParts[static_cast<std::size_t>(role)]);
+    return found.empty() ? 0 : found[random_() % found.size()].pid;
+  }
+
+  void play(Role role, std::chrono::microseconds moment) {
+    ChildProgram program{CLUSTER_DRIVER, {"load"}};
+    const auto at = std::chrono::steady_clock::now() + moment;
+    std::this_thread::sleep_until(at);  // the instant is the test's parameter
+    if (role == Role::kDriver) {
+      program.kill(SIGKILL);
+    } else if (const pid_t victim = find(role); victim != 0) {
+      ::kill(victim, SIGKILL);
+    }
+    const bool goes_on = role == Role::kZygote || role == Role::kWorker;
+    if (goes_on) {
+      for (int rounds = 0; rounds < 3;) {
+        const std::string line = program.next_line();
+        rounds += line == "round" ? 1 : 0;
+        ASSERT_EQ(line.find("unexpected"), std::string::npos) << line;
+        ASSERT_EQ(line.find("DeadlineExceeded"), std::string::npos) << line;
+      }
+    }
+    if (role != Role::kDriver) program.kill(SIGTERM);
+    const auto end = program.wait();
+    if (role == Role::kDriver) {
+      EXPECT_TRUE(WIFSIGNALED(end.status));
+    } else {
+      // The end may have come first, and a cluster may be killed before it is one.
+      const int status = WIFEXITED(end.status) ? WEXITSTATUS(end.status) : -1;
+      const bool in_order = status == 0 || (!goes_on && (status == 10 || end.output.starts_with("unexpected: starting")));
+      EXPECT_TRUE(in_order) << "status " << end.status << ": " << end.output << end.error;
+    }
+    census().expect_nothing_left();
+  }
+
+  std::mt19937 random_;
+};
+
+TEST_F(RandomDeathsTest, WhoeverIsKilledWheneverLeavesNothingAndTheDriverIsTold) {
+  const auto seed = static_cast<unsigned>(number_from("PHAROS_TEST_SEED", static_cast<int>(std::random_device{}() >> 1)));
+  const int rounds = number_from("PHAROS_TEST_ROUNDS", 20);
+  std::cout << "PHAROS_TEST_SEED=" << seed << std::endl;
+  random_.seed(seed);
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+    must_end_within(60s);
+    const auto role = static_cast<Role>(random_() % std::size(kNames));
+    const std::chrono::microseconds moment{random_() % 150'000};
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round) + ": the " +
+                 kNames[static_cast<std::size_t>(role)] + " after " + std::to_string(moment.count()) + " us");
+    play(role, moment);
+  }
+}
+
+}  // namespace
+}  // namespace pharos::cluster::random_deaths

@@ -1,0 +1,339 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <pharos/scheduler/leases.hpp>
+
+#include "seed.hpp"
+
+namespace pharos::scheduler {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kIdleTime = 10s;
+
+/// As texts, so that a difference can be read.
+std::string to_text(const LeaseEffect& effect) {
+  if (const auto* const grant = std::get_if<Grant>(&effect)) {
+    return "grant " + std::to_string(grant->request.value()) + " worker " + std::to_string(grant->worker.value());
+  }
+  if (const auto* const start = std::get_if<StartWorker>(&effect)) {
+    return "start " + std::to_string(start->request.value()) + " job " + std::to_string(start->job.value());
+  }
+  return "end worker " + std::to_string(std::get<EndIdleWorker>(effect).worker.value());
+}
+
+std::vector<std::string> texts(const LeaseEffects& effects) {
+  std::vector<std::string> result;
+  std::transform(effects.begin(), effects.end(), std::back_inserter(result), to_text);
+  return result;
+}
+using Texts = std::vector<std::string>;
+
+class LeasesTest : public testing::Test {
+ protected:
+  Texts request(std::uint64_t id, std::uint64_t job) {
+    return texts(*leases_.request(LeaseRequestId{id}, JobId{job}));
+  }
+  Texts started(std::uint64_t request, std::uint64_t worker) {
+    return texts(leases_.worker_started(LeaseRequestId{request}, WorkerId{worker}));
+  }
+  Texts returned(std::uint64_t worker) { return texts(leases_.returned(WorkerId{worker}, now_)); }
+
+  TimePoint now_{1h};
+  Leases leases_{2, kIdleTime};
+};
+
+TEST_F(LeasesTest, ARequestStartsAWorkerAndIsGrantedWhenItHasStarted) {
+  EXPECT_EQ(request(1, 7), (Texts{"start 1 job 7"}));
+  EXPECT_EQ(leases_.in_use(), 1u);
+  EXPECT_EQ(started(1, 50), (Texts{"grant 1 worker 50"}));
+  EXPECT_EQ(leases_.in_use(), 1u);
+}
+
+TEST_F(LeasesTest, WhatDoesNotFitWaitsAndIsServedFirstComeFirstServed) {
+  request(1, 7);
+  request(2, 8);
+  EXPECT_EQ(request(3, 7), Texts{});
+  EXPECT_EQ(request(4, 8), Texts{});
+  EXPECT_EQ(leases_.waiting(), 2u);
+  started(2, 51);
+  EXPECT_EQ(returned(51), (Texts{"start 3 job 7"})) << "4 could have had the idle worker, but 3 came first";
+  EXPECT_EQ(leases_.idle(), 1u);
+}
+
+TEST_F(LeasesTest, AnIdleWorkerServesItsOwnJobOnlyAndTheWarmestGoesFirst) {
+  request(1, 7);
+  request(2, 7);
+  started(1, 50);
+  started(2, 51);
+  returned(50);
+  returned(51);
+  EXPECT_EQ(request(3, 8), (Texts{"start 3 job 8"}));
+  EXPECT_EQ(request(4, 7), (Texts{"grant 4 worker 51"}));
+}
+
+TEST_F(LeasesTest, AWorkerIsIdleForItsTimeAndThenEnds) {
+  request(1, 7);
+  started(1, 50);
+  returned(50);
+  EXPECT_EQ(texts(leases_.tick(now_ + kIdleTime - 1ns)), Texts{});
+  EXPECT_EQ(texts(leases_.tick(now_ + kIdleTime)), (Texts{"end worker 50"}));
+  EXPECT_EQ(texts(leases_.tick(now_ + 2 * kIdleTime)), Texts{});
+  EXPECT_EQ(leases_.idle(), 0u);
+}
+
+TEST_F(LeasesTest, AWorkerThatCannotStartGivesItsPlaceToTheNext) {
+  request(1, 7);
+  request(2, 7);
+  request(3, 7);
+  EXPECT_EQ(texts(leases_.start_failed(LeaseRequestId{1})), (Texts{"start 3 job 7"}));
+  EXPECT_EQ(texts(leases_.start_failed(LeaseRequestId{1})), Texts{});
+  EXPECT_EQ(leases_.in_use(), 2u);
+}
+
+TEST_F(LeasesTest, AWorkerThatEndsGivesItsPlaceToTheNextInWhateverStateItWas) {
+  request(1, 7);
+  request(2, 7);
+  request(3, 7);
+  started(1, 50);
+  started(2, 51);
+  EXPECT_EQ(texts(leases_.worker_ended(WorkerId{50})), (Texts{"start 3 job 7"}));
+  EXPECT_EQ(returned(50), Texts{}) << "it is nobody's";
+  returned(51);
+  EXPECT_EQ(texts(leases_.worker_ended(WorkerId{51})), Texts{});
+  EXPECT_EQ(leases_.idle(), 0u);
+  EXPECT_EQ(texts(leases_.worker_ended(WorkerId{99})), Texts{});
+}
+
+TEST_F(LeasesTest, TheEndOfAJobReleasesAllThatIsItsAndServesTheOthers) {
+  request(1, 7);
+  request(2, 7);
+  started(1, 50);  // leased; 2 is being started
+  request(3, 7);   // waits
+  request(4, 8);
+  const auto effects = texts(leases_.job_ended(JobId{7}));
+  EXPECT_EQ(effects, (Texts{"end worker 50", "start 4 job 8"}));
+  EXPECT_EQ(started(2, 51), (Texts{"end worker 51"})) << "started for a job that is gone";
+  EXPECT_EQ(leases_.in_use(), 1u);
+  EXPECT_EQ(leases_.waiting(), 0u);
+}
+
+TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
+  request(1, 7);
+  request(2, 7);
+  for (std::size_t i = 0; i < Leases::kWaitingMax; ++i) ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, JobId{7}).ok());
+  const auto refused = leases_.request(LeaseRequestId{~0ull}, JobId{7});
+  EXPECT_EQ(refused.error().code(), ErrorCode::kOverloaded);
+  EXPECT_EQ(leases_.waiting(), Leases::kWaitingMax);
+}
+
+// The rules again, with no thought of speed: one list of requests in the order in which they came, one of workers.
+class Model {
+ public:
+  explicit Model(std::uint32_t cpus) : cpus_{cpus} {}
+
+  enum class State { kWaiting, kStarting };
+  struct Request {
+    std::uint64_t id;
+    std::uint64_t job;
+    State state;
+  };
+  struct Worker {
+    std::uint64_t id;
+    std::uint64_t job;
+    std::optional<std::pair<TimePoint, std::uint64_t>> idle_since;  // and the how manieth to become idle
+  };
+
+  std::multiset<std::string> request(std::uint64_t id, std::uint64_t job) {
+    requests.push_back({id, job, State::kWaiting});
+    return settle();
+  }
+  std::multiset<std::string> started(std::uint64_t request, std::uint64_t worker) {
+    const auto found = std::find_if(requests.begin(), requests.end(), [&](const auto& r) { return r.id == request; });
+    if (found == requests.end()) return {"end worker " + std::to_string(worker)};
+    workers.push_back({worker, found->job, std::nullopt});
+    requests.erase(found);
+    return {"grant " + std::to_string(request) + " worker " + std::to_string(worker)};
+  }
+  std::multiset<std::string> start_failed(std::uint64_t request) {
+    std::erase_if(requests, [&](const auto& r) { return r.id == request && r.state == State::kStarting; });
+    return settle();
+  }
+  std::multiset<std::string> returned(std::uint64_t worker, TimePoint now) {
+    for (Worker& w : workers) {
+      if (w.id == worker && !w.idle_since) w.idle_since = {now, ++returns_};
+    }
+    return settle();
+  }
+  std::multiset<std::string> worker_ended(std::uint64_t worker) {
+    std::erase_if(workers, [&](const Worker& w) { return w.id == worker; });
+    return settle();
+  }
+  std::multiset<std::string> job_ended(std::uint64_t job) {
+    std::multiset<std::string> effects;
+    for (const Worker& w : workers) {
+      if (w.job == job) effects.insert("end worker " + std::to_string(w.id));
+    }
+    std::erase_if(workers, [&](const Worker& w) { return w.job == job; });
+    std::erase_if(requests, [&](const Request& r) { return r.job == job; });
+    effects.merge(settle());
+    return effects;
+  }
+  std::multiset<std::string> tick(TimePoint now) {
+    std::multiset<std::string> effects;
+    std::erase_if(workers, [&](const Worker& w) {
+      const bool ends = w.idle_since && now - w.idle_since->first >= kIdleTime;
+      if (ends) effects.insert("end worker " + std::to_string(w.id));
+      return ends;
+    });
+    return effects;
+  }
+
+  std::uint32_t in_use() const {
+    const auto busy = std::count_if(workers.begin(), workers.end(), [](const auto& w) { return !w.idle_since; });
+    const auto starting =
+        std::count_if(requests.begin(), requests.end(), [](const auto& r) { return r.state == State::kStarting; });
+    return static_cast<std::uint32_t>(busy + starting);
+  }
+  std::size_t waiting() const {
+    return static_cast<std::size_t>(
+        std::count_if(requests.begin(), requests.end(), [](const auto& r) { return r.state == State::kWaiting; }));
+  }
+
+  std::deque<Request> requests;
+  std::vector<Worker> workers;
+
+ private:
+  std::multiset<std::string> settle() {
+    std::multiset<std::string> effects;
+    while (in_use() < cpus_) {
+      const auto next =
+          std::find_if(requests.begin(), requests.end(), [](const auto& r) { return r.state == State::kWaiting; });
+      if (next == requests.end()) break;
+      Worker* warmest = nullptr;
+      for (Worker& w : workers) {
+        if (!w.idle_since || w.job != next->job) continue;
+        if (warmest == nullptr || w.idle_since->second > warmest->idle_since->second) warmest = &w;
+      }
+      if (warmest == nullptr) {
+        next->state = State::kStarting;
+        effects.insert("start " + std::to_string(next->id) + " job " + std::to_string(next->job));
+      } else {
+        warmest->idle_since.reset();
+        effects.insert("grant " + std::to_string(next->id) + " worker " + std::to_string(warmest->id));
+        requests.erase(next);
+      }
+    }
+    return effects;
+  }
+
+  const std::uint32_t cpus_;
+  std::uint64_t returns_ = 0;
+};
+
+class LeasesAgainstTheModel : public SeededTest {
+ protected:
+  void run(std::uint64_t seed) {
+    random_.seed(seed);
+    const auto cpus = static_cast<std::uint32_t>(between(0, 5));
+    const std::size_t jobs = between(1, 4);
+    Leases leases{cpus, kIdleTime};
+    Model model{cpus};
+    TimePoint now{1h};
+    std::uint64_t last_id = 0;
+    std::set<std::uint64_t> granted;
+    std::vector<std::uint64_t> to_start;  // that Leases asked to start, ended jobs' too
+
+    for (int step = 0; step < 200; ++step) {
+      now += Duration{between(0, 3'000'000'000)};
+      const auto any_worker = [&]() -> std::uint64_t {
+        if (model.workers.empty() || chance(20)) return ++last_id;  // one that is not known
+        return model.workers[between(0, model.workers.size() - 1)].id;
+      };
+      const auto take_start = [&]() -> std::uint64_t {
+        if (to_start.empty()) return ++last_id;
+        const std::size_t index = between(0, to_start.size() - 1);
+        const std::uint64_t id = to_start[index];
+        to_start.erase(to_start.begin() + static_cast<std::ptrdiff_t>(index));
+        return id;
+      };
+      LeaseEffects effects;
+      std::multiset<std::string> expected;
+      const std::size_t what = between(0, 99);
+      if (what < 35) {
+        const std::uint64_t id = ++last_id;
+        const std::uint64_t job = between(1, jobs);
+        effects = *leases.request(LeaseRequestId{id}, JobId{job});
+        expected = model.request(id, job);
+      } else if (what < 60) {
+        const std::uint64_t request = take_start();
+        const std::uint64_t worker = ++last_id;
+        effects = leases.worker_started(LeaseRequestId{request}, WorkerId{worker});
+        expected = model.started(request, worker);
+      } else if (what < 65) {
+        const std::uint64_t request = take_start();
+        effects = leases.start_failed(LeaseRequestId{request});
+        expected = model.start_failed(request);
+      } else if (what < 85) {
+        const std::uint64_t worker = any_worker();
+        effects = leases.returned(WorkerId{worker}, now);
+        expected = model.returned(worker, now);
+      } else if (what < 92) {
+        const std::uint64_t worker = any_worker();
+        effects = leases.worker_ended(WorkerId{worker});
+        expected = model.worker_ended(worker);
+      } else if (what < 94) {
+        const std::uint64_t job = between(1, jobs);
+        effects = leases.job_ended(JobId{job});
+        expected = model.job_ended(job);
+      } else {
+        effects = leases.tick(now);
+        expected = model.tick(now);
+      }
+
+      const auto got = texts(effects);
+      ASSERT_EQ((std::multiset<std::string>{got.begin(), got.end()}), expected) << "step " << step;
+      std::uint64_t last_served = 0;
+      for (const LeaseEffect& effect : effects) {
+        if (const auto* const start = std::get_if<StartWorker>(&effect)) to_start.push_back(start->request.value());
+        if (const auto* const grant = std::get_if<Grant>(&effect)) {
+          ASSERT_TRUE(granted.insert(grant->request.value()).second) << "granted twice";
+        }
+        const auto* const grant = std::get_if<Grant>(&effect);
+        const auto* const start = std::get_if<StartWorker>(&effect);
+        if (grant == nullptr && start == nullptr) continue;
+        const std::uint64_t served = grant != nullptr ? grant->request.value() : start->request.value();
+        ASSERT_GT(served, last_served) << "not first come, first served";
+        last_served = served;
+      }
+      ASSERT_LE(leases.in_use(), cpus);
+      ASSERT_EQ(leases.in_use(), model.in_use()) << "step " << step;
+      ASSERT_EQ(leases.waiting(), model.waiting()) << "step " << step;
+      const auto idle = std::count_if(model.workers.begin(), model.workers.end(),
+                                      [](const Model::Worker& w) { return w.idle_since.has_value(); });
+      ASSERT_EQ(leases.idle(), static_cast<std::size_t>(idle)) << "step " << step;
+    }
+    for (std::uint64_t job = 1; job <= jobs; ++job) leases.job_ended(JobId{job});
+    ASSERT_EQ(leases.in_use(), 0u);
+    ASSERT_EQ(leases.waiting(), 0u);
+    ASSERT_EQ(leases.idle(), 0u);
+  }
+};
+
+TEST_F(LeasesAgainstTheModel, DoesTheSameInTwoThousandRandomRuns) {
+  for (std::uint64_t run_number = 0; run_number < 2000; ++run_number) {
+    SCOPED_TRACE("run " + std::to_string(run_number));
+    run(seed_ + run_number);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace pharos::scheduler
