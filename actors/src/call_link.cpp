@@ -40,6 +40,12 @@ void CallLink::send(FrameKind kind, std::uint32_t function, std::span<const std:
   header.actor = actor_.value();
   header.function = function;
 
+  if (arguments.size() > wire::kCallPayloadMax.bytes()) {
+    return cell->set_error(
+        Error{ErrorCode::kInvalidArgument, "the arguments have " + to_string(ByteCount{arguments.size()}) +
+                                               "; at most " + to_string(wire::kCallPayloadMax) + " can travel"}
+            .with_outcome(Outcome::kNotStarted));
+  }
   std::unique_lock lock{mutex_};
   if (link_ != nullptr && link_->queued() > net::Link::kQueuedMax) hold_back_user(lock);
   if (why_lost_) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,7 +35,8 @@ namespace {
 using namespace std::chrono_literals;
 using actors::CallLink;
 
-constexpr auto kStartTime = 60s;  // of a node and of the program's zygote: libtorch takes seconds to load
+constexpr auto kGreetingTime = 10s;  // of a daemon that has nothing to do yet
+constexpr auto kStartTime = 60s;     // of a node and of the program's zygote: libtorch takes seconds to load
 constexpr auto kActorStartTime = 60s;
 constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kStopTime = 10s;
@@ -145,8 +147,23 @@ void ActorHandle::end_if_done(std::size_t in_flight) {
   driver->end_actor(id_, false);
 }
 
+void ActorHandle::construct(std::uint32_t constructor, std::span<const std::byte> arguments, CellHandle constructed) {
+  constructed_ = constructed;
+  link_->send(wire::FrameKind::kConstruct, constructor, arguments, std::move(constructed));
+}
+
 void ActorHandle::on_replies(CallLink&, std::size_t, Duration, std::size_t in_flight) {
+  if (constructed_ && constructed_.ready()) {
+    const auto outcome = constructed_.wait(Deadline::never());
+    constructed_ = {};
+    if (!outcome) {
+      failure_ = Error{ErrorCode::kActorDied,
+                       "the constructor of actor \"" + label_ + "\" failed: " + outcome.error().message()};
+      let_go_.store(true);
+    }
+  }
   end_if_done(in_flight);
+  if (failure_ && in_flight == 0) link_->lose(*failure_);
 }
 
 void ActorHandle::on_disconnected(CallLink&) {
@@ -189,8 +206,16 @@ Result<void> Driver::connect(const RuntimeOptions& options) {
   PHAROS_TRY(actors::NodeConnection connection,
              options.address.empty() ? actors::start_embedded_cluster(options) : actors::join_cluster(options));
   keeper_ = connection.keeper;
-  const auto deadline = async::Deadline::after(kStartTime, reactor_.now());
-  PHAROS_TRY_VOID(net::initiate(connection.socket.get(), connection.key, {net::Role::kDriver, 0}, deadline));
+  const auto deadline = async::Deadline::after(kGreetingTime, reactor_.now());
+  auto greeted = net::initiate(connection.socket.get(), connection.key, {net::Role::kDriver, 0}, deadline);
+  if (!greeted) {
+    // A daemon that has not even greeted has nothing below it that would need an orderly end.
+    if (keeper_ != 0) ::kill(keeper_, SIGKILL);
+    const Error why = std::move(greeted).error();
+    const bool refused = why.code() == ErrorCode::kPermissionDenied || why.code() == ErrorCode::kUnsupported;
+    return Error{refused ? why.code() : ErrorCode::kUnavailable, why.message(), why.remedy()}.with("greeting " +
+                                                                                                   connection.name);
+  }
   const auto link = net::SocketLink::make(reactor_, std::move(connection.socket), net::Descriptors::kAccepted);
   node_ = net::Peer::make(reactor_, link, *this);
   link->start(node_);
@@ -255,7 +280,7 @@ std::shared_ptr<ActorHandle> Driver::spawn(const ActorOptions& options, const ch
     actors_.emplace(actor->id(), actor);
   }
   // The constructor is the first call: it is held back, as the others are, until the worker is there.
-  actor->link()->send(wire::FrameKind::kConstruct, constructor.index, arguments.bytes(), new_cell());
+  actor->construct(constructor.index, arguments.bytes(), new_cell());
   background_.spawn(start_actor(this, actor));
   ActorHandle* const raw = actor.get();
   return {raw, [actor = std::move(actor)](ActorHandle*) { actor->let_go(); }};
@@ -270,8 +295,11 @@ async::Async<void> Driver::start_actor(Driver* self, std::shared_ptr<ActorHandle
     co_return;
   }
   const Error& cause = parcel.error();
-  const Error why{cause.code() == ErrorCode::kRuntimeStopped ? cause.code() : ErrorCode::kActorDied,
-                  "actor \"" + actor->label() + "\" could not be started: " + cause.message(), cause.remedy()};
+  const auto over = self->over();
+  const Error why =
+      over ? *over
+           : Error{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" could not be started: " + cause.message(),
+                   cause.remedy()};
   self->lose_actor(actor->id(), why);
 }
 
@@ -373,10 +401,16 @@ void Driver::on_peer_closed(net::Peer&, const Error& why) {
                         "Start the program again; the node's last words are on standard error."});
 }
 
+std::optional<Error> Driver::over() {
+  const std::lock_guard lock{actors_mutex_};
+  return over_;
+}
+
 void Driver::lose_everything(const Error& why) {
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors;
   {
     const std::lock_guard lock{actors_mutex_};
+    if (!over_) over_ = why;
     actors.swap(actors_);
   }
   for (const auto& [id, actor] : actors) actor->link()->lose(why);
@@ -396,8 +430,9 @@ void Driver::stop() {
   remove_live(this);
   if (node_ != nullptr) {
     if (io_thread_.joinable()) {
-      async::block_on(reactor_, stop_cluster(this));
+      // Before the node ends the job, and answers what is still under way with what that looks like from there.
       lose_everything(stopped());
+      async::block_on(reactor_, stop_cluster(this));
       background_.cancel();
       const auto joined = background_.join_blocking(async::Deadline::after(kStopTime, reactor_.now()));
       PHAROS_CHECK(joined.ok(), joined.error());

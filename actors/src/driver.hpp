@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -33,6 +34,8 @@ class ActorHandle final : public actors::CallLink::Observer {
   CellHandle call(const RegisteredFunction& function, const Encoder& arguments);
   void kill();
 
+  /// Sends the constructor's arguments: the first call.
+  void construct(std::uint32_t constructor, std::span<const std::byte> arguments, CellHandle constructed);
   /// No handle is left: it ends once every call is answered.
   void let_go();
 
@@ -46,6 +49,8 @@ class ActorHandle final : public actors::CallLink::Observer {
   const std::weak_ptr<Driver> driver_;
   const ActorId id_;
   const std::string label_;
+  CellHandle constructed_;        // the reading thread's, until it is there
+  std::optional<Error> failure_;  // the constructor threw: as with the last handle, it ends once calls are answered
   std::atomic<bool> let_go_ = false;
   std::atomic<bool> ended_ = false;
   std::shared_ptr<actors::CallLink> link_;  // set once, by make()
@@ -102,6 +107,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   std::shared_ptr<ActorHandle> take_actor(ActorId actor);
   void lose_actor(ActorId actor, const Error& why);
   void lose_everything(const Error& why);
+  std::optional<Error> over();
   void reap_keeper();
 
   net::Reactor reactor_;
@@ -118,6 +124,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
 
   std::mutex actors_mutex_;
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
+  std::optional<Error> over_;  // why nothing can be asked of the node any more
   // The strand's.
   bool watches_idle_workers_ = false;
 

@@ -102,7 +102,7 @@ Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
     program.arguments.insert(program.arguments.end(), {"--cpus", std::to_string(options.cpus)});
   }
   PHAROS_TRY(const pid_t keeper, process::spawn(program));
-  return NodeConnection{std::move(control.first), preamble.key, keeper};
+  return NodeConnection{std::move(control.first), preamble.key, keeper, daemon};
 }
 
 Result<NodeConnection> join_cluster(const RuntimeOptions& options) {
@@ -118,7 +118,7 @@ Result<NodeConnection> join_cluster(const RuntimeOptions& options) {
   PHAROS_TRY(const net::Key key, read_token(token_file));
   const auto deadline = async::Deadline::after(kConnectTime, std::chrono::steady_clock::now());
   PHAROS_TRY(Fd socket, net::connect_to(address, deadline));
-  return NodeConnection{std::move(socket), key, 0};
+  return NodeConnection{std::move(socket), key, 0, options.address};
 }
 
 }  // namespace pharos::actors

@@ -17,6 +17,7 @@ struct NodeConnection {
   Fd socket;
   net::Key key;
   pid_t keeper = 0;  ///< of an embedded cluster: this process's child, for it to reap
+  std::string name;  ///< the daemon's executable or the address, for errors
 };
 
 /// Starts keeper and daemon for this program alone. Its failures name the file or folder that is wrong.

@@ -31,6 +31,15 @@ Table& table() {
   return *instance;
 }
 
+/// Two functions of one name. What has one definition in the whole program may be registered by several of its
+/// libraries; what is static or in an anonymous namespace is another thing in each file.
+bool differ(const detail::Function& a, const detail::Function& b) {
+  const std::string_view name = a.name;
+  const bool of_one_file =
+      name.find("_GLOBAL__N_") != std::string_view::npos || name.find("_ZL") != std::string_view::npos;
+  return of_one_file && (a.call != b.call || a.construct != b.construct);
+}
+
 std::optional<Error> sort(Table& t) {
   std::vector<detail::RegisteredFunction*> order;
   for (auto& entry : t.registered) order.push_back(&entry);
@@ -38,11 +47,11 @@ std::optional<Error> sort(Table& t) {
             [](const auto* a, const auto* b) { return std::strcmp(a->function.name, b->function.name) < 0; });
   for (auto* const entry : order) {
     if (!t.sorted.empty() && std::strcmp(t.sorted.back().name, entry->function.name) == 0) {
-      if (t.sorted.back().identity != entry->function.identity) {
+      if (differ(t.sorted.back(), entry->function)) {
         return Error{ErrorCode::kAlreadyExists,
                      "two functions of this program are called " + readable_name(entry->function.name),
-                     "Functions that are submitted need names of their own: rename one of the two static functions, or "
-                     "put it into a namespace."};
+                     "What workers run needs a name of its own: rename one of the two, or put it into a namespace that "
+                     "has a name."};
       }
     } else {
       t.sorted.push_back(entry->function);

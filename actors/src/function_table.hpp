@@ -8,7 +8,8 @@
 
 namespace pharos::actors {
 
-/// Sorts what has been registered, once; later calls only repeat the outcome. Any thread.
+/// Sorts what has been registered, once, before main: every process of the program has got that far with the same
+/// libraries. Later calls only repeat the outcome. Any thread.
 /// kAlreadyExists when two functions have one name.
 Result<void> fix_function_table();
 

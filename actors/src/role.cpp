@@ -20,6 +20,8 @@ PHAROS_API bool started_in_a_role();
 PHAROS_API int run_role();
 
 bool started_in_a_role() {
+  // The driver reports what is wrong with it, from its Runtime.
+  [[maybe_unused]] const auto fixed = actors::fix_function_table();
   inherited = process::take_inherited();
   return inherited.has_value();
 }

@@ -79,6 +79,7 @@ void TaskPool::feed(Worker& worker) {
 void TaskPool::add_worker(WorkerId worker, std::shared_ptr<CallLink> link) {
   const std::lock_guard lock{mutex_};
   --leases_requested_;
+  if (closed_) return link->lose(*closed_);
   workers_.push_back({worker, std::move(link), kShortTask, clock_.now()});
   feed(workers_.back());
 }

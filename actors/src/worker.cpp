@@ -75,7 +75,10 @@ std::optional<Error> guarded(const Function& function, const Call& call) {
     call();
     return std::nullopt;
   } catch (const abi::__forced_unwind&) {
-    throw;  // the thread is being ended from outside; swallowing that would abort the process
+    // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
+    log(LogLevel::kError, "a function ended its thread; the worker ends",
+        {kv("function", readable_name(function.name))});
+    ::_exit(1);
   } catch (...) {
     Error error = describe_exception();
     if (error.code() != ErrorCode::kUserError) return error;

@@ -34,8 +34,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHandshakeTime = 5s;
-constexpr auto kZygoteTime = 55s;   // to load the program; less than a driver waits
-constexpr auto kWorkerTime = 30s;   // from the request to the worker's proof
+constexpr auto kZygoteTime = 55s;  // to load the program; less than a driver waits
+constexpr auto kWorkerTime = 30s;  // from the request to the worker's proof
 constexpr auto kZygoteEndTime = 5ms;
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
 constexpr auto kStopTime = 5s;      // for destructors, when all is told to stop
@@ -375,6 +375,8 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   if (job == nullptr) return;
   if (job->driver == closed) return end_job(job->id);
   job->zygote = nullptr;
+  // Whoever waits for this one is told; the next has a word of its own.
+  job->zygote_ready.fail(Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote"});
   if (!job->ended) background_.spawn(restart_zygote(this, job));
 }
 
@@ -403,6 +405,13 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
   if (!ready) {
     self->end_job(job->id);
     driver->respond(request, Error{ready.error()}.with("loading " + job->program.executable + " for its workers"));
+    co_return;
+  }
+  if (ready->build_id != job->program.build_id) {
+    self->end_job(job->id);
+    driver->respond(request, Error{ErrorCode::kFailedPrecondition,
+                                   "the zygote of " + job->program.executable + " is another build than the program",
+                                   "Start the program again."});
     co_return;
   }
   driver->respond(request, wire::JobRegistered{.job = job->id,

@@ -104,8 +104,7 @@ TEST_F(ActorsTest, CopiesOfAHandleAreTheSameActor) {
 TEST_F(ActorsTest, TenThousandCallsOfOneThreadArriveInTheirOrder) {
   Runtime runtime;
   const auto ledger = runtime.spawn<Ledger>();
-  for (int i = 0; i < 10'000; ++i) [[maybe_unused]]
-    const auto dropped = ledger.call<&Ledger::note>(0, i);
+  for (int i = 0; i < 10'000; ++i) [[maybe_unused]] const auto dropped = ledger.call<&Ledger::note>(0, i);
   EXPECT_TRUE(ledger.call<&Ledger::in_order>().get());
   EXPECT_EQ(ledger.call<&Ledger::noted>(0).get(), 10'000);
 }

@@ -50,8 +50,7 @@ TEST_F(ResultsTest, AHundredThousandCallsMayBeUnderWayAtOnce) {
 TEST_F(ResultsTest, ResultsThatNobodyWantsDoNoHarm) {
   Runtime runtime;
   const auto echo = runtime.spawn<Echo>();
-  for (int i = 0; i < 20'000; ++i) [[maybe_unused]]
-    const auto dropped = echo.call<&Echo::number>(i);
+  for (int i = 0; i < 20'000; ++i) [[maybe_unused]] const auto dropped = echo.call<&Echo::number>(i);
   EXPECT_EQ(echo.call<&Echo::number>(1).get(), 1);
 }
 

@@ -34,7 +34,8 @@ int main(int, char** argv) {
     const auto writer = runtime.spawn<Writer>(pharos::ActorOptions{.name = "scribe"});
     if (mode == "few") writer.call<&Writer::write_few>().get();
     if (mode == "many") writer.call<&Writer::write_many>(100'000).get();
-    if (mode == "unwaited") [[maybe_unused]] const auto dropped = writer.call<&Writer::write_many>(100'000);
+    if (mode == "unwaited") [[maybe_unused]]
+      const auto dropped = writer.call<&Writer::write_many>(100'000);
     if (mode == "long") writer.call<&Writer::write_long>().get();
   }
   std::cout << "the Runtime has ended" << std::endl;

@@ -50,14 +50,14 @@ TEST(Error, FromErrnoSaysWhatWasAttemptedAndWhy) {
 
 TEST(Error, FromErrnoChoosesTheCodeByWhatACallerCanDo) {
   const std::pair<int, ErrorCode> rows[] = {
-      {EACCES, ErrorCode::kPermissionDenied},   {EPERM, ErrorCode::kPermissionDenied},
-      {ENOENT, ErrorCode::kNotFound},           {EEXIST, ErrorCode::kAlreadyExists},
-      {EADDRINUSE, ErrorCode::kAlreadyExists},  {EMFILE, ErrorCode::kExhausted},
-      {ENFILE, ErrorCode::kExhausted},          {ENOMEM, ErrorCode::kExhausted},
-      {ENOSPC, ErrorCode::kExhausted},          {EDQUOT, ErrorCode::kExhausted},
-      {EINVAL, ErrorCode::kInvalidArgument},    {ENAMETOOLONG, ErrorCode::kInvalidArgument},
-      {ECONNREFUSED, ErrorCode::kUnavailable},  {ECONNRESET, ErrorCode::kUnavailable},
-      {EPIPE, ErrorCode::kUnavailable},         {EAGAIN, ErrorCode::kUnavailable},
+      {EACCES, ErrorCode::kPermissionDenied},  {EPERM, ErrorCode::kPermissionDenied},
+      {ENOENT, ErrorCode::kNotFound},          {EEXIST, ErrorCode::kAlreadyExists},
+      {EADDRINUSE, ErrorCode::kAlreadyExists}, {EMFILE, ErrorCode::kExhausted},
+      {ENFILE, ErrorCode::kExhausted},         {ENOMEM, ErrorCode::kExhausted},
+      {ENOSPC, ErrorCode::kExhausted},         {EDQUOT, ErrorCode::kExhausted},
+      {EINVAL, ErrorCode::kInvalidArgument},   {ENAMETOOLONG, ErrorCode::kInvalidArgument},
+      {ECONNREFUSED, ErrorCode::kUnavailable}, {ECONNRESET, ErrorCode::kUnavailable},
+      {EPIPE, ErrorCode::kUnavailable},        {EAGAIN, ErrorCode::kUnavailable},
   };
   for (const auto& [number, code] : rows) EXPECT_EQ(Error::from_errno("x", number).code(), code) << number;
 }

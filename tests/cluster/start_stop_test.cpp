@@ -126,8 +126,8 @@ TEST_F(StartStopTest, FiveHundredStartsAndStopsLeaveNothing) {
     }
   });
   std::sort(starts.begin(), starts.end());
-  std::cout << "500 starts and stops: " << all.count() << " ms; a start: median " << starts[250].count() << " ms, longest "
-            << starts.back().count() << " ms\n";
+  std::cout << "500 starts and stops: " << all.count() << " ms; a start: median " << starts[250].count()
+            << " ms, longest " << starts.back().count() << " ms\n";
   EXPECT_LT(all, 40s);
   census().expect_nothing_left(0ms);
   EXPECT_TRUE(eventually([&] { return Holdings::now() == before; }, 2s))
@@ -140,8 +140,7 @@ TEST_F(StartStopTest, AStoppedRuntimeUnderLoadLeavesNothing) {
     std::vector<Actor<Counter>> actors;
     for (int j = 0; j < 4; ++j) actors.push_back(runtime.spawn<Counter>());
     for (int j = 0; j < 1000; ++j) {
-      for (const auto& actor : actors) [[maybe_unused]]
-        const auto dropped = actor.call<&Counter::add>(1);
+      for (const auto& actor : actors) [[maybe_unused]] const auto dropped = actor.call<&Counter::add>(1);
       [[maybe_unused]] const auto dropped = runtime.submit<&twice>(j);
     }
   }

@@ -245,8 +245,7 @@ INSTANTIATE_TEST_SUITE_P(Both, AcceptingTest, testing::Values(Style::kBlocking, 
 TEST_P(AcceptingTest, TheRightKeyLetsBothIn) {
   const Key key = some_key();
   std::optional<Result<Identity>> seen;
-  const auto peer =
-      accept_from([&](int socket) { seen = initiate(socket, key, kDriver, soon()); }, expecting(key));
+  const auto peer = accept_from([&](int socket) { seen = initiate(socket, key, kDriver, soon()); }, expecting(key));
   ASSERT_TRUE(peer.ok()) << peer.error().to_string();
   EXPECT_EQ(peer->id, kDriver.id);
   ASSERT_TRUE(seen->ok());
@@ -316,8 +315,7 @@ TEST_P(AcceptingTest, AnotherVersionIsRefusedAtOnceNamingBoth) {
 TEST_P(AcceptingTest, GarbageIsRefusedAtOnceAndNothingBehindItIsRead) {
   const TimePoint begin = SteadyClock{}.now();
   const auto peer = accept_from(
-      [&](int socket) { EXPECT_TRUE(send_all(socket, bytes(kHelloBytes + 500), soon()).ok()); },
-      expecting(some_key()));
+      [&](int socket) { EXPECT_TRUE(send_all(socket, bytes(kHelloBytes + 500), soon()).ok()); }, expecting(some_key()));
   EXPECT_EQ(peer.error().code(), ErrorCode::kCorrupt);
   EXPECT_LT(SteadyClock{}.now() - begin, 15s);
   std::vector<std::byte> rest(2000);
@@ -359,7 +357,8 @@ TEST_P(AcceptingTest, BytesThatComeOneByOneAreEnough) {
   const auto peer = accept_from(
       [&](int socket) {
         Initiator initiator{key, kDriver};
-        for (const std::byte byte : hello_of(initiator)) EXPECT_TRUE(send_all(socket, std::span{&byte, 1}, soon()).ok());
+        for (const std::byte byte : hello_of(initiator))
+          EXPECT_TRUE(send_all(socket, std::span{&byte, 1}, soon()).ok());
         Answer answer;
         ASSERT_TRUE(receive_all(socket, answer, soon()).ok());
         const auto proof = initiator.answer(answer);

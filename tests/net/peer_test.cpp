@@ -74,8 +74,7 @@ class PeerTest : public testing::Test {
     link->start(peer);
     return peer;
   }
-  Result<Parcel> request(const std::shared_ptr<Peer>& peer, wire::Message message,
-                         async::Deadline deadline = soon()) {
+  Result<Parcel> request(const std::shared_ptr<Peer>& peer, wire::Message message, async::Deadline deadline = soon()) {
     return async::block_on(reactor_, ask(peer, std::move(message), deadline));
   }
 
@@ -211,9 +210,7 @@ TEST_F(PeerTest, TheEndOfTheLinkFailsEveryRequestAndIsToldOnce) {
 
 TEST_F(PeerTest, CloseFailsItsRequestsAndItsOwnerHearsNothing) {
   const auto here = peer_on(std::move(ends_.first), mine_);
-  std::thread asking{[&] {
-    EXPECT_EQ(request(here, wire::LeaseWorker{}).error().code(), ErrorCode::kUnavailable);
-  }};
+  std::thread asking{[&] { EXPECT_EQ(request(here, wire::LeaseWorker{}).error().code(), ErrorCode::kUnavailable); }};
   const std::size_t size = sizeof(FrameHeader) + wire::encode(wire::LeaseWorker{}).size();
   std::vector<std::byte> received(size);
   ASSERT_TRUE(receive_all(ends_.second.get(), received, soon()).ok());

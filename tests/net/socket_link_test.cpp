@@ -351,7 +351,8 @@ TEST_P(SocketLinkTest, ResumeReadsOnWhatWasLeftForTheHandlerToWorkFirst) {
   itself = listener;
   const auto link = SocketLink::make(reactor_, std::move(ends_.first), Descriptors::kRefused);
   std::vector<std::byte> stream;  // more than one buffer, all there before reading begins
-  for (std::uint64_t number = 0; number < kFrames; ++number) append(stream, call(number, 1000), payload_of(number, 1000));
+  for (std::uint64_t number = 0; number < kFrames; ++number)
+    append(stream, call(number, 1000), payload_of(number, 1000));
   ASSERT_TRUE(send_all(ends_.second.get(), stream, soon()).ok());
   link->start(listener);
   const Pollers pollers{reactor_, 1};
@@ -520,8 +521,8 @@ TEST(SocketLinkDescriptors, ThoseSentToALinkThatRefusesThemAreClosed) {
     descriptors.push_back(some_file());
     ASSERT_TRUE(sender->send(call(number), {}, std::move(descriptors)));
     sender->flush();
+    ASSERT_TRUE(listener->wait_for_frames(number + 1));
   }
-  ASSERT_TRUE(listener->wait_for_frames(20));
   listener->look([](const Heard& heard) { EXPECT_TRUE(heard.descriptors.empty()); });
   EXPECT_EQ(open_descriptors(), before);
   sender->close();

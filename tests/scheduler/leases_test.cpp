@@ -38,9 +38,7 @@ using Texts = std::vector<std::string>;
 
 class LeasesTest : public testing::Test {
  protected:
-  Texts request(std::uint64_t id, std::uint64_t job) {
-    return texts(*leases_.request(LeaseRequestId{id}, JobId{job}));
-  }
+  Texts request(std::uint64_t id, std::uint64_t job) { return texts(*leases_.request(LeaseRequestId{id}, JobId{job})); }
   Texts started(std::uint64_t request, std::uint64_t worker) {
     return texts(leases_.worker_started(LeaseRequestId{request}, WorkerId{worker}));
   }
@@ -128,7 +126,8 @@ TEST_F(LeasesTest, TheEndOfAJobReleasesAllThatIsItsAndServesTheOthers) {
 TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
   request(1, 7);
   request(2, 7);
-  for (std::size_t i = 0; i < Leases::kWaitingMax; ++i) ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, JobId{7}).ok());
+  for (std::size_t i = 0; i < Leases::kWaitingMax; ++i)
+    ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, JobId{7}).ok());
   const auto refused = leases_.request(LeaseRequestId{~0ull}, JobId{7});
   EXPECT_EQ(refused.error().code(), ErrorCode::kOverloaded);
   EXPECT_EQ(leases_.waiting(), Leases::kWaitingMax);

@@ -236,7 +236,8 @@ std::vector<std::size_t> pointers_to(const std::vector<std::byte>& bytes, std::s
   std::vector<std::size_t> found;
   for (std::size_t word = 1; word < bytes.size() / 8; ++word) {
     const ListPointer pointer = pointer_at(bytes, word);
-    if ((pointer.offset_and_kind & 3) == 1 && pointer.elements_and_size == (elements << 3 | size)) found.push_back(word);
+    if ((pointer.offset_and_kind & 3) == 1 && pointer.elements_and_size == (elements << 3 | size))
+      found.push_back(word);
   }
   return found;
 }
@@ -278,8 +279,8 @@ TEST(Message, AListThatNamesOneLongTextAgainAndAgainIsRefusedFast) {
   const auto short_texts = pointers_to(bytes, 6, kBytes);
   ASSERT_EQ(long_text.size(), 1u);
   ASSERT_EQ(short_texts.size(), 4000u);
-  const auto long_at = static_cast<std::int64_t>(long_text[0]) + 1 +
-                       (pointer_at(bytes, long_text[0]).offset_and_kind >> 2);
+  const auto long_at =
+      static_cast<std::int64_t>(long_text[0]) + 1 + (pointer_at(bytes, long_text[0]).offset_and_kind >> 2);
   for (const std::size_t word : short_texts) {
     const auto offset = static_cast<std::int32_t>(long_at - static_cast<std::int64_t>(word) - 1);
     set_pointer(bytes, word, {offset * 4 + 1, (kLong + 1) << 3 | kBytes});

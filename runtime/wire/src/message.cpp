@@ -166,8 +166,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::JOB_REGISTERED: {
       const auto r = from.getJobRegistered();
-      return JobRegistered{JobId{r.getJob()}, CallerId{r.getCaller()}, NodeId{r.getNode()}, r.getCpus(),
-                           text(r.getWarning()), text(r.getAddress())};
+      return JobRegistered{JobId{r.getJob()}, CallerId{r.getCaller()}, NodeId{r.getNode()},
+                           r.getCpus(),       text(r.getWarning()),    text(r.getAddress())};
     }
     case Schema::LEASE_WORKER: return LeaseWorker{};
     case Schema::RETURN_LEASE: return ReturnLease{WorkerId{from.getReturnLease().getWorker()}};

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,8 +15,6 @@
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
-
-#include <gtest/gtest.h>
 
 namespace pharos::cluster {
 namespace {
@@ -47,7 +46,8 @@ std::vector<std::string> names_in(const std::string& folder) {
   DIR* const open = ::opendir(folder.c_str());
   if (open == nullptr) return names;  // the process has ended
   while (const dirent* const entry = ::readdir(open)) {
-    if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
+    if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0)
+      names.emplace_back(entry->d_name);
   }
   ::closedir(open);
   return names;
@@ -108,7 +108,8 @@ void add_shared_memory(std::vector<std::string>& found) {
 
 void add_cgroups(std::vector<std::string>& found) {
   std::error_code error;
-  for (auto it = fs::recursive_directory_iterator{"/sys/fs/cgroup", fs::directory_options::skip_permission_denied, error};
+  for (auto it =
+           fs::recursive_directory_iterator{"/sys/fs/cgroup", fs::directory_options::skip_permission_denied, error};
        !error && it != fs::recursive_directory_iterator{}; it.increment(error)) {
     if (it.depth() > 4) it.disable_recursion_pending();
     if (!it->is_directory(error)) continue;

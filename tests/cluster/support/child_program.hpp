@@ -15,7 +15,8 @@ class ChildProgram {
  public:
   using Variables = std::vector<std::pair<std::string, std::string>>;
 
-  explicit ChildProgram(const std::string& path, std::vector<std::string> arguments = {}, const Variables& variables = {});
+  explicit ChildProgram(const std::string& path, std::vector<std::string> arguments = {},
+                        const Variables& variables = {});
   ChildProgram(ChildProgram&&) = delete;
   ~ChildProgram();
 

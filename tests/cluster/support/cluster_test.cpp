@@ -11,7 +11,9 @@ namespace {
 char late_test[256];
 
 void end_late_test(int) {
-  const auto say = [](const char* text) { [[maybe_unused]] const auto n = ::write(STDERR_FILENO, text, std::strlen(text)); };
+  const auto say = [](const char* text) {
+    [[maybe_unused]] const auto n = ::write(STDERR_FILENO, text, std::strlen(text));
+  };
   say("\nthe test did not end in its time: ");
   say(late_test);
   say("\n");

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
-
-#include <gtest/gtest.h>
 
 #include "census.hpp"
 

@@ -1,8 +1,9 @@
+#include <iostream>
+#include <string>
+
 #include <boost/algorithm/string/case_conv.hpp>
 #include <boost/asio.hpp>
 #include <boost/version.hpp>
-#include <iostream>
-#include <string>
 
 #include <pharos/pharos.hpp>
 

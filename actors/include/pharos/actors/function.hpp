@@ -1,9 +1,7 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,12 +27,10 @@ struct Function {
   void (*call)(void* instance, Decoder& arguments, Encoder& result) = nullptr;
   void* (*construct)(Decoder& arguments) = nullptr;
   void (*destroy)(void* instance) = nullptr;
-  /// Tells two functions of one name apart: the bytes of its address, or nothing for a constructor.
-  std::array<std::byte, 16> identity{};
 };
 
-/// A Function in the table. Its index is known once the table is sorted, when the first Runtime, zygote or worker of
-/// the process starts.
+/// A Function in the table. Its index is known once the table is sorted, just before main; a library that is loaded
+/// later has none, because workers do not load it.
 struct RegisteredFunction {
   Function function;
   std::uint32_t index = kNoIndex;
@@ -147,15 +143,6 @@ void encode_result_of(Call&& call, Encoder& to) {
   }
 }
 
-template <auto F>
-std::array<std::byte, 16> identity_of() {
-  std::array<std::byte, 16> bytes{};
-  auto pointer = F;
-  static_assert(sizeof pointer <= sizeof bytes);
-  std::memcpy(bytes.data(), &pointer, sizeof pointer);
-  return bytes;
-}
-
 // Tags: their type names are the functions' names on the wire.
 template <auto F>
 struct Tag {};
@@ -173,8 +160,8 @@ struct TaskFunction {
     check_result<Result>();
     encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, F); }, result);
   }
-  static inline RegisteredFunction* const registered = register_function(
-      {.name = typeid(Tag<F>).name(), .kind = FunctionKind::kTask, .call = &call, .identity = identity_of<F>()});
+  static inline RegisteredFunction* const registered =
+      register_function({.name = typeid(Tag<F>).name(), .kind = FunctionKind::kTask, .call = &call});
 };
 
 template <class T, auto M>
@@ -190,10 +177,8 @@ struct MethodFunction {
     };
     encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, method); }, result);
   }
-  static inline RegisteredFunction* const registered = register_function({.name = typeid(MethodTag<T, M>).name(),
-                                                                          .kind = FunctionKind::kMethod,
-                                                                          .call = &call,
-                                                                          .identity = identity_of<M>()});
+  static inline RegisteredFunction* const registered =
+      register_function({.name = typeid(MethodTag<T, M>).name(), .kind = FunctionKind::kMethod, .call = &call});
 };
 
 template <class T, class... Args>

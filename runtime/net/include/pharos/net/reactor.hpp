@@ -117,7 +117,7 @@ class Reactor final : public async::Executor {
   TimePoint armed_for_ = TimePoint::max();
   bool strand_runs_ = false;
   std::atomic<bool> strand_work_ = false;  // something was posted, or a timer may be due
-  bool woken_ = false;  // a poller comes for what is posted
+  bool woken_ = false;                     // a poller comes for what is posted
 };
 
 }  // namespace pharos::net

@@ -1,0 +1,20 @@
+// Control messages from any bytes: what is accepted can be sent on, and is accepted again.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <pharos/base/check.hpp>
+#include <pharos/wire/message.hpp>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto message = pharos::wire::decode(std::as_bytes(std::span{data, size}));
+  if (!message) return 0;
+  const std::vector<std::byte> bytes = pharos::wire::encode(*message);
+  const auto again = pharos::wire::decode(bytes);
+  PHAROS_CHECK(again.ok(), pharos::wire::name_of(*message));
+  PHAROS_CHECK(again->index() == message->index());
+  PHAROS_CHECK(pharos::wire::encode(*again) == bytes, pharos::wire::name_of(*message));
+  return 0;
+}

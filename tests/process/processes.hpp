@@ -1,0 +1,110 @@
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/base/check.hpp>
+#include <pharos/base/clock.hpp>
+#include <pharos/base/fd.hpp>
+
+namespace pharos::process {
+
+/// Far away: reaching it is a failure.
+inline async::Deadline soon() {
+  return async::Deadline::after(std::chrono::seconds{30}, SteadyClock{});
+}
+
+/// A folder of this test alone, removed with all that is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = std::filesystem::temp_directory_path() / "pharos-process-XXXXXX";
+    PHAROS_CHECK(::mkdtemp(name.data()) != nullptr, name);
+    path_ = name;
+  }
+  TemporaryFolder(TemporaryFolder&&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Both ends of a pipe. Whoever holds `to` is alive as long as `from` has not ended.
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    PHAROS_CHECK(::pipe2(ends, O_CLOEXEC) == 0, errno);
+    from = Fd{ends[0]};
+    to = Fd{ends[1]};
+  }
+  /// All that comes until the end; false if that takes too long.
+  bool read_all(std::string& text) {
+    to.reset();
+    for (;;) {
+      pollfd waited{.fd = from.get(), .events = POLLIN, .revents = 0};
+      if (::poll(&waited, 1, 30'000) <= 0) return false;
+      char buffer[4096];
+      const ssize_t n = ::read(from.get(), buffer, sizeof buffer);
+      if (n <= 0) return n == 0;
+      text.append(buffer, static_cast<std::size_t>(n));
+    }
+  }
+  bool read_until_end() {
+    std::string ignored;
+    return read_all(ignored);
+  }
+  /// Blocks until somebody has written a byte; false at the end.
+  bool read_byte() {
+    pollfd waited{.fd = from.get(), .events = POLLIN, .revents = 0};
+    char byte = 0;
+    return ::poll(&waited, 1, 30'000) > 0 && ::read(from.get(), &byte, 1) == 1;
+  }
+
+  Fd from;
+  Fd to;
+};
+
+inline void write_byte(const Fd& to) {
+  PHAROS_CHECK(::write(to.get(), "x", 1) == 1);
+}
+
+/// Runs `body` in a child, and gives how it ended.
+template <class Body>
+int in_a_child(Body&& body) {
+  const pid_t child = ::fork();
+  PHAROS_CHECK(child >= 0, errno);
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  PHAROS_CHECK(::waitpid(child, &status, 0) == child);
+  return status;
+}
+
+/// In the calling process: starts a process twice removed, in a session of its own, that holds `alive` and waits for
+/// ever. It has written a byte to `alive` before this returns.
+inline void start_hidden_grandchild(const Fd& alive, Pipe& begun) {
+  const pid_t child = ::fork();
+  PHAROS_CHECK(child >= 0, errno);
+  if (child == 0) {
+    ::setsid();
+    if (::fork() != 0) ::_exit(0);
+    ::setsid();
+    write_byte(alive);
+    write_byte(begun.to);
+    for (;;) ::pause();
+  }
+  ::waitpid(child, nullptr, 0);
+  PHAROS_CHECK(begun.read_byte());
+}
+
+}  // namespace pharos::process
