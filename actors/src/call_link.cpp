@@ -17,6 +17,8 @@ constexpr auto kRoomTime = std::chrono::milliseconds{100};  // then it looks aga
 }  // namespace
 
 void CallLink::connect(std::shared_ptr<net::SocketLink> link, std::uint32_t incarnation) {
+  // Before any thread can send: a link that is not watched yet would never learn that its socket takes more again.
+  link->start(shared_from_this());
   {
     const std::lock_guard lock{mutex_};
     link_ = link;
@@ -29,7 +31,6 @@ void CallLink::connect(std::shared_ptr<net::SocketLink> link, std::uint32_t inca
     sent_below_ = next_number_;
     if (why_lost_) link_->close();
   }
-  link->start(shared_from_this());
   link->flush();
 }
 

@@ -45,7 +45,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   CallLink(CallerId caller, ActorId actor, std::shared_ptr<FlushQueue> flush_queue, std::weak_ptr<Observer> observer)
       : caller_{caller}, actor_{actor}, flush_queue_{std::move(flush_queue)}, observer_{std::move(observer)} {}
 
-  /// The worker is there: what was held back goes out. The link is not started yet.
+  /// The worker is there: starts the link, and what was held back goes out.
   void connect(std::shared_ptr<net::SocketLink> link, std::uint32_t incarnation);
 
   /// Sends one call; `cell` gets its reply. A link that is lost fails it at once.

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
     if (entry->d_name[0] != '.') open.push_back(std::atoi(entry->d_name));
   }
   std::erase(open, ::dirfd(descriptors));
+  ::closedir(descriptors);
   std::sort(open.begin(), open.end());
   for (const int fd : open) {
     char target[4096] = {};

@@ -18,6 +18,9 @@ template <class... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
 };
+// Clang 14 does not find this by itself.
+template <class... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 // Whole, with the zeros that it may hold.
 capnp::Text::Reader text_of(const std::string& from) {
