@@ -32,14 +32,15 @@ class WaitingRoom {
   void abandon() { abandoned_.store(true); }
   bool abandoned() const { return abandoned_.load(); }
 
-  /// The states of a word.
+  /// A word is pending, perhaps with marks of who waits for it, or ready.
   static constexpr std::uint32_t kPending = 0;
-  static constexpr std::uint32_t kSleeper = 1;  // somebody sleeps on it
-  static constexpr std::uint32_t kLeader = 2;   // the leader polls for it
-  static constexpr std::uint32_t kReady = 3;
+  static constexpr std::uint32_t kSleeper = 1;  // mark: somebody sleeps on it
+  static constexpr std::uint32_t kLeader = 2;   // mark: the leader polls for it
+  static constexpr std::uint32_t kReady = 4;
 
  private:
   void lead(std::atomic<std::uint32_t>& word, async::Deadline deadline);
+  static bool mark(std::atomic<std::uint32_t>& word, std::uint32_t mark);
   static void sleep(std::atomic<std::uint32_t>& word, async::Deadline deadline);
 
   net::Reactor& reactor_;

@@ -1,6 +1,7 @@
 // A program that tests kill: `cluster_driver quiet|load|grandchildren|forked`. Prints "ready" once its workers work, in
 // `load` then a line for each round. SIGTERM ends it as the end of main would.
-// Status: 0 after SIGTERM, 10 when the Runtime stopped, 11 after any other exception, 12 when a result did not come.
+// Status: 0 after SIGTERM, 10 when the Runtime stopped, 11 after any other exception, 12 when a result did not come, 13
+// when a worker died before it was "ready".
 
 #include <fcntl.h>
 #include <signal.h>
@@ -141,6 +142,12 @@ int main(int, char** argv) {
   } catch (const pharos::RuntimeStopped& e) {
     say("RuntimeStopped: " + std::string{e.what()});
     return 10;
+  } catch (const pharos::ActorDied& e) {  // in a load they are part of it
+    say("not ready: " + std::string{e.what()});
+    return 13;
+  } catch (const pharos::WorkerDied& e) {
+    say("not ready: " + std::string{e.what()});
+    return 13;
   } catch (const pharos::DeadlineExceeded& e) {
     say("DeadlineExceeded: " + std::string{e.what()});
     return 12;
