@@ -311,7 +311,11 @@ void Driver::connect_worker(CallLink& link, net::Parcel parcel) {
 }
 
 void Driver::end_actor(ActorId actor, bool kill) {
-  if (!stopping_.load()) node_->send(wire::EndActor{actor, kill});
+  // By way of the strand, so that the node hears of it after it was asked to start the actor.
+  reactor_.post([self = weak_from_this(), actor, kill] {
+    const auto driver = self.lock();
+    if (driver != nullptr && !driver->stopping_.load()) driver->node_->send(wire::EndActor{actor, kill});
+  });
 }
 
 // ---- Driver: leases

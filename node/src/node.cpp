@@ -101,7 +101,8 @@ struct Node::Job {
   pid_t zygote_pid = 0;
   int zygote_restarts = 0;
   async::Completion<wire::ZygoteReady> zygote_ready;
-  bool stopping = false;  // its driver has asked for the end
+  std::unordered_map<ActorId, bool> starting_actors;  // true: its driver has ended it meanwhile
+  bool stopping = false;                              // its driver has asked for the end
   bool ended = false;
 };
 
@@ -320,6 +321,10 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
 void Node::on_driver_message(Job& job, net::Parcel parcel, std::optional<std::uint64_t> request) {
   const auto shared = jobs_.at(job.id);
   if (const auto* const actor = std::get_if<wire::StartActor>(&parcel.message); actor != nullptr && request) {
+    if (!job.starting_actors.emplace(actor->actor, false).second || find_actor(actor->actor) != nullptr) {
+      job.driver->respond(*request, Error{ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor->actor)});
+      return;
+    }
     background_.spawn(start_actor(this, shared, *actor, *request));
   } else if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
     const scheduler::LeaseRequestId id{++last_id_};
@@ -332,6 +337,10 @@ void Node::on_driver_message(Job& job, net::Parcel parcel, std::optional<std::ui
     const auto worker = find_worker(returned->worker);
     if (worker != nullptr && worker->job->id == job.id) apply(leases_.returned(returned->worker, reactor_.now()));
   } else if (const auto* const end = std::get_if<wire::EndActor>(&parcel.message)) {
+    if (const auto starting = job.starting_actors.find(end->actor); starting != job.starting_actors.end()) {
+      starting->second = true;
+      return;
+    }
     const auto worker = find_actor(end->actor);
     if (worker == nullptr || worker->job->id != job.id) return;
     worker->killed_because = "its program ended it";
@@ -565,8 +574,16 @@ void Node::hand_over(Worker& worker, net::Peer& driver, std::uint64_t request) {
 async::Async<void> Node::start_actor(Node* self, std::shared_ptr<Job> job, wire::StartActor actor,
                                      std::uint64_t request) {
   auto worker = co_await start_worker(self, job, actor.actor, actor.label);
+  const bool ended = job->starting_actors.extract(actor.actor).mapped();
   if (!worker) {
     job->driver->respond(request, std::move(worker).error());
+    co_return;
+  }
+  if (ended) {
+    (*worker)->killed_because = "its program ended it";
+    self->kill_worker(**worker);
+    job->driver->respond(request, Error{ErrorCode::kActorDied, "its program ended it before it had begun"}.with_outcome(
+                                      Outcome::kNotStarted));
     co_return;
   }
   self->hand_over(**worker, *job->driver, request);

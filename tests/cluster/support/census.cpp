@@ -93,14 +93,8 @@ std::string kind_of(const std::string& target) {
   return bracket == std::string::npos ? target : target.substr(0, bracket);  // "socket:[1234]"
 }
 
+// Memory without a name ends with the descriptors of the run's processes; this one's are Holdings.
 void add_shared_memory(std::vector<std::string>& found) {
-  for (const auto& pid : names_in("/proc")) {
-    if (std::isdigit(static_cast<unsigned char>(pid.front())) == 0) continue;
-    for (const auto& fd : names_in("/proc/" + pid + "/fd")) {
-      const std::string target = link_target("/proc/" + pid + "/fd/" + fd);
-      if (target.starts_with("/memfd:pharos")) found.push_back("memfd " + target + " of process " + pid);
-    }
-  }
   for (const auto& name : names_in("/dev/shm")) {
     if (name.find("pharos") != std::string::npos) found.push_back("file /dev/shm/" + name);
   }
@@ -119,6 +113,14 @@ void add_cgroups(std::vector<std::string>& found) {
   }
 }
 
+// What nothing ties to one run.
+std::vector<std::string> of_the_machine() {
+  std::vector<std::string> found;
+  add_shared_memory(found);
+  add_cgroups(found);
+  return found;
+}
+
 }  // namespace
 
 std::string FoundProcess::to_string() const {
@@ -126,7 +128,7 @@ std::string FoundProcess::to_string() const {
          command;
 }
 
-Census::Census(std::size_t path_bytes) : mark_{random_name()} {
+Census::Census(std::size_t path_bytes) : mark_{random_name()}, before_{of_the_machine()} {
   std::string root = fs::temp_directory_path() / "pharos-test-XXXXXX";
   if (::mkdtemp(root.data()) == nullptr) throw std::runtime_error{"making a folder for the test failed"};
   root_ = root;
@@ -199,8 +201,9 @@ std::vector<std::string> Census::leftovers() const {
   if (contents("/proc/net/unix").find(root_.string()) != std::string::npos) {
     found.push_back("a socket below " + root_.string());
   }
-  add_shared_memory(found);
-  add_cgroups(found);
+  for (const auto& thing : of_the_machine()) {
+    if (std::find(before_.begin(), before_.end(), thing) == before_.end()) found.push_back(thing);
+  }
   return found;
 }
 

@@ -29,7 +29,7 @@ struct FoundProcess {
 /// Ends: the folder is removed; processes are left alone.
 class Census {
  public:
-  /// `depth_bytes`: how long the folder's path is to be at least.
+  /// `path_bytes`: how long the folder's path is to be at least.
   explicit Census(std::size_t path_bytes = 0);
   Census(Census&&) = delete;
   ~Census();
@@ -50,6 +50,7 @@ class Census {
 
  private:
   std::string mark_;
+  std::vector<std::string> before_;  // shared memory and cgroups that others have
   std::filesystem::path root_;
   std::filesystem::path folder_;
 };
