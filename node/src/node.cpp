@@ -549,7 +549,10 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   if (!identity || job->ended) {
     self->kill_worker(*worker);
     self->background_.spawn(conclude_worker(self, worker));
-    if (!identity) co_return Error{identity.error()}.with("starting a worker").with_outcome(Outcome::kNotStarted);
+    if (!identity) {
+      co_return Error{ErrorCode::kWorkerDied, "a worker ended before it was ready: " + identity.error().message()}
+          .with_outcome(Outcome::kNotStarted);
+    }
     co_return Error{ErrorCode::kRuntimeStopped, "the program has ended"}.with_outcome(Outcome::kNotStarted);
   }
   worker->control = self->add_peer(std::move(control.first));

@@ -293,6 +293,23 @@ TEST_F(DriverDeathsTest, ADriverKilledWhileItStartsLeavesNothing) {
   }
 }
 
+TEST_F(DriverDeathsTest, ANodeKilledWhileItsDriverStartsLeavesNothing) {
+  must_end_within(120s);
+  for (int round = 0; round < 40; ++round) {
+    ChildProgram program{CLUSTER_DRIVER, {"quiet"}};
+    ASSERT_TRUE(eventually([&] {
+      const auto found = census().processes(Part::kNode);
+      if (found.empty()) return false;
+      std::this_thread::sleep_for(
+          std::chrono::microseconds{200 * (round % 20)});  // the instant is the test's parameter
+      return ::kill(found.front().pid, SIGKILL) == 0;
+    }));
+    program.kill(SIGTERM);
+    program.wait();
+    census().expect_nothing_left(2s);
+  }
+}
+
 TEST_F(DriverDeathsTest, InterruptOfTheProcessGroupEndsDriverWorkersAndClusterAtOnce) {
   for (const char* const mode : {"quiet", "load"}) {
     ChildProgram program{CLUSTER_DRIVER, {mode}};
