@@ -12,7 +12,7 @@ namespace pharos::actors {
 
 /// The order in which one worker runs what its callers send: one call at a time. Whichever thread brings calls runs
 /// them, and all that come meanwhile, so a call needs no hand-off; a thread that brings more goes back to reading.
-/// Any thread. Bounds: `full()` asks whoever reads to wait; what one read brought is always taken.
+/// Any thread. Bounds: none of its own; each runner counts its batches that wait here, and stops reading.
 class Strand {
  public:
   /// What runs a batch; its thread holds the strand meanwhile.

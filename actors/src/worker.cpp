@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +43,7 @@ constexpr auto kBusyTime = 100ms;  // for a call that runs when the worker is to
 constexpr Duration kFlushDelayMax = 50us;
 constexpr std::size_t kFlushBytes = 32 << 10;
 constexpr std::size_t kRepliesMax = 1 << 20;
+constexpr std::size_t kBatchesMax = 16;  // of one caller, a read buffer each, that wait to be run
 
 /// The actor that lives here, if one does. The strand's.
 struct Instance {
@@ -100,7 +102,9 @@ class CallerLink final : public net::Link::Handler,
     link_->start(shared_from_this());
   }
 
+  bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
+    batches_waiting_.fetch_add(1);
     strand_.push(shared_from_this(), std::move(frames));
   }
   void on_idle() override { strand_.run(); }
@@ -122,6 +126,9 @@ class CallerLink final : public net::Link::Handler,
       reply(frame.header, error, after - before);
       before = after;
     }
+    batch = {};
+    batches_waiting_.fetch_sub(1);
+    link_->resume();
   }
 
   void on_drained() override { link_->flush(); }
@@ -200,6 +207,7 @@ class CallerLink final : public net::Link::Handler,
   FlushQueue& flush_queue_;
   const wire::ServeCaller serves_;
   std::shared_ptr<net::SocketLink> link_;
+  std::atomic<std::size_t> batches_waiting_ = 0;
   Encoder result_;  // the strand's
 };
 

@@ -97,7 +97,13 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     const auto handler = handler_.lock();
     if (handler == nullptr) return close();
     const auto keep = shared_from_this();
-    while (edges_.fetch_add(1) == 0) {
+    for (;;) {
+      if (!handler->wants_more()) {
+        more_.store(true);  // resume() goes on
+        // Asked again, because it may have caught up, and called resume(), before it could see that.
+        if (!handler->wants_more() || !more_.exchange(false)) return;
+      }
+      if (edges_.fetch_add(1) != 0) return;
       const Read outcome = read_edges(*handler);
       if (outcome == Read::kClosed) return;
       if (outcome != Read::kNothing) handler->on_idle();
@@ -121,11 +127,11 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
       const Read outcome = read_some(handler);
       if (outcome == Read::kClosed) return outcome;  // edges_ stays above 0: nobody reads again
       delivered = delivered || outcome != Read::kNothing;
-      if (outcome == Read::kMore) {
+      if (outcome == Read::kMore || !handler.wants_more()) {
         // In this order: a resume() that took `more_` while this thread still counts as the reader would be lost.
         edges_.store(0);
         more_.store(true);
-        return outcome;
+        return Read::kMore;
       }
       if (edges_.compare_exchange_strong(seen, 0)) return delivered ? Read::kDrained : Read::kNothing;
     }

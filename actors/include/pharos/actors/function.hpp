@@ -102,13 +102,13 @@ struct Parameters {
     std::tuple<Sent<Params>...> values{Codec<Sent<Params>>::decode(from)...};
     if (from.failed() || from.left() != 0) throw_bad_arguments();
     return std::apply(
-        [&](auto&... value) -> decltype(auto) { return callable(std::forward<pass_as<Params>>(value)...); }, values);
+        [&](auto&... value) -> decltype(auto) { return callable(std::forward<PassAs<Params>>(value)...); }, values);
   }
 
  private:
   // By-value parameters are moved into the function; const references refer to the decoded value.
   template <class P>
-  using pass_as = std::conditional_t<std::is_lvalue_reference_v<P>, P, Sent<P>&&>;
+  using PassAs = std::conditional_t<std::is_lvalue_reference_v<P>, P, Sent<P>&&>;
 };
 
 template <class F>

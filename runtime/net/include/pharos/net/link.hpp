@@ -84,6 +84,8 @@ class Link {
     virtual ~Handler() = default;
     /// In the order of arrival, never two at once. Must be quick: nothing is read meanwhile.
     virtual void on_frames(FrameBatch frames, std::vector<Fd> descriptors) = 0;
+    /// False: nothing more is read until SocketLink::resume() is called, which whoever answers so must do.
+    virtual bool wants_more() { return true; }
     /// After on_frames, on the same thread, while other threads may read on: the place for what takes long.
     virtual void on_idle() {}
     /// The last call, unless close() was called here first.

@@ -20,7 +20,7 @@ class SocketLink : public Link {
   static std::shared_ptr<SocketLink> make(Reactor& reactor, Fd socket, Descriptors descriptors);
 
   virtual void start(const std::shared_ptr<Handler>& handler) = 0;
-  /// Reads on, if there was more than one buffer held when reading stopped to let the handler work.
+  /// Reads on, where reading stopped to let the handler work or because it wanted no more.
   virtual void resume() = 0;
 };
 
