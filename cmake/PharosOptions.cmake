@@ -34,10 +34,12 @@ target_link_libraries(pharos_flags INTERFACE Threads::Threads)
 
 # With a sanitizer's code in between, GCC 12 takes members of a variant for uninitialized that are not.
 if(PHAROS_SANITIZE STREQUAL "address")
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-maybe-uninitialized)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
+                      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=address,undefined)
 elseif(PHAROS_SANITIZE STREQUAL "thread")
-  add_compile_options(-fsanitize=thread -Wno-tsan -Wno-maybe-uninitialized)
+  add_compile_options(-fsanitize=thread -Wno-tsan
+                      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=thread)
 elseif(PHAROS_SANITIZE)
   message(FATAL_ERROR "PHAROS_SANITIZE is \"${PHAROS_SANITIZE}\"; it may be address or thread")

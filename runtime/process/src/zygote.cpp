@@ -168,6 +168,7 @@ class Zygote final : public net::Peer::Owner {
                     .folder = {}};
     program.environment.push_back(role_variable(InheritedRole::kWorker, kControl));
     const auto pid = spawn(program);
+    if (!pid) log(LogLevel::kError, "cannot execute a worker", {kv("error", pid.error())});
     report_start(request.worker, pid ? *pid : -1);
   }
 
@@ -175,7 +176,7 @@ class Zygote final : public net::Peer::Owner {
     // A child that has not been reaped keeps its number, so this names the right one.
     Fd handle{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
     if (!handle) {
-      const int why = errno;
+      const int why = errno != 0 ? errno : EAGAIN;
       log(LogLevel::kError, "cannot start a worker", {kv("errno", why)});
       node_->send(wire::WorkerReaped{worker, -why});
       return;

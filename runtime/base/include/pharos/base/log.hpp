@@ -26,8 +26,8 @@ LogField kv(std::string_view key, const T& value) {
 /// An error is logged once, where it is handled. Pure cores do not log. Any thread.
 void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
-/// Where this process's lines go: standard error, each with its role ("node", "zygote") before it.
-/// Until it is called, and where PHAROS_LOG does not say otherwise, only warnings and errors are shown.
+/// What this process is called in its lines ("node", "zygote"), which go to standard error. Which of them are shown
+/// PHAROS_LOG says: debug, info, warn, error or off; without it warnings and errors.
 void set_log_role(std::string_view role);
 
 }  // namespace pharos
