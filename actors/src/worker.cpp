@@ -42,8 +42,8 @@ constexpr auto kHandshakeTime = 30s;
 constexpr auto kBusyTime = 100ms;  // for a call that runs when the worker is told to end
 constexpr Duration kFlushDelayMax = 50us;
 constexpr std::size_t kFlushBytes = 32 << 10;
-constexpr std::size_t kRepliesMax = 1 << 20;
-constexpr std::size_t kBatchesMax = 16;  // of one caller, a read buffer each, that wait to be run
+constexpr std::size_t kRepliesMax = 192 << 10;
+constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, that wait to be run
 
 /// The actor that lives here, if one does. The strand's.
 struct Instance {

@@ -175,6 +175,24 @@ TEST_F(FailuresTest, AnActorWhoseProcessIsKilledFromOutsideSaysSoAtOnce) {
   EXPECT_LT(time_of([&] { message_of<ActorDied>([&] { fragile.call<&Fragile::process>().get(); }); }), kSoon);
 }
 
+TEST_F(FailuresTest, AnActorsDeathIsSeenAtOnceAlsoWhenItStartedTogetherWithOthers) {
+  Runtime runtime;
+  std::vector<Actor<Fragile>> actors;
+  for (int i = 0; i < 12; ++i) actors.push_back(runtime.spawn<Fragile>());
+  for (const auto& actor : actors) EXPECT_GT(actor.call<&Fragile::process>().get(), 0);
+  // From the last on: those that were forked before it are still there.
+  while (!actors.empty()) {
+    const int process = actors.back().call<&Fragile::process>().get();
+    const auto pending = actors.back().call<&Fragile::stay>(20'000);
+    const auto waited = time_of([&] {
+      ::kill(process, SIGKILL);
+      message_of<ActorDied>([&] { pending.get(Deadline::after(5s, std::chrono::steady_clock::now())); });
+    });
+    EXPECT_LT(waited, kSoon);
+    actors.pop_back();
+  }
+}
+
 TEST_F(FailuresTest, AnActorThatCrashesNamesTheSignal) {
   Runtime runtime;
   const auto fragile = runtime.spawn<Fragile>();

@@ -146,6 +146,7 @@ class Zygote final : public net::Peer::Owner {
     if (pid == 0) {
       reactor_.abandon_after_fork();
       child_event_.reset();
+      requests_.clear();  // the next workers' sockets: held here as well, they would not end with those workers
       reset_signals();
       ::setpgid(0, 0);
       ::dup2(request.descriptors[1].get(), STDOUT_FILENO);
