@@ -40,7 +40,8 @@ constexpr auto kStartTime = 60s;     // of a node and of the program's zygote: l
 constexpr auto kActorStartTime = 60s;
 constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kStopTime = 10s;
-constexpr auto kReasonTime = 1s;  // the node knows why a worker ended well before this
+constexpr auto kUngreetedStopTime = 2s;  // of a keeper whose daemon died, or of something that is no keeper
+constexpr auto kReasonTime = 1s;         // the node knows why a worker ended well before this
 constexpr Duration kFlushDelayMax = 200us;
 
 std::atomic<bool> start_object_linked = false;
@@ -209,13 +210,12 @@ Result<void> Driver::connect(const RuntimeOptions& options) {
   const auto deadline = async::Deadline::after(kGreetingTime, reactor_.now());
   auto greeted = net::initiate(connection.socket.get(), connection.key, {net::Role::kDriver, 0}, deadline);
   if (!greeted) {
-    // A daemon that has not even greeted has nothing below it that would need an orderly end.
-    if (keeper_ != 0) ::kill(keeper_, SIGKILL);
     const Error why = std::move(greeted).error();
     const bool refused = why.code() == ErrorCode::kPermissionDenied || why.code() == ErrorCode::kUnsupported;
     return Error{refused ? why.code() : ErrorCode::kUnavailable, why.message(), why.remedy()}.with("greeting " +
                                                                                                    connection.name);
   }
+  greeted_ = true;
   const auto link = net::SocketLink::make(reactor_, std::move(connection.socket), net::Descriptors::kAccepted);
   node_ = net::Peer::make(reactor_, link, *this);
   link->start(node_);
@@ -458,10 +458,15 @@ void Driver::reap_keeper() {
   if (keeper_ == 0) return;
   const Fd handle{static_cast<int>(::syscall(SYS_pidfd_open, keeper_, 0))};
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};
-  constexpr int kEndTimeMs = 10'000;
-  if (handle && ::poll(&ended, 1, kEndTimeMs) == 0) {
-    log(LogLevel::kError, "the cluster's keeper does not end", {kv("pid", keeper_)});
-    return;
+  const auto patience =
+      std::chrono::duration_cast<std::chrono::milliseconds>(greeted_ ? kStopTime : kUngreetedStopTime);
+  if (handle && ::poll(&ended, 1, static_cast<int>(patience.count())) == 0) {
+    if (greeted_) {
+      log(LogLevel::kError, "the cluster's keeper does not end", {kv("pid", keeper_)});
+      return;
+    }
+    // Whatever PHAROS_DAEMON names, it is no keeper.
+    ::kill(keeper_, SIGKILL);
   }
   // Where the program ignores SIGCHLD the kernel has reaped it already.
   ::waitpid(keeper_, nullptr, 0);

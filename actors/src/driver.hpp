@@ -116,6 +116,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   actors::TaskPool tasks_;
   std::shared_ptr<net::Peer> node_;
   pid_t keeper_ = 0;
+  bool greeted_ = false;  // the daemon has proved itself
   JobId job_;
   CallerId caller_;
   std::string address_;
