@@ -22,6 +22,7 @@ function(pharos_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
   target_link_libraries(${name} PRIVATE pharos_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   pharos_precompile_tests(${name})
@@ -53,7 +54,7 @@ function(pharos_describe_test name label timeout)
   # RocksDB and the other libraries of the system are not instrumented. Workers that crash on purpose must die of the
   # signal, and those that end must not wait for late reports.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT
-    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:second_deadlock_stack=1:atexit_sleep_ms=0:handle_segv=0;ASAN_OPTIONS=handle_segv=0;UBSAN_OPTIONS=print_stacktrace=1")
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:second_deadlock_stack=1:atexit_sleep_ms=0:handle_segv=0:die_after_fork=0;ASAN_OPTIONS=handle_segv=0;UBSAN_OPTIONS=print_stacktrace=1")
 endfunction()
 
 # pharos_fuzzer(<name> SOURCES … [DEPS …] [CORPUS folder])

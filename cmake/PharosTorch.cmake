@@ -18,8 +18,6 @@ if(PHAROS_HAS_TORCH)
   add_library(pharos_torch_c10 SHARED IMPORTED GLOBAL)
   set_target_properties(pharos_torch_c10 PROPERTIES
     IMPORTED_LOCATION ${PHAROS_TORCH_DIR}/lib/libc10.so
-    # The wheel is built with the standard library's new strings, as Debian's GCC builds.
-    INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=1
     INTERFACE_INCLUDE_DIRECTORIES
       "${PHAROS_TORCH_DIR}/include;${PHAROS_TORCH_DIR}/include/torch/csrc/api/include")
 

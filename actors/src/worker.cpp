@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -223,6 +224,10 @@ class Worker final : public net::Peer::Owner {
     const auto link = net::SocketLink::make(reactor_, std::move(control), net::Descriptors::kAccepted);
     node_ = net::Peer::make(reactor_, link, *this);
     link->start(node_);
+    // The zygote says the same, unless it dies between the fork and its word.
+    std::vector<Fd> handle;
+    handle.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    node_->send(wire::WorkerForked{WorkerId{preamble.id}, ::getpid()}, std::move(handle));
     // While one of the two runs a call, the other reads.
     standby_ = std::thread{[this] { poll(); }};
     poll();

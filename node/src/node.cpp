@@ -43,7 +43,8 @@ constexpr auto kIdleWorkerTime = 10s;
 constexpr auto kKillTime = 8s;
 constexpr std::size_t kUnprovenMax = 64;
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
-constexpr int kZygoteRestartsMax = 3;
+constexpr int kZygoteRestartsMax = 3;  // without one that lives for kZygoteLife
+constexpr auto kZygoteLife = 30s;
 
 std::uint32_t usable_cpus() {
   cpu_set_t cpus;
@@ -100,6 +101,7 @@ struct Node::Job {
   std::shared_ptr<net::Peer> zygote;  // null while there is none
   pid_t zygote_pid = 0;
   int zygote_restarts = 0;
+  TimePoint zygote_since;
   async::Completion<wire::ZygoteReady> zygote_ready;
   std::unordered_map<ActorId, bool> starting_actors;  // true: its driver has ended it meanwhile
   bool stopping = false;                              // its driver has asked for the end
@@ -295,6 +297,13 @@ std::shared_ptr<Node::Worker> Node::find_worker(WorkerId worker) const {
   return found == workers_.end() ? nullptr : found->second;
 }
 
+std::shared_ptr<Node::Worker> Node::served_by(const net::Peer& control) const {
+  for (const auto& [id, worker] : workers_) {
+    if (worker->control.get() == &control) return worker;
+  }
+  return nullptr;
+}
+
 std::shared_ptr<Node::Worker> Node::find_actor(ActorId actor) const {
   for (const auto& [id, worker] : workers_) {
     if (worker->actor == actor) return worker;
@@ -311,11 +320,24 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
   }
   const auto job = job_of(from);
   if (job == nullptr) {
+    if (const auto worker = served_by(from)) return on_worker_message(*worker, std::move(parcel));
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
   }
   if (job->driver.get() == &from) return on_driver_message(*job, std::move(parcel), request);
   on_zygote_message(*job, std::move(parcel));
+}
+
+void Node::on_worker_message(Worker& worker, net::Parcel parcel) {
+  const auto* const forked = std::get_if<wire::WorkerForked>(&parcel.message);
+  if (forked != nullptr) know_process(worker, forked->pid, std::move(parcel.descriptors.front()));
+}
+
+void Node::know_process(Worker& worker, pid_t pid, Fd handle) {
+  if (worker.handle) return;
+  worker.pid = pid;
+  worker.handle = std::move(handle);
+  if (worker.gone || worker.job->ended) kill_worker(worker);
 }
 
 void Node::on_driver_message(Job& job, net::Parcel parcel, std::optional<std::uint64_t> request) {
@@ -359,9 +381,7 @@ void Node::on_zygote_message(Job& job, net::Parcel parcel) {
     job.zygote_ready.complete(*ready);
   } else if (const auto* const forked = std::get_if<wire::WorkerForked>(&parcel.message)) {
     if (const auto worker = find_worker(forked->worker)) {
-      worker->pid = forked->pid;
-      worker->handle = std::move(parcel.descriptors.front());
-      if (worker->gone || job.ended) kill_worker(*worker);
+      know_process(*worker, forked->pid, std::move(parcel.descriptors.front()));
     }
   } else if (const auto* const reaped = std::get_if<wire::WorkerReaped>(&parcel.message)) {
     if (const auto worker = find_worker(reaped->worker)) worker->reaped.complete(reaped->status);
@@ -373,9 +393,7 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   if (found == peers_.end()) return;
   const auto closed = found->second;  // keeps it until this is done
   peers_.erase(found);
-  for (const auto& [id, worker] : workers_) {
-    if (worker->control == closed) return background_.spawn(conclude_worker(this, worker));
-  }
+  if (const auto worker = served_by(*closed)) return background_.spawn(conclude_worker(this, worker));
   if (closed == first_driver_) {
     ending_ = true;
     return;
@@ -454,15 +472,17 @@ async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> j
       co_await net::accept(&self->reactor_, pair.first.get(), self->identity(), std::move(key_for), deadline);
   if (!identity) co_return Error{identity.error()}.with("loading " + job->program.executable + " for its workers");
   job->zygote = self->add_peer(std::move(pair.first));
+  job->zygote_since = self->reactor_.now();
   co_return {};
 }
 
 async::Async<void> Node::restart_zygote(Node* self, std::shared_ptr<Job> job) {
+  if (self->reactor_.now() - job->zygote_since >= kZygoteLife) job->zygote_restarts = 0;
   while (!job->ended && ++job->zygote_restarts <= kZygoteRestartsMax) {
     log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
     job->zygote_ready = {};
     const auto started = co_await start_zygote(self, job);
-    if (started) co_return;
+    if (started || self->ending_) co_return;
     log(LogLevel::kError, "a program's zygote cannot be started", {kv("job", job->id), kv("error", started.error())});
   }
   if (!job->ended) log(LogLevel::kError, "a program's zygote ends again and again", {kv("job", job->id)});

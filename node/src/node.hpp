@@ -54,6 +54,7 @@ class Node final : public net::Peer::Owner {
   void on_peer_closed(net::Peer& peer, const Error& why) override;
   void on_driver_message(Job& job, net::Parcel parcel, std::optional<std::uint64_t> request);
   void on_zygote_message(Job& job, net::Parcel parcel);
+  void on_worker_message(Worker& worker, net::Parcel parcel);
 
   // Jobs and zygotes.
   static async::Async<void> register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
@@ -73,6 +74,7 @@ class Node final : public net::Peer::Owner {
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
   static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   void end_worker(const std::shared_ptr<Worker>& worker);
+  void know_process(Worker& worker, pid_t pid, Fd handle);
   void hand_over(Worker& worker, net::Peer& driver, std::uint64_t request);
   void kill_worker(Worker& worker);
   void apply(const scheduler::LeaseEffects& effects);
@@ -80,6 +82,7 @@ class Node final : public net::Peer::Owner {
   std::shared_ptr<Job> job_of(const net::Peer& peer) const;
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_actor(ActorId actor) const;
+  std::shared_ptr<Worker> served_by(const net::Peer& control) const;
 
   const process::Kept kept_;
   const DaemonOptions options_;

@@ -1,3 +1,4 @@
+#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,6 +208,18 @@ TEST_F(DeathsTest, AWorkerThatDiesAfterItsZygoteStillSaysHow) {
               "SIGKILL");
 }
 
+TEST_F(DeathsTest, AnActorWhoseZygoteDiedWhenItWasMadeCanBeKilled) {
+  for (int round = 0; round < 24; ++round) {
+    runtime_.emplace();
+    const auto fresh = runtime_->spawn<Counter>();
+    std::this_thread::sleep_for(std::chrono::microseconds{40 * round});  // the instant is the test's parameter
+    ::kill(only(Part::kZygote), SIGKILL);
+    const pid_t worker = fresh.call<&Counter::process>().get(soon());
+    fresh.kill();
+    EXPECT_TRUE(eventually([&] { return ::kill(worker, 0) != 0; })) << "round " << round;
+  }
+}
+
 TEST_F(DeathsTest, AZygoteThatEndsAgainAndAgainIsATypedErrorNotAHang) {
   for (int i = 0; i < 4; ++i) {
     std::optional<pid_t> zygote;
@@ -327,6 +340,48 @@ TEST_F(DriverDeathsTest, InterruptOfTheProcessGroupEndsDriverWorkersAndClusterAt
     EXPECT_LT(time_of([&] {
                 const auto end = program.wait();
                 EXPECT_TRUE(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGINT) << end.status;
+                census().expect_nothing_left();
+              }),
+              1s);
+  }
+}
+
+// The program as a shell starts it: in a session of its own, whose terminal the test holds.
+struct OnTerminal {
+  explicit OnTerminal(const std::string& mode) {
+    pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (pid == 0) {
+      ::execl(CLUSTER_DRIVER, CLUSTER_DRIVER, mode.c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  OnTerminal(OnTerminal&&) = delete;
+  ~OnTerminal() { ::close(terminal); }
+
+  void read_until(const std::string& text) {
+    char buffer[4096];
+    while (seen.find(text) == std::string::npos) {
+      const ssize_t n = ::read(terminal, buffer, sizeof buffer);
+      ASSERT_GT(n, 0) << seen;
+      seen.append(buffer, static_cast<std::size_t>(n));
+    }
+  }
+
+  int terminal = -1;
+  pid_t pid = 0;
+  std::string seen;
+};
+
+TEST_F(DriverDeathsTest, ControlCInATerminalEndsDriverWorkersAndClusterAtOnce) {
+  for (const char* const mode : {"quiet", "load"}) {
+    OnTerminal program{mode};
+    program.read_until("ready");
+    constexpr char kControlC = 3;
+    ASSERT_EQ(::write(program.terminal, &kControlC, 1), 1);
+    EXPECT_LT(time_of([&] {
+                int status = 0;
+                EXPECT_EQ(::waitpid(program.pid, &status, 0), program.pid);
+                EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status << program.seen;
                 census().expect_nothing_left();
               }),
               1s);

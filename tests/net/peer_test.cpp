@@ -238,6 +238,31 @@ TEST_F(PeerTest, DescriptorsArriveWithTheMessageThatSpeaksOfThem) {
   for (std::size_t i = 0; i < 60; ++i) EXPECT_EQ(told.descriptors[i], wire::descriptors_of(told.messages[i])) << i;
 }
 
+TEST_F(PeerTest, AMessageTooLargeToTravelIsRefusedWhereItIsSentAndTheConnectionGoesOn) {
+  Recorder& theirs = recorder();
+  const auto here = peer_on(std::move(ends_.first), mine_);
+  peer_on(std::move(ends_.second), theirs);
+  const wire::Output large{"worker", 1, false, std::string(wire::kControlPayloadMax.bytes(), 'x')};
+  const auto outcome = request(here, large);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(outcome.error().outcome(), Outcome::kNotStarted);
+  EXPECT_NE(outcome.error().message().find("4 MiB"), std::string::npos) << outcome.error().message();
+  EXPECT_FALSE(here->send(large));
+  EXPECT_TRUE(here->send(wire::Stop{}));
+  ASSERT_TRUE(theirs.wait([](const Told& told) { return told.messages.size() == 1; }));
+}
+
+TEST_F(PeerTest, AnAnswerTooLargeToTravelIsAFailure) {
+  Recorder& theirs = recorder([](Peer& peer, const wire::Message&, std::uint64_t number) {
+    EXPECT_TRUE(
+        peer.respond(number, wire::Output{"worker", 1, false, std::string(wire::kControlPayloadMax.bytes(), 'x')}));
+  });
+  const auto here = peer_on(std::move(ends_.first), mine_);
+  peer_on(std::move(ends_.second), theirs);
+  EXPECT_EQ(request(here, wire::LeaseWorker{}).error().code(), ErrorCode::kInvalidArgument);
+}
+
 class BrokenPeerTest : public PeerTest {
  protected:
   void send_frame(FrameKind kind, std::span<const std::byte> payload) {

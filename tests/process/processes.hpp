@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -16,29 +14,14 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/fd.hpp>
 
+#include "temporary_folder.hpp"
+
 namespace pharos::process {
 
 /// Far away: reaching it is a failure.
 inline async::Deadline soon() {
   return async::Deadline::after(std::chrono::seconds{30}, SteadyClock{});
 }
-
-/// A folder of this test alone, removed with all that is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "pharos-process-XXXXXX";
-    PHAROS_CHECK(::mkdtemp(name.data()) != nullptr, name);
-    path_ = name;
-  }
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Both ends of a pipe. Whoever holds `to` is alive as long as `from` has not ended.
 struct Pipe {

@@ -125,16 +125,16 @@ class CheckTest(unittest.TestCase):
                                      "options.info_log = 1;\nint simple;\n")
         self.passes("words")
 
-    # --- lambdas
+    # --- coroutines
 
-    def test_lambdas_refuses_a_capturing_lambda_that_is_a_coroutine(self):
+    def test_coroutines_refuses_a_capturing_lambda_that_is_a_coroutine(self):
         for text in ("auto f = [&]() -> Async<void> { co_return; };",
                      "run([this, x = 1](int n) -> Async<int> { co_return n; });",
                      "run([=] { co_await g(); });", "return [self] mutable noexcept -> Async<void> { co_await x; };"):
             self.write("node/src/a.cpp", f"Async<void> h() {{\n  {text}\n}}\n")
-            self.refused("lambdas", "node/src/a.cpp:2", "captures")
+            self.refused("coroutines", "node/src/a.cpp:2", "captures")
 
-    def test_lambdas_allows_coroutines_without_captures_and_captures_without_coroutines(self):
+    def test_coroutines_allows_coroutines_without_captures_and_captures_without_coroutines(self):
         self.write("node/src/a.cpp", """
 Async<void> f() {
   auto plain = []() -> Async<void> { co_return; };
@@ -145,7 +145,22 @@ Async<void> f() {
   run([[maybe_unused]] int{1});
 }
 """)
-        self.passes("lambdas")
+        self.passes("coroutines")
+
+    def test_coroutines_refuses_a_condition_that_awaits(self):
+        for text in ("if (co_await f()) return;", "while (x && co_await f()) {}", "if (auto r = g(); co_await r) {}",
+                     "for (; co_await f();) {}", "switch (co_await f()) {}"):
+            self.write("node/src/a.cpp", f"Async<void> h() {{\n  {text}\n}}\n")
+            self.refused("coroutines", "node/src/a.cpp:2", "awaits")
+
+    def test_coroutines_allows_what_awaits_before_or_after_a_condition(self):
+        self.write("node/src/a.cpp", """
+Async<void> f() {
+  if (const auto result = co_await g(); result) co_await h();
+  while (going) { co_await g(); }
+}
+""")
+        self.passes("coroutines")
 
     # --- headers, tidy
 

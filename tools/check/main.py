@@ -5,13 +5,13 @@ import pathlib
 import sys
 
 import clang_tools
+from coroutines import check_coroutines
 from foreign import check_foreign
 from includes import check_includes
-from lambdas import check_lambdas
 from source import Tree
 from words import check_words
 
-NAMES = ["format", "includes", "foreign", "words", "lambdas", "headers", "tidy"]
+NAMES = ["format", "includes", "foreign", "words", "coroutines", "headers", "tidy"]
 
 
 def main() -> int:
@@ -32,7 +32,7 @@ def main() -> int:
         "includes": lambda: check_includes(tree),
         "foreign": lambda: check_foreign(tree),
         "words": lambda: check_words(tree),
-        "lambdas": lambda: check_lambdas(tree),
+        "coroutines": lambda: check_coroutines(tree),
         "headers": lambda: clang_tools.check_headers(tree),
         "tidy": lambda: clang_tools.check_tidy(tree, options.all, options.since),
     }

@@ -24,22 +24,31 @@ std::shared_ptr<Peer> Peer::make(async::Executor& executor, std::shared_ptr<Link
   return std::shared_ptr<Peer>{new Peer{executor, std::move(link), owner}};
 }
 
-bool Peer::send_frame(FrameKind kind, std::uint64_t number, const wire::Message& message, std::vector<Fd> descriptors) {
+Result<void> Peer::send_frame(FrameKind kind, std::uint64_t number, const wire::Message& message,
+                              std::vector<Fd> descriptors) {
   PHAROS_CHECK(descriptors.size() == wire::descriptors_of(message), wire::name_of(message), descriptors.size());
   FrameHeader header;
   header.kind = kind;
   header.number = number;
-  const bool queued = link_->send(header, wire::encode(message), std::move(descriptors));
-  if (queued) link_->flush();
-  return queued;
+  const auto bytes = wire::encode(message);
+  if (bytes.size() > wire::kControlPayloadMax.bytes()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string{wire::name_of(message)} + " has " + to_string(ByteCount{bytes.size()}) +
+                     "; a control message has at most " + to_string(wire::kControlPayloadMax)};
+  }
+  if (!link_->send(header, bytes, std::move(descriptors))) return gone();
+  link_->flush();
+  return {};
 }
 
 bool Peer::send(const wire::Message& message, std::vector<Fd> descriptors) {
-  return send_frame(FrameKind::kControl, 0, message, std::move(descriptors));
+  return send_frame(FrameKind::kControl, 0, message, std::move(descriptors)).ok();
 }
 
 bool Peer::respond(std::uint64_t request, const wire::Message& message, std::vector<Fd> descriptors) {
-  return send_frame(FrameKind::kResponse, request, message, std::move(descriptors));
+  const auto sent = send_frame(FrameKind::kResponse, request, message, std::move(descriptors));
+  if (sent || sent.error().code() != ErrorCode::kInvalidArgument) return sent.ok();
+  return respond(request, sent.error());
 }
 
 async::Async<Result<Parcel>> Peer::request(wire::Message message, std::vector<Fd> descriptors,
@@ -48,9 +57,9 @@ async::Async<Result<Parcel>> Peer::request(wire::Message message, std::vector<Fd
   const std::uint64_t number = ++last_number_;
   async::Completion<Parcel> completion;
   waiting_.emplace(number, completion);
-  if (!send_frame(FrameKind::kRequest, number, message, std::move(descriptors))) {
+  if (auto sent = send_frame(FrameKind::kRequest, number, message, std::move(descriptors)); !sent) {
     waiting_.erase(number);
-    co_return gone().with_outcome(Outcome::kNotStarted);
+    co_return std::move(sent).error().with_outcome(Outcome::kNotStarted);
   }
   co_return co_await wait_for_response(shared_from_this(), number, std::move(completion), deadline);
 }

@@ -9,9 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <string_view>
@@ -79,6 +81,29 @@ std::string why_not_fork() {
   return {};
 }
 
+/// In order, without the one that reads them.
+std::vector<unsigned> open_descriptors() {
+  std::vector<unsigned> open;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder{::opendir("/proc/self/fd"), &::closedir};
+  while (const dirent* const entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+    if (entry->d_name[0] == '.') continue;
+    const auto number = static_cast<unsigned>(std::strtoul(entry->d_name, nullptr, 10));
+    if (static_cast<int>(number) != ::dirfd(folder.get())) open.push_back(number);
+  }
+  std::sort(open.begin(), open.end());
+  return open;
+}
+
+/// `kept` is in order.
+void close_all_but(const std::vector<unsigned>& kept) {
+  unsigned next = 0;
+  for (const unsigned descriptor : kept) {
+    if (descriptor > next) ::close_range(next, descriptor - 1, 0);
+    next = descriptor + 1;
+  }
+  ::close_range(next, ~0U, 0);
+}
+
 struct ForkRequest {
   WorkerId worker;
   std::vector<Fd> descriptors;  // control socket, standard output, standard error
@@ -95,6 +120,8 @@ class Zygote final : public net::Peer::Owner {
       return ZygoteEnded{1};
     }
     cannot_fork_ = why_not_fork();
+    programs_own_ = open_descriptors();
+    std::erase(programs_own_, static_cast<unsigned>(socket.get()));
     watch_children();
     const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kAccepted);
     node_ = net::Peer::make(reactor_, link, *this);
@@ -144,14 +171,17 @@ class Zygote final : public net::Peer::Owner {
     std::fflush(nullptr);
     const pid_t pid = ::fork();
     if (pid == 0) {
-      reactor_.abandon_after_fork();
-      child_event_.reset();
-      requests_.clear();  // the next workers' sockets: held here as well, they would not end with those workers
       reset_signals();
       ::setpgid(0, 0);
       ::dup2(request.descriptors[1].get(), STDOUT_FILENO);
       ::dup2(request.descriptors[2].get(), STDERR_FILENO);
-      return std::move(request.descriptors[0]);
+      // What is the zygote's own: above all the next workers' sockets, which would not end with those workers.
+      Fd control = std::move(request.descriptors[0]);
+      request.descriptors.clear();
+      const auto number = static_cast<unsigned>(control.get());
+      programs_own_.insert(std::upper_bound(programs_own_.begin(), programs_own_.end(), number), number);
+      close_all_but(programs_own_);
+      return control;
     }
     report_start(request.worker, pid);
     return std::nullopt;
@@ -210,6 +240,7 @@ class Zygote final : public net::Peer::Owner {
   std::shared_ptr<net::Peer> node_;
   std::deque<ForkRequest> requests_;
   std::unordered_map<pid_t, WorkerId> workers_;
+  std::vector<unsigned> programs_own_;  // descriptors that its initialisers opened, in order
   bool ended_ = false;
 };
 

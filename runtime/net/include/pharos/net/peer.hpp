@@ -63,8 +63,8 @@ class Peer final : public Link::Handler, public std::enable_shared_from_this<Pee
   static async::Async<Result<Parcel>> wait_for_response(std::shared_ptr<Peer> peer, std::uint64_t number,
                                                         async::Completion<Parcel> completion, async::Deadline deadline);
 
-  bool send_frame(wire::FrameKind kind, std::uint64_t number, const wire::Message& message,
-                  std::vector<Fd> descriptors);
+  Result<void> send_frame(wire::FrameKind kind, std::uint64_t number, const wire::Message& message,
+                          std::vector<Fd> descriptors);
   void take(wire::FrameHeader header, Parcel parcel);
   void end(const Error& why);
 

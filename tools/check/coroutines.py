@@ -1,5 +1,5 @@
 """No lambda that captures is a coroutine: the captures die with the lambda, while the coroutine still runs; GCC 11 and
-12 even free them twice when it is awaited."""
+12 even free them twice when it is awaited. And no condition awaits: GCC 12 writes beyond the coroutine's frame."""
 
 import re
 
@@ -9,6 +9,7 @@ from source import Problem, Tree, line_of
 INTRODUCER = re.compile(r"(?<![\w\])\[])\[(?!\[)")
 STRUCTURED_BINDING = re.compile(r"\bauto\s*&{0,2}\s*$")
 CLOSING = {"(": ")", "[": "]", "{": "}"}
+CONDITION = re.compile(r"\b(if|while|switch|for)\s*\(")
 COROUTINE_WORD = re.compile(r"\bco_(await|return|yield)\b")
 
 
@@ -53,12 +54,28 @@ def lambdas(code: str) -> list[tuple[int, str, int, int]]:
     return found
 
 
-def check_lambdas(tree: Tree) -> list[Problem]:
+def awaiting_conditions(code: str) -> list[tuple[int, str]]:
+    """(offset, statement) of each condition that awaits. What stands before the condition, as in if (x = …; x), may."""
+    found = []
+    for match in CONDITION.finditer(code):
+        end = matching(code, match.end() - 1)
+        header = code[match.end() : end - 1] if end > 0 else ""
+        parts = header.split(";")
+        condition = parts[1] if match[1] == "for" and len(parts) == 3 else parts[-1]
+        if "co_await" in condition:
+            found.append((match.start(), match[1]))
+    return found
+
+
+def check_coroutines(tree: Tree) -> list[Problem]:
     problems = []
     for name in tree.cpp_files:
         code = tree.code(name)
         if not COROUTINE_WORD.search(code):
             continue
+        for start, statement in awaiting_conditions(code):
+            problems.append(Problem(name, line_of(code, start), f"the condition of this {statement} awaits, which GCC "
+                                    "12 compiles wrongly: give the result a name before it"))
         found = lambdas(code)
         for start, captures, begin, end in found:
             body = list(code[begin:end])

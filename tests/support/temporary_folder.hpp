@@ -7,13 +7,13 @@
 
 #include <pharos/base/check.hpp>
 
-namespace pharos::storage {
+namespace pharos {
 
 /// A folder of this test alone, removed with all that is in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "pharos-storage-XXXXXX";
+    std::string name = std::filesystem::temp_directory_path() / "pharos-test-XXXXXX";
     PHAROS_CHECK(::mkdtemp(name.data()) != nullptr, name);
     path_ = name;
   }
@@ -26,4 +26,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace pharos::storage
+}  // namespace pharos
