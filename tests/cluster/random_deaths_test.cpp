@@ -10,15 +10,16 @@
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
+#include "seed.hpp"
 
 namespace pharos::cluster::random_deaths {
 namespace {
 
 using namespace std::chrono_literals;
 
-int number_from(const char* name, int otherwise) {
-  const char* const text = ::getenv(name);
-  return text == nullptr ? otherwise : std::stoi(text);
+int rounds_wanted() {
+  const char* const text = ::getenv("PHAROS_TEST_ROUNDS");
+  return text == nullptr ? 20 : std::stoi(text);
 }
 
 enum class Role { kDriver, kKeeper, kNode, kZygote, kWorker };
@@ -75,14 +76,12 @@ class RandomDeathsTest : public ClusterTest {
     census().expect_nothing_left();
   }
 
-  std::mt19937 random_;
+  std::mt19937_64 random_;
 };
 
 TEST_F(RandomDeathsTest, WhoeverIsKilledWheneverLeavesNothingAndTheDriverIsTold) {
-  const auto seed =
-      static_cast<unsigned>(number_from("PHAROS_TEST_SEED", static_cast<int>(std::random_device{}() >> 1)));
-  const int rounds = number_from("PHAROS_TEST_ROUNDS", 20);
-  std::cout << "PHAROS_TEST_SEED=" << seed << std::endl;
+  const std::uint64_t seed = seed_of_test();
+  const int rounds = rounds_wanted();
   random_.seed(seed);
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
     must_end_within(60s);

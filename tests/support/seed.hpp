@@ -11,11 +11,11 @@
 
 namespace pharos {
 
-/// The seed of a random test: PHAROS_SEED, else a new one. Printed, so that a failure can be repeated.
+/// The seed of a random test: PHAROS_TEST_SEED, else a new one. Printed, so that a failure can be repeated.
 inline std::uint64_t seed_of_test() {
-  const char* const given = std::getenv("PHAROS_SEED");
+  const char* const given = std::getenv("PHAROS_TEST_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("seed %llu: PHAROS_SEED=%llu repeats it\n", static_cast<unsigned long long>(seed),
+  std::printf("seed %llu: PHAROS_TEST_SEED=%llu repeats it\n", static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(seed));
   return seed;
 }
