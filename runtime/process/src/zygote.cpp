@@ -251,12 +251,9 @@ std::variant<ZygoteEnded, BecomeWorker> run_zygote(Fd socket, std::uint32_t func
   const auto preamble = receive_preamble(socket.get(), deadline);
   if (!preamble) return ZygoteEnded{1};
   ::prctl(PR_SET_NAME, "pharos-zygote");
-  // On the heap, and left there in a worker: what it holds belongs to the zygote.
-  auto zygote = std::make_unique<Zygote>(*preamble);
-  auto outcome = zygote->run(std::move(socket), functions);
-  if (std::holds_alternative<BecomeWorker>(outcome)) [[maybe_unused]]
-    auto* const left_to_the_parent = zygote.release();
-  return outcome;
+  // Never destroyed: in a worker, what it holds belongs to the zygote; and the zygote has nothing to say at its end.
+  static auto* const zygote = new Zygote{*preamble};
+  return zygote->run(std::move(socket), functions);
 }
 
 }  // namespace pharos::process
