@@ -23,29 +23,35 @@ void CallLink::connect(std::shared_ptr<net::SocketLink> link, std::uint32_t inca
     const std::lock_guard lock{mutex_};
     link_ = link;
     incarnation_ = incarnation;
-    for (HeldBack& call : held_back_) {
-      call.header.incarnation = incarnation;
-      link_->send(call.header, call.arguments);
-    }
-    held_back_ = {};
-    sent_below_ = next_number_;
+    while (sent_below_ < next_number_) send_number(sent_below_);
     if (why_lost_) link_->close();
   }
   link->flush();
 }
 
-void CallLink::send(FrameKind kind, std::uint32_t function, std::span<const std::byte> arguments, CellHandle cell) {
+// Under the mutex. The bytes that it takes.
+std::size_t CallLink::send_number(std::uint64_t number) {
+  ResultCell& cell = *unanswered_[number - first_unanswered_];
   FrameHeader header;
-  header.kind = kind;
+  header.kind = cell.call().kind;
+  header.attempt = cell.call().attempt;
   header.caller = caller_.value();
+  header.number = number;
   header.actor = actor_.value();
-  header.function = function;
+  header.incarnation = incarnation_;
+  header.function = cell.call().function;
+  const auto arguments = cell.arguments();
+  link_->send(header, arguments);
+  sent_below_ = number + 1;
+  return sizeof header + arguments.size();
+}
 
-  if (arguments.size() > wire::kCallPayloadMax.bytes()) {
-    return cell->set_error(
-        Error{ErrorCode::kInvalidArgument, "the arguments have " + to_string(ByteCount{arguments.size()}) +
-                                               "; at most " + to_string(wire::kCallPayloadMax) + " can travel"}
-            .with_outcome(Outcome::kNotStarted));
+void CallLink::send(CellHandle cell) {
+  if (const std::size_t size = cell->arguments().size(); size > wire::kCallPayloadMax.bytes()) {
+    return cell->set_error(Error{ErrorCode::kInvalidArgument, "the arguments have " + to_string(ByteCount{size}) +
+                                                                  "; at most " + to_string(wire::kCallPayloadMax) +
+                                                                  " can travel"}
+                               .with_outcome(Outcome::kNotStarted));
   }
   std::unique_lock lock{mutex_};
   if (link_ != nullptr && link_->queued() > net::Link::kQueuedMax) hold_back_user(lock);
@@ -61,18 +67,12 @@ void CallLink::send(FrameKind kind, std::uint32_t function, std::span<const std:
                                  "get() some of their results before calling again."}
                                .with_outcome(Outcome::kNotStarted));
   }
-  header.number = next_number_++;
+  const std::uint64_t number = next_number_++;
   unanswered_.push_back(cell.detach());
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
-  if (link_ == nullptr) {
-    held_back_.push_back({header, {arguments.begin(), arguments.end()}});
-    return;
-  }
-  header.incarnation = incarnation_;
-  link_->send(header, arguments);
-  sent_below_ = next_number_;
+  if (link_ == nullptr) return;
   const bool clean = unflushed_bytes_ == 0;
-  unflushed_bytes_ += sizeof header + arguments.size();
+  unflushed_bytes_ += send_number(number);
   // Nothing under way: the worker is idle, and should begin now. Else more calls may come before it is done with
   // those it has, and they can go together.
   if (before == 0 || unflushed_bytes_ >= kFlushBytes) {
@@ -132,21 +132,29 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   take_cells(frames, answered_);
   Duration execution{};
   std::size_t replies = 0;
+  std::vector<CellHandle> returned;
   for (ResultCell* const taken : answered_) {
     const wire::FrameView frame = frames.next();
     if (taken == nullptr) continue;
-    const CellHandle cell{taken};
-    if (frame.header.status == wire::ReplyStatus::kOk) {
-      cell->set_value(frame.payload);
-    } else {
-      Decoder decoder{frame.payload};
-      cell->set_error(Codec<Error>::decode(decoder));
+    CellHandle cell{taken};
+    switch (frame.header.status) {
+      case wire::ReplyStatus::kOk: cell->set_value(frame.payload); break;
+      case wire::ReplyStatus::kError: {
+        Decoder decoder{frame.payload};
+        cell->set_error(Codec<Error>::decode(decoder));
+        break;
+      }
+      case wire::ReplyStatus::kReturned: returned.push_back(std::move(cell)); continue;
     }
     execution += Duration{frame.header.time};
     ++replies;
   }
-  const std::size_t left = in_flight_.fetch_sub(replies, std::memory_order_acq_rel) - replies;
-  if (const auto observer = observer_.lock()) observer->on_replies(*this, replies, execution, left);
+  const std::size_t done = replies + returned.size();
+  const std::size_t left = in_flight_.fetch_sub(done, std::memory_order_acq_rel) - done;
+  if (const auto observer = observer_.lock()) {
+    if (replies != 0 || returned.empty()) observer->on_replies(*this, replies, execution, left);
+    if (!returned.empty()) observer->on_returned(*this, std::move(returned));
+  }
   flush();
 }
 
@@ -154,30 +162,31 @@ void CallLink::on_closed(Error) {
   if (const auto observer = observer_.lock()) observer->on_disconnected(*this);
 }
 
-void CallLink::lose(const Error& why) {
-  std::deque<ResultCell*> cells;
-  std::uint64_t number = 0;
-  std::uint64_t sent_below = 0;
+CallLink::Unanswered CallLink::cut(const Error& why) {
+  Unanswered unanswered;
   std::shared_ptr<net::SocketLink> link;
   {
     const std::lock_guard lock{mutex_};
-    if (why_lost_) return;
+    if (why_lost_) return {};
     why_lost_ = why;
     lost_.store(true, std::memory_order_release);
-    cells.swap(unanswered_);
-    number = first_unanswered_;
-    sent_below = sent_below_;
-    held_back_.clear();
+    for (ResultCell* const taken : unanswered_) {
+      auto& to = first_unanswered_++ < sent_below_ ? unanswered.sent : unanswered.unsent;
+      if (taken != nullptr) to.emplace_back(taken);
+    }
+    unanswered_.clear();
+    sent_below_ = next_number_;
+    in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
     link = link_;
   }
   if (link != nullptr) link->close();
-  for (ResultCell* const taken : cells) {
-    const Outcome outcome = number++ < sent_below ? Outcome::kUnknown : Outcome::kNotStarted;
-    if (taken == nullptr) continue;
-    const CellHandle cell{taken};
-    cell->set_error(Error{why}.with_outcome(outcome));
-    in_flight_.fetch_sub(1, std::memory_order_acq_rel);
-  }
+  return unanswered;
+}
+
+void CallLink::lose(const Error& why) {
+  const Unanswered unanswered = cut(why);
+  for (const CellHandle& cell : unanswered.sent) cell->set_error(Error{why}.with_outcome(Outcome::kUnknown));
+  for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
 }
 
 }  // namespace pharos::actors

@@ -23,9 +23,9 @@ namespace pharos::actors {
 
 /// One caller's calls to one worker: numbers them, keeps who waits for which reply, and holds calls back until the
 /// worker is there. The same for an actor and for a leased task worker.
-/// Owned by the driver's actor or task pool, and by calls that are being sent. Threads: any.
-/// Failure: when the connection ends every call without a reply fails with what lost() is told, at the latest
-/// `kReasonTime` after the end. Calls that were never sent are "not started", the others "unknown".
+/// Owned by the caller's actor or task pool, and by calls that are being sent. Threads: any.
+/// Failure: when the connection ends, calls wait until lose() or cut() says what becomes of them. Calls that were never
+/// sent are "not started", the others "unknown".
 /// Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded; while more than Link::kQueuedMax bytes
 /// wait for the worker to read them, the calling thread waits too.
 class CallLink final : public net::Link::Handler, public Flushable, public std::enable_shared_from_this<CallLink> {
@@ -38,7 +38,9 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual ~Observer() = default;
     /// So many replies came, in so much time of execution; `in_flight` are left.
     virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
-    /// The connection has ended; calls wait for lost().
+    /// The worker has not begun these, and does not want to: its running task waits for something.
+    virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) = 0;
+    /// The connection has ended; calls wait for lose() or cut().
     virtual void on_disconnected(CallLink& link) = 0;
   };
 
@@ -48,11 +50,17 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   /// The worker is there: starts the link, and what was held back goes out.
   void connect(std::shared_ptr<net::SocketLink> link, std::uint32_t incarnation);
 
-  /// Sends one call; `cell` gets its reply. A link that is lost fails it at once.
-  void send(wire::FrameKind kind, std::uint32_t function, std::span<const std::byte> arguments,
-            detail::CellHandle cell);
+  /// Sends the cell's call. A link that is lost fails it at once.
+  void send(detail::CellHandle cell);
 
-  /// The worker is gone for this reason: every call fails, now and later. Only the first reason counts.
+  /// Calls without a reply, in their order.
+  struct Unanswered {
+    std::vector<detail::CellHandle> sent;
+    std::vector<detail::CellHandle> unsent;
+  };
+  /// The worker is gone for this reason, which fails every later call. Only the first reason counts.
+  Unanswered cut(const Error& why);
+  /// The same, and what is unanswered fails.
   void lose(const Error& why);
 
   /// Writes what is queued. Any thread.
@@ -66,12 +74,8 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void on_closed(Error why) override;
 
  private:
-  struct HeldBack {
-    wire::FrameHeader header;
-    std::vector<std::byte> arguments;
-  };
-
   void hold_back_user(std::unique_lock<std::mutex>& lock);
+  std::size_t send_number(std::uint64_t number);
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
 
   const CallerId caller_;
@@ -86,7 +90,6 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::uint64_t first_unanswered_ = 0;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
   std::uint64_t sent_below_ = 0;                // numbers from here on are held back
-  std::vector<HeldBack> held_back_;
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
 

@@ -30,9 +30,14 @@ RuntimeOptions with_arguments(int argc, char** argv, RuntimeOptions options) {
 }  // namespace
 
 Runtime::Runtime(const RuntimeOptions& options) {
+  if (auto of_worker = detail::caller_of_worker(); of_worker != nullptr && !of_worker->abandoned()) {
+    caller_ = std::move(of_worker);
+    return;
+  }
   auto driver = detail::Driver::start(with_environment(options));
   if (!driver) throw_error(std::move(driver).error());
   driver_ = *std::move(driver);
+  caller_ = driver_->caller();
 }
 
 Runtime::Runtime(int argc, char** argv, const RuntimeOptions& options) : Runtime(with_arguments(argc, argv, options)) {}
@@ -40,13 +45,14 @@ Runtime::Runtime(int argc, char** argv, const RuntimeOptions& options) : Runtime
 Runtime::Runtime(Runtime&&) noexcept = default;
 
 Runtime& Runtime::operator=(Runtime&& other) noexcept {
+  std::swap(caller_, other.caller_);
   std::swap(driver_, other.driver_);
   return *this;
 }
 
 Runtime::~Runtime() {
   if (driver_ == nullptr) return;
-  if (driver_->abandoned()) {
+  if (caller_->abandoned()) {
     // A child of fork(): the threads are the parent's, and so is the cluster. Nothing here can be taken apart.
     new std::shared_ptr<detail::Driver>{driver_};
     return;
@@ -55,20 +61,20 @@ Runtime::~Runtime() {
 }
 
 detail::CellHandle Runtime::submit_encoded(const detail::RegisteredFunction& function, const Encoder& arguments) {
-  return driver_->submit(function, arguments);
+  return caller_->submit(function, arguments);
 }
 
 std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& options, const char* type_name,
                                                             const detail::RegisteredFunction& constructor,
                                                             const Encoder& arguments) {
-  return driver_->spawn(options, type_name, constructor, arguments);
+  return caller_->spawn(options, type_name, constructor, arguments);
 }
 
 JobId Runtime::job() const {
-  return driver_->job();
+  return caller_->job();
 }
 std::string Runtime::address() const {
-  return driver_->address();
+  return caller_->address();
 }
 
 }  // namespace pharos

@@ -24,6 +24,15 @@ void Strand::run() {
   idle_.notify_all();
 }
 
+void Strand::give_back_waiting() {
+  std::deque<Entry> entries;
+  {
+    const std::lock_guard lock{mutex_};
+    entries.swap(entries_);
+  }
+  for (Entry& entry : entries) entry.runner->give_back(std::move(entry.batch));
+}
+
 bool Strand::stop(async::Deadline deadline) {
   std::unique_lock lock{mutex_};
   stopped_ = true;

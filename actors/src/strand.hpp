@@ -20,6 +20,8 @@ class Strand {
    public:
     virtual ~Runner() = default;
     virtual void run(net::FrameBatch batch, bool more_follow) = 0;
+    /// Sends it back instead of running it.
+    virtual void give_back(net::FrameBatch batch) = 0;
     /// Everything that was there has run.
     virtual void on_drained() = 0;
   };
@@ -27,6 +29,8 @@ class Strand {
   void push(std::shared_ptr<Runner> runner, net::FrameBatch batch);
   /// Runs until nothing is left, unless another thread does so already.
   void run();
+  /// Sends back all that waits. Any thread, also the one that runs.
+  void give_back_waiting();
   /// Lets no call begin any more. True when none is running at the deadline.
   bool stop(async::Deadline deadline);
 

@@ -2,29 +2,39 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
 
 namespace pharos::actors {
 namespace {
 
 using namespace std::chrono_literals;
+using detail::CellHandle;
 
 constexpr Duration kShortTask = 1ms;
 constexpr Duration kWorkAhead = 2ms;  // so much of short tasks is in flight to one worker
 constexpr std::size_t kWindowMax = 1024;
 constexpr Duration kIdleTime = 200ms;
+constexpr Duration kRefusalTime = 20ms;  // before leases are asked for again
 
 }  // namespace
 
 std::size_t TaskPool::Worker::window() const {
+  if (blocked) return 0;
   if (mean_execution >= kShortTask) return 1;
   const auto ahead = static_cast<std::size_t>(kWorkAhead / std::max<Duration>(mean_execution, 1us));
   return std::clamp<std::size_t>(ahead, 2, kWindowMax);
 }
 
-void TaskPool::set_workers_max(std::uint32_t workers) {
+void TaskPool::set_requests_max(std::uint32_t requests) {
   const std::lock_guard lock{mutex_};
-  workers_max_ = workers;
+  requests_max_ = requests;
+}
+
+TaskPool::Worker* TaskPool::find(const CallLink& link) {
+  const auto found =
+      std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) { return worker.link.get() == &link; });
+  return found == workers_.end() ? nullptr : &*found;
 }
 
 TaskPool::Worker* TaskPool::least_busy() {
@@ -39,86 +49,131 @@ TaskPool::Worker* TaskPool::least_busy() {
   return best;
 }
 
-bool TaskPool::wants_lease() const {
-  return !closed_ && !waiting_.empty() && leases_requested_ < waiting_.size() &&
-         workers_.size() + leases_requested_ < workers_max_;
+// How many more to ask for now; they count as asked for. The node grants what there are CPUs for.
+std::uint32_t TaskPool::leases_to_request() {
+  if (closed_ || clock_.now() < refused_until_) return 0;
+  const auto wanted = static_cast<std::uint32_t>(std::min<std::size_t>(waiting_.size(), requests_max_));
+  if (wanted <= leases_requested_) return 0;
+  return wanted - std::exchange(leases_requested_, wanted);
 }
 
-void TaskPool::submit(std::uint32_t function, std::span<const std::byte> arguments, detail::CellHandle cell) {
-  bool request = false;
+void TaskPool::request_leases(std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i) leases_.request_lease();
+}
+
+void TaskPool::submit(CellHandle cell) {
+  std::uint32_t requests = 0;
+  std::optional<Error> refused;
   {
     const std::lock_guard lock{mutex_};
-    if (closed_) return cell->set_error(Error{*closed_}.with_outcome(Outcome::kNotStarted));
-    if (waiting_.empty()) {
-      if (Worker* const worker = least_busy()) {
-        return worker->link->send(wire::FrameKind::kCall, function, arguments, std::move(cell));
+    if (closed_) {
+      refused = *closed_;
+    } else if (waiting_.size() >= kWaitingMax) {
+      refused = Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " tasks wait for workers",
+                      "get() some results before submitting more."};
+    } else {
+      if (waiting_.empty()) {
+        if (Worker* const worker = least_busy()) return worker->link->send(std::move(cell));
       }
+      waiting_.push_back(std::move(cell));
+      requests = leases_to_request();
     }
-    if (waiting_.size() >= kWaitingMax) {
-      return cell->set_error(Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " tasks wait for workers",
-                                   "get() some results before submitting more."}
-                                 .with_outcome(Outcome::kNotStarted));
-    }
-    waiting_.push_back({function, {arguments.begin(), arguments.end()}, std::move(cell)});
-    request = wants_lease();
-    if (request) ++leases_requested_;
   }
-  if (request) leases_.request_lease();
+  if (refused) return cell->set_error(std::move(*refused).with_outcome(Outcome::kNotStarted));
+  request_leases(requests);
+}
+
+bool TaskPool::take_back(detail::ResultCell& cell) {
+  const std::lock_guard lock{mutex_};
+  if (clock_.now() >= refused_until_) return false;
+  // From the end: what is waited for was usually submitted last.
+  const auto found =
+      std::find_if(waiting_.rbegin(), waiting_.rend(), [&](const CellHandle& each) { return &*each == &cell; });
+  if (found == waiting_.rend()) return false;
+  waiting_.erase(std::next(found).base());
+  return true;
 }
 
 void TaskPool::feed(Worker& worker) {
   worker.last_used = clock_.now();
   const std::size_t window = worker.window();
   while (!waiting_.empty() && !worker.link->lost() && worker.link->in_flight() < window) {
-    Task task = std::move(waiting_.front());
+    CellHandle task = std::move(waiting_.front());
     waiting_.pop_front();
-    worker.link->send(wire::FrameKind::kCall, task.function, task.arguments, std::move(task.cell));
+    worker.link->send(std::move(task));
   }
 }
 
 void TaskPool::add_worker(WorkerId worker, std::shared_ptr<CallLink> link) {
-  const std::lock_guard lock{mutex_};
-  --leases_requested_;
-  if (closed_) return link->lose(*closed_);
-  workers_.push_back({worker, std::move(link), kShortTask, clock_.now()});
-  feed(workers_.back());
-}
-
-void TaskPool::lease_refused(const Error& why) {
-  std::deque<Task> failed;
+  std::optional<Error> closed;
   {
     const std::lock_guard lock{mutex_};
     --leases_requested_;
-    if (workers_.empty() && leases_requested_ == 0) failed.swap(waiting_);
+    closed = closed_;
+    if (!closed) {
+      workers_.push_back({worker, link, kShortTask, clock_.now()});
+      feed(workers_.back());
+    }
   }
-  for (Task& task : failed) task.cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  if (closed) link->lose(*closed);
+}
+
+void TaskPool::lease_refused(const Error& why) {
+  std::deque<CellHandle> failed;
+  {
+    const std::lock_guard lock{mutex_};
+    --leases_requested_;
+    if (why.code() == ErrorCode::kOverloaded) {
+      refused_until_ = clock_.now() + kRefusalTime;
+    } else if (workers_.empty() && leases_requested_ == 0) {
+      failed.swap(waiting_);
+    }
+  }
+  for (const CellHandle& task : failed) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
 }
 
 void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) {
   if (replies == 0) return;
-  bool request = false;
+  std::uint32_t requests = 0;
   {
     const std::lock_guard lock{mutex_};
-    const auto worker =
-        std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.link.get() == &link; });
-    if (worker == workers_.end()) return;
+    Worker* const worker = find(link);
+    if (worker == nullptr) return;
     const Duration mean = execution / static_cast<std::int64_t>(replies);
     // Fast tasks are believed slowly, slow ones at once: a wrong guess makes tasks wait behind a slow one.
     worker->mean_execution = mean > worker->mean_execution ? mean : (worker->mean_execution + 3 * mean) / 4;
+    worker->blocked = false;
     if (!waiting_.empty() || in_flight == 0) feed(*worker);
-    request = wants_lease();
-    if (request) ++leases_requested_;
+    requests = leases_to_request();
   }
-  if (request) leases_.request_lease();
+  request_leases(requests);
+}
+
+void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
+  std::uint32_t requests = 0;
+  std::optional<Error> closed;
+  {
+    const std::lock_guard lock{mutex_};
+    if (Worker* const worker = find(link)) worker->blocked = true;
+    closed = closed_;
+    if (!closed) {
+      waiting_.insert(waiting_.begin(), cells.begin(), cells.end());
+      while (Worker* const worker = waiting_.empty() ? nullptr : least_busy()) feed(*worker);
+      requests = leases_to_request();
+    }
+  }
+  if (closed) {
+    for (const CellHandle& task : cells) task->set_error(Error{*closed}.with_outcome(Outcome::kNotStarted));
+  }
+  request_leases(requests);
 }
 
 void TaskPool::on_disconnected(CallLink& link) {
   WorkerId lost;
   {
     const std::lock_guard lock{mutex_};
-    const auto worker =
-        std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.link.get() == &link; });
-    if (worker == workers_.end()) return;
+    const Worker* const worker = find(link);
+    if (worker == nullptr) return;
     lost = worker->id;
   }
   leases_.worker_disconnected(lost);
@@ -126,22 +181,22 @@ void TaskPool::on_disconnected(CallLink& link) {
 
 void TaskPool::lose_worker(WorkerId worker, const Error& why) {
   std::shared_ptr<CallLink> link;
-  bool request = false;
+  std::uint32_t requests = 0;
   {
     const std::lock_guard lock{mutex_};
     const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == worker; });
     if (found == workers_.end()) return;
     link = std::move(found->link);
     workers_.erase(found);
-    request = wants_lease();
-    if (request) ++leases_requested_;
+    requests = leases_to_request();
   }
   link->lose(why);
-  if (request) leases_.request_lease();
+  request_leases(requests);
 }
 
-bool TaskPool::return_idle_workers() {
+bool TaskPool::tend() {
   std::vector<Worker> idle;
+  std::uint32_t requests = 0;
   bool left = false;
   {
     const std::lock_guard lock{mutex_};
@@ -156,17 +211,19 @@ bool TaskPool::return_idle_workers() {
       idle.push_back(std::move(worker));
       workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    left = !workers_.empty() || leases_requested_ != 0;
+    requests = leases_to_request();
+    left = !workers_.empty() || leases_requested_ != 0 || !waiting_.empty();
   }
   for (const Worker& worker : idle) {
     worker.link->lose(Error{ErrorCode::kWorkerDied, "the worker was given back"});
     leases_.return_lease(worker.id);
   }
+  request_leases(requests);
   return left;
 }
 
 void TaskPool::close(const Error& why) {
-  std::deque<Task> failed;
+  std::deque<CellHandle> failed;
   std::vector<Worker> workers;
   {
     const std::lock_guard lock{mutex_};
@@ -174,7 +231,7 @@ void TaskPool::close(const Error& why) {
     failed.swap(waiting_);
     workers.swap(workers_);
   }
-  for (Task& task : failed) task.cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  for (const CellHandle& task : failed) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
   for (const Worker& worker : workers) worker.link->lose(why);
 }
 

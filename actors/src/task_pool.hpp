@@ -16,15 +16,15 @@
 
 namespace pharos::actors {
 
-/// The driver's tasks that wait, and the workers that are leased for them. A worker gets a second task while it runs
-/// one only as long as tasks are short: then the next is there when it is done; otherwise another worker might have run
-/// it sooner.
-/// Owned by the driver. Any thread. Bounds: `kWaitingMax` tasks wait; the next one fails with kOverloaded.
+/// A caller's tasks that wait, and the workers that are leased for them. A worker gets a second task while it runs one
+/// only as long as tasks are short: then the next is there when it is done; otherwise another worker might have run it
+/// sooner.
+/// Owned by the caller. Any thread. Bounds: `kWaitingMax` tasks wait; the next one fails with kOverloaded.
 class TaskPool final : public CallLink::Observer {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
 
-  /// What the pool asks of its driver; called from any thread, without the pool's lock.
+  /// What the pool asks of its caller; called from any thread, without the pool's lock.
   class Leases {
    public:
     virtual ~Leases() = default;
@@ -37,48 +37,53 @@ class TaskPool final : public CallLink::Observer {
 
   TaskPool(Leases& leases, const Clock& clock) : leases_{leases}, clock_{clock} {}
 
-  /// How many leases are asked for at most.
-  void set_workers_max(std::uint32_t workers);
+  /// How many leases are asked for at once.
+  void set_requests_max(std::uint32_t requests);
 
-  void submit(std::uint32_t function, std::span<const std::byte> arguments, detail::CellHandle cell);
+  void submit(detail::CellHandle cell);
+  /// Takes a task that waits, so that whoever waits for it can run it instead; only when there will be no worker for
+  /// it soon. False otherwise.
+  bool take_back(detail::ResultCell& cell);
 
   void add_worker(WorkerId worker, std::shared_ptr<CallLink> link);
-  /// A lease that will not come; without any worker the tasks that wait fail with it.
+  /// A lease that will not come. When the machine has as many workers as it may (kOverloaded), it is asked for again
+  /// after a while; otherwise, without any worker, the tasks that wait fail with it.
   void lease_refused(const Error& why);
   void lose_worker(WorkerId worker, const Error& why);
-  /// Gives back what nobody has used for a while. True while there is something to look at again.
-  bool return_idle_workers();
+  /// Gives back what nobody has used for a while, and asks again for what was refused. To be called from time to time,
+  /// until it is false.
+  bool tend();
   /// Fails everything, now and later.
   void close(const Error& why);
 
   void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
+  void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) override;
   void on_disconnected(CallLink& link) override;
 
  private:
-  struct Task {
-    std::uint32_t function;
-    std::vector<std::byte> arguments;
-    detail::CellHandle cell;
-  };
   struct Worker {
     WorkerId id;
     std::shared_ptr<CallLink> link;
     Duration mean_execution;  // of the last tasks; long until known
     TimePoint last_used;
+    bool blocked = false;  // its task waits, and it takes no other
     std::size_t window() const;
   };
 
+  Worker* find(const CallLink& link);
   Worker* least_busy();
   void feed(Worker& worker);
-  bool wants_lease() const;
+  std::uint32_t leases_to_request();
+  void request_leases(std::uint32_t count);
 
   Leases& leases_;
   const Clock& clock_;
   std::mutex mutex_;
-  std::uint32_t workers_max_ = 1;
+  std::uint32_t requests_max_ = 1;
   std::uint32_t leases_requested_ = 0;
+  TimePoint refused_until_;  // the machine has as many workers as it may
   std::vector<Worker> workers_;
-  std::deque<Task> waiting_;
+  std::deque<detail::CellHandle> waiting_;
   std::optional<Error> closed_;
 };
 

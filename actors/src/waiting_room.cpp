@@ -43,7 +43,6 @@ void WaitingRoom::wait(std::atomic<std::uint32_t>& word, async::Deadline deadlin
   }
 }
 
-// False when the word is ready.
 bool WaitingRoom::mark(std::atomic<std::uint32_t>& word, std::uint32_t mark) {
   std::uint32_t state = word.load(std::memory_order_acquire);
   while (state != kReady && !word.compare_exchange_weak(state, state | mark)) {
@@ -76,11 +75,12 @@ void WaitingRoom::sleep(std::atomic<std::uint32_t>& word, async::Deadline deadli
   ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, state, deadline.is_never() ? nullptr : &left, nullptr, 0);
 }
 
-void WaitingRoom::complete(std::atomic<std::uint32_t>& word) {
+std::uint32_t WaitingRoom::complete(std::atomic<std::uint32_t>& word) {
   const std::uint32_t before = word.exchange(kReady, std::memory_order_acq_rel);
-  if (abandoned_.load()) return;
+  if (abandoned_.load()) return before;
   if ((before & kSleeper) != 0) ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   if ((before & kLeader) != 0 && leading != this && !closed_.load()) reactor_.interrupt();
+  return before;
 }
 
 void WaitingRoom::close() {

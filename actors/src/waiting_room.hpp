@@ -22,8 +22,8 @@ class WaitingRoom {
   /// Returns when `word` holds kReady, or at the deadline.
   void wait(std::atomic<std::uint32_t>& word, async::Deadline deadline);
 
-  /// Sets `word` to kReady and wakes who waits for it.
-  void complete(std::atomic<std::uint32_t>& word);
+  /// Sets `word` to kReady and wakes who waits for it. The marks that were there.
+  std::uint32_t complete(std::atomic<std::uint32_t>& word);
 
   /// From now on nobody touches the reactor here. Every word must have been completed before.
   void close();
@@ -37,10 +37,12 @@ class WaitingRoom {
   static constexpr std::uint32_t kSleeper = 1;  // mark: somebody sleeps on it
   static constexpr std::uint32_t kLeader = 2;   // mark: the leader polls for it
   static constexpr std::uint32_t kReady = 4;
+  static constexpr std::uint32_t kWatched = 8;  // mark: whoever completes it has more to do than wake waiters
+  /// False when the word is ready.
+  static bool mark(std::atomic<std::uint32_t>& word, std::uint32_t mark);
 
  private:
   void lead(std::atomic<std::uint32_t>& word, async::Deadline deadline);
-  static bool mark(std::atomic<std::uint32_t>& word, std::uint32_t mark);
   static void sleep(std::atomic<std::uint32_t>& word, async::Deadline deadline);
 
   net::Reactor& reactor_;

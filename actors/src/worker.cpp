@@ -26,8 +26,10 @@
 #include <pharos/process/limits.hpp>
 #include <pharos/wire/error_codec.hpp>
 
+#include "caller.hpp"
 #include "flush_queue.hpp"
 #include "function_table.hpp"
+#include "running_call.hpp"
 #include "strand.hpp"
 
 namespace pharos::actors {
@@ -40,7 +42,8 @@ using wire::FrameHeader;
 using wire::FrameKind;
 
 constexpr auto kHandshakeTime = 30s;
-constexpr auto kBusyTime = 100ms;  // for a call that runs when the worker is told to end
+constexpr Duration kPatience = 200us;  // that a task waits before it gives its CPU away
+constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker is told to end
 constexpr Duration kFlushDelayMax = 50us;
 constexpr std::size_t kFlushBytes = 32 << 10;
 constexpr std::size_t kRepliesMax = 192 << 10;
@@ -71,8 +74,8 @@ Error describe_exception() {
   }
 }
 
-/// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object, which
-/// the sanitizer takes for a mistake.)
+/// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object,
+/// which the sanitizer takes for a mistake.)
 template <class Call>
 __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call) {
   try {
@@ -90,14 +93,94 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   }
 }
 
+class CallerLink;
+
+/// What a worker's callers share: the order in which it runs their calls, and what a call that waits does to it.
+/// The worker's; any thread.
+class Calls {
+ public:
+  Calls(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<FlushQueue> flush_queue)
+      : reactor_{*reactor}, flush_queue_{flush_queue}, caller_{detail::Caller::make(std::move(reactor), flush_queue)} {}
+
+  Strand& strand() { return strand_; }
+  Instance& instance() { return instance_; }
+  FlushQueue& flush_queue() { return *flush_queue_; }
+  const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
+  net::Reactor& reactor() { return reactor_; }
+  /// A task of this worker waits for something: it takes no others meanwhile.
+  bool blocked() const { return blocked_.load() != 0; }
+
+  void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
+    node_ = node;
+    caller_->join(std::move(node), registered);
+  }
+
+  /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
+  void block(CallerLink& link);
+  void unblock() {
+    if (blocked_.fetch_sub(1) == 1) node_->send(wire::WorkerBlocked{false});
+  }
+
+ private:
+  net::Reactor& reactor_;
+  const std::shared_ptr<FlushQueue> flush_queue_;
+  const std::shared_ptr<detail::Caller> caller_;
+  Strand strand_;
+  Instance instance_;
+  std::shared_ptr<net::Peer> node_;
+  std::atomic<int> blocked_ = 0;
+};
+
+/// A call while this thread runs it.
+class Running final : public RunningCall {
+ public:
+  /// `link`: which a task's call came with. None for a method.
+  Running(Calls& calls, CallerLink* link) : calls_{calls}, link_{link}, detour_{calls.reactor()} {}
+
+  void wait(detail::ResultCell& cell, async::Deadline deadline) override {
+    if (run_instead(cell)) return;
+    cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.reactor().now())));
+    if (cell.ready() || deadline.expired(calls_.reactor().now())) return;
+    if (link_ == nullptr) return cell.park(deadline);
+    calls_.block(*link_);
+    // It may come back to this worker's own pool, from a worker that does not run it after all.
+    for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.reactor().now());
+         slice = std::min<Duration>(2 * slice, 64ms)) {
+      if (run_instead(cell)) break;
+      cell.park(std::min(deadline, async::Deadline::after(slice, calls_.reactor().now())));
+    }
+    calls_.unblock();
+  }
+
+ private:
+  // A task for which there will be no worker soon is run by the one who waits for it.
+  bool run_instead(detail::ResultCell& cell) {
+    if (!calls_.caller()->take_back(cell)) return false;
+    const Function& function = function_table()[cell.call().function];
+    Decoder arguments{cell.arguments()};
+    Encoder result;
+    const Running running{calls_, link_};
+    auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
+    if (error) {
+      cell.set_error(std::move(*error));
+    } else {
+      cell.set_value(result.bytes());
+    }
+    return true;
+  }
+
+  Calls& calls_;
+  CallerLink* const link_;
+  const net::Reactor::Detour detour_;
+};
+
 /// One caller's connection: runs its calls on the worker's strand and answers.
 class CallerLink final : public net::Link::Handler,
                          public Strand::Runner,
                          public Flushable,
                          public std::enable_shared_from_this<CallerLink> {
  public:
-  CallerLink(Strand& strand, Instance& instance, FlushQueue& flush_queue, wire::ServeCaller serves)
-      : strand_{strand}, instance_{instance}, flush_queue_{flush_queue}, serves_{serves} {}
+  CallerLink(Calls& calls, wire::ServeCaller serves) : calls_{calls}, serves_{serves} {}
 
   void start(std::shared_ptr<net::SocketLink> link) {
     link_ = std::move(link);
@@ -107,9 +190,11 @@ class CallerLink final : public net::Link::Handler,
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
     batches_waiting_.fetch_add(1);
-    strand_.push(shared_from_this(), std::move(frames));
+    calls_.strand().push(shared_from_this(), std::move(frames));
+    // Whoever blocks gives back what it finds; this, what comes later.
+    if (calls_.blocked()) calls_.strand().give_back_waiting();
   }
-  void on_idle() override { strand_.run(); }
+  void on_idle() override { calls_.strand().run(); }
   void on_closed(Error) override { link_->close(); }
   void flush() override {
     link_->flush();
@@ -118,24 +203,47 @@ class CallerLink final : public net::Link::Handler,
 
   void run(net::FrameBatch batch, bool more_follow) override {
     // A reply must not wait until calls behind it are done, however long they take: then the timer writes it.
-    if (more_follow || !batch.one_left()) flush_queue_.add(weak_from_this());
+    if (more_follow || !batch.one_left()) calls_.flush_queue().add(weak_from_this());
+    batch_ = std::move(batch);
     TimePoint before = std::chrono::steady_clock::now();
-    while (!batch.empty()) {
-      const wire::FrameView frame = batch.next();
+    while (!batch_.empty()) {
+      const wire::FrameView frame = batch_.next();
       result_.clear();
       const std::optional<Error> error = run_one(frame);
       const TimePoint after = std::chrono::steady_clock::now();
       reply(frame.header, error, after - before);
       before = after;
     }
-    batch = {};
+    batch_ = {};
     batches_waiting_.fetch_sub(1);
     link_->resume();
   }
 
   void on_drained() override { link_->flush(); }
 
+  void give_back(net::FrameBatch batch) override {
+    give_back_frames(batch);
+    batches_waiting_.fetch_sub(1);
+    link_->flush();
+    link_->resume();
+  }
+  /// What came together with the call that runs, and waits behind it. On the thread that runs it.
+  void give_back_rest() {
+    link_->flush();
+    give_back_frames(batch_);
+    link_->flush();
+  }
+
  private:
+  void give_back_frames(net::FrameBatch& batch) {
+    while (!batch.empty()) {
+      FrameHeader header = batch.next().header;
+      header.kind = FrameKind::kReply;
+      header.status = wire::ReplyStatus::kReturned;
+      link_->send(header, {});
+    }
+  }
+
   std::optional<Error> run_one(const wire::FrameView& frame) {
     const FrameHeader& header = frame.header;
     if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
@@ -160,23 +268,26 @@ class CallerLink final : public net::Link::Handler,
       return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
           .with_outcome(Outcome::kNotStarted);
     }
-    if (serves_.actor && instance_.object == nullptr) {
-      return instance_.failure ? *instance_.failure
-                               : Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
+    Instance& instance = calls_.instance();
+    if (serves_.actor && instance.object == nullptr) {
+      return instance.failure ? *instance.failure
+                              : Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
     }
-    return guarded(function, [&] { function.call(instance_.object, arguments, result_); });
+    const Running running{calls_, serves_.actor ? nullptr : this};
+    return guarded(function, [&] { function.call(instance.object, arguments, result_); });
   }
 
   std::optional<Error> construct(const Function& function, Decoder& arguments) {
-    if (instance_.constructor != nullptr || !serves_.actor) {
+    Instance& instance = calls_.instance();
+    if (instance.constructor != nullptr || !serves_.actor) {
       return Error{ErrorCode::kAlreadyExists, "this worker has been given an actor before"};
     }
-    instance_.constructor = &function;
-    auto error = guarded(function, [&] { instance_.object = function.construct(arguments); });
+    instance.constructor = &function;
+    const Running running{calls_, nullptr};
+    auto error = guarded(function, [&] { instance.object = function.construct(arguments); });
     if (!error) return std::nullopt;
-    instance_.failure =
-        Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
-            Outcome::kNotStarted);
+    instance.failure = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+        Outcome::kNotStarted);
     return error;
   }
 
@@ -204,31 +315,40 @@ class CallerLink final : public net::Link::Handler,
           execution);
   }
 
-  Strand& strand_;
-  Instance& instance_;
-  FlushQueue& flush_queue_;
+  Calls& calls_;
   const wire::ServeCaller serves_;
   std::shared_ptr<net::SocketLink> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
-  Encoder result_;  // the strand's
+  // The strand's.
+  net::FrameBatch batch_;  // what is left of the one that is being run
+  Encoder result_;
 };
+
+void Calls::block(CallerLink& link) {
+  if (blocked_.fetch_add(1) != 0) return;
+  node_->send(wire::WorkerBlocked{true});
+  link.give_back_rest();
+  strand_.give_back_waiting();
+}
 
 class Worker final : public net::Peer::Owner {
  public:
   void serve(Fd control, const process::Preamble& preamble) {
-    const auto deadline = async::Deadline::after(kHandshakeTime, reactor_.now());
+    const auto deadline = async::Deadline::after(kHandshakeTime, reactor_->now());
     const net::Identity self{net::Role::kWorker, preamble.id};
     if (auto node = net::initiate(control.get(), preamble.key, self, deadline); !node) {
       log(LogLevel::kError, "the node does not answer", {kv("error", node.error())});
       return;
     }
-    const auto link = net::SocketLink::make(reactor_, std::move(control), net::Descriptors::kAccepted);
-    node_ = net::Peer::make(reactor_, link, *this);
+    const auto link = net::SocketLink::make(*reactor_, std::move(control), net::Descriptors::kAccepted);
+    node_ = net::Peer::make(*reactor_, link, *this);
     link->start(node_);
     // The zygote says the same, unless it dies between the fork and its word.
-    std::vector<Fd> handle;
-    handle.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-    node_->send(wire::WorkerForked{WorkerId{preamble.id}, ::getpid()}, std::move(handle));
+    if (Fd handle{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))}) {
+      std::vector<Fd> descriptors;
+      descriptors.push_back(std::move(handle));
+      node_->send(wire::WorkerForked{WorkerId{preamble.id}, ::getpid()}, std::move(descriptors));
+    }
     // While one of the two runs a call, the other reads.
     standby_ = std::thread{[this] { poll(); }};
     poll();
@@ -236,16 +356,22 @@ class Worker final : public net::Peer::Owner {
 
  private:
   [[noreturn]] void poll() {
-    for (;;) reactor_.poll_one(async::Deadline::never(), net::Reactor::Poller::kServer);
+    for (;;) reactor_->poll_one(async::Deadline::never(), net::Reactor::Poller::kServer);
   }
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
     if (const auto* const serve = std::get_if<wire::ServeCaller>(&parcel.message)) {
-      auto caller = std::make_shared<CallerLink>(strand_, instance_, *flush_queue_, *serve);
+      auto caller = std::make_shared<CallerLink>(calls_, *serve);
       callers_.push_back(caller);
-      caller->start(net::SocketLink::make(reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused));
+      caller->start(
+          net::SocketLink::make(*reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused));
+    } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
+      calls_.join(node_, *registered);
+      detail::set_caller_of_worker(calls_.caller());
     } else if (std::holds_alternative<wire::EndWorker>(parcel.message)) {
       end();
+    } else {
+      calls_.caller()->on_node_message(parcel.message);
     }
   }
 
@@ -255,18 +381,16 @@ class Worker final : public net::Peer::Owner {
   // A call that runs on is cut off; else the actor's destructor runs and streams are flushed. Static destructors do
   // not: they belong to main, which never ran here.
   [[noreturn]] void end() {
-    if (strand_.stop(async::Deadline::after(kBusyTime, reactor_.now()))) {
-      instance_.destroy();
+    if (calls_.strand().stop(async::Deadline::after(kBusyTime, reactor_->now()))) {
+      calls_.instance().destroy();
       std::fflush(nullptr);
     }
     ::_exit(0);
   }
 
-  net::Reactor reactor_;
-  std::shared_ptr<FlushQueue> flush_queue_ = FlushQueue::make(reactor_, kFlushDelayMax);
+  const std::shared_ptr<net::Reactor> reactor_ = std::make_shared<net::Reactor>();
+  Calls calls_{reactor_, FlushQueue::make(*reactor_, kFlushDelayMax)};
   std::shared_ptr<net::Peer> node_;
-  Instance instance_;
-  Strand strand_;
   std::vector<std::shared_ptr<CallerLink>> callers_;
   std::thread standby_;
 };

@@ -52,6 +52,15 @@ std::uint32_t usable_cpus() {
   return static_cast<std::uint32_t>(std::max(CPU_COUNT(&cpus), 1));
 }
 
+std::uint32_t cpus_of(const DaemonOptions& options) {
+  return options.cpus != 0 ? options.cpus : usable_cpus();
+}
+
+// Tasks that wait for tasks keep their processes. Past this many, who waits runs what it waits for itself.
+std::uint32_t workers_max(std::uint32_t cpus) {
+  return 4 * cpus + 4;
+}
+
 std::string describe_end(int status) {
   if (status < 0) return std::string{"it could not be started: "} + ::strerror(-status);
   if (WIFSIGNALED(status)) {
@@ -97,13 +106,14 @@ struct Node::Job {
   std::shared_ptr<net::Peer> driver;
   wire::RegisterJob program;
   Fd executable;
+  std::string warning;  // why its workers start slowly, if they do
 
   std::shared_ptr<net::Peer> zygote;  // null while there is none
   pid_t zygote_pid = 0;
   int zygote_restarts = 0;
   TimePoint zygote_since;
   async::Completion<wire::ZygoteReady> zygote_ready;
-  std::unordered_map<ActorId, bool> starting_actors;  // true: its driver has ended it meanwhile
+  std::unordered_map<ActorId, bool> starting_actors;  // true: it was ended meanwhile
   bool stopping = false;                              // its driver has asked for the end
   bool ended = false;
 };
@@ -116,6 +126,7 @@ struct Node::Worker {
   pid_t pid = 0;
   Fd handle;  // pidfd
   std::shared_ptr<net::Peer> control;
+  Client user;  // whom it serves: its actor's creator, or who leased it; nobody while it is idle
   std::shared_ptr<WorkerOutput> output;
   std::shared_ptr<WorkerOutput> error_output;
   async::Completion<int> reaped;
@@ -173,7 +184,7 @@ Node::Node(process::Kept kept, const DaemonOptions& options)
     : kept_{std::move(kept)},
       options_{options},
       id_{random_u64()},
-      leases_{options.cpus != 0 ? options.cpus : usable_cpus(), kIdleWorkerTime},
+      leases_{cpus_of(options), workers_max(cpus_of(options)), kIdleWorkerTime},
       background_{reactor_} {}
 
 Node::~Node() = default;
@@ -240,7 +251,7 @@ void Node::reap() {
 
 void Node::shut_down() {
   background_.cancel();
-  for (const auto& [id, peer] : peers_) peer->close();
+  for (const auto& [id, client] : clients_) client.peer->close();
   while (background_.size() != 0) reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
   reactor_.unwatch(child_event_.get());
   if (auto killed = process::kill_descendants(async::Deadline::after(kKillTime, reactor_.now())); !killed) {
@@ -264,7 +275,7 @@ std::optional<net::Key> Node::key_for(net::Identity peer) const {
 std::shared_ptr<net::Peer> Node::add_peer(Fd socket) {
   const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kAccepted);
   auto peer = net::Peer::make(reactor_, link, *this);
-  peers_.emplace(peer.get(), peer);
+  clients_.emplace(peer.get(), Client{peer, nullptr, nullptr, {}});
   link->start(peer);
   return peer;
 }
@@ -285,23 +296,9 @@ async::Async<void> Node::serve_connection(Node* self, Fd socket, bool first_driv
   if (first_driver) self->first_driver_ = peer;
 }
 
-std::shared_ptr<Node::Job> Node::job_of(const net::Peer& peer) const {
-  for (const auto& [id, job] : jobs_) {
-    if (job->driver.get() == &peer || job->zygote.get() == &peer) return job;
-  }
-  return nullptr;
-}
-
 std::shared_ptr<Node::Worker> Node::find_worker(WorkerId worker) const {
   const auto found = workers_.find(worker);
   return found == workers_.end() ? nullptr : found->second;
-}
-
-std::shared_ptr<Node::Worker> Node::served_by(const net::Peer& control) const {
-  for (const auto& [id, worker] : workers_) {
-    if (worker->control.get() == &control) return worker;
-  }
-  return nullptr;
 }
 
 std::shared_ptr<Node::Worker> Node::find_actor(ActorId actor) const {
@@ -312,25 +309,81 @@ std::shared_ptr<Node::Worker> Node::find_actor(ActorId actor) const {
 }
 
 void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
-  if (std::holds_alternative<wire::RegisterJob>(parcel.message) && request) {
-    const auto peer = peers_.find(&from);
-    if (peer == peers_.end() || job_of(from) != nullptr) return;
-    background_.spawn(register_job(this, peer->second, std::move(parcel), *request, peer->second == first_driver_));
-    return;
-  }
-  const auto job = job_of(from);
-  if (job == nullptr) {
-    if (const auto worker = served_by(from)) return on_worker_message(*worker, std::move(parcel));
+  const auto found = clients_.find(&from);
+  if (found == clients_.end()) return;
+  const Client client = found->second;
+  if (client.job == nullptr) {
+    if (std::holds_alternative<wire::RegisterJob>(parcel.message) && request) {
+      return background_.spawn(
+          register_job(this, client.peer, std::move(parcel), *request, client.peer == first_driver_));
+    }
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
   }
-  if (job->driver.get() == &from) return on_driver_message(*job, std::move(parcel), request);
-  on_zygote_message(*job, std::move(parcel));
+  if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
+  const bool known =
+      on_caller_message(client, parcel, request) ||
+      (client.worker != nullptr ? on_worker_message(client, parcel) : on_driver_message(client, parcel, request));
+  if (!known && request) {
+    from.respond(*request, Error{ErrorCode::kUnsupported,
+                                 "a caller cannot ask for " + std::string{wire::name_of(parcel.message)}});
+  }
 }
 
-void Node::on_worker_message(Worker& worker, net::Parcel parcel) {
-  const auto* const forked = std::get_if<wire::WorkerForked>(&parcel.message);
-  if (forked != nullptr) know_process(worker, forked->pid, std::move(parcel.descriptors.front()));
+bool Node::on_caller_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
+  Job& job = *client.job;
+  if (const auto* const actor = std::get_if<wire::StartActor>(&parcel.message); actor != nullptr && request) {
+    if (!job.starting_actors.emplace(actor->actor, false).second || find_actor(actor->actor) != nullptr) {
+      client.peer->respond(*request, Error{ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor->actor)});
+    } else {
+      background_.spawn(start_actor(this, client, *actor, *request));
+    }
+  } else if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
+    const scheduler::LeaseRequestId id{++last_id_};
+    lease_requests_.emplace(id, LeaseRequest{client, *request});
+    auto effects = leases_.request(id, {job.id, client.caller, client.worker != nullptr});
+    if (effects) {
+      apply(*effects);
+    } else {
+      lease_requests_.erase(id);
+      client.peer->respond(*request, std::move(effects).error());
+    }
+  } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
+    apply(leases_.returned(returned->worker, client.caller, reactor_.now()));
+  } else if (const auto* const end = std::get_if<wire::EndActor>(&parcel.message)) {
+    if (const auto starting = job.starting_actors.find(end->actor); starting != job.starting_actors.end()) {
+      starting->second = true;
+      return true;
+    }
+    const auto worker = find_actor(end->actor);
+    if (worker == nullptr || worker->job->id != job.id) return true;
+    worker->killed_because = "its program ended it";
+    if (end->kill) {
+      kill_worker(*worker);
+    } else {
+      end_worker(worker);
+    }
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Node::on_driver_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
+  if (!std::holds_alternative<wire::Stop>(parcel.message) || !request) return false;
+  if (!std::exchange(client.job->stopping, true)) background_.spawn(stop_job(this, client.job, *request));
+  return true;
+}
+
+bool Node::on_worker_message(const Client& client, net::Parcel& parcel) {
+  if (const auto* const blocked = std::get_if<wire::WorkerBlocked>(&parcel.message)) {
+    apply(blocked->blocked ? leases_.blocked(client.worker->id) : leases_.unblocked(client.worker->id));
+  } else if (const auto* const forked = std::get_if<wire::WorkerForked>(&parcel.message)) {
+    know_process(*client.worker, forked->pid, std::move(parcel.descriptors.front()));
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void Node::know_process(Worker& worker, pid_t pid, Fd handle) {
@@ -338,42 +391,6 @@ void Node::know_process(Worker& worker, pid_t pid, Fd handle) {
   worker.pid = pid;
   worker.handle = std::move(handle);
   if (worker.gone || worker.job->ended) kill_worker(worker);
-}
-
-void Node::on_driver_message(Job& job, net::Parcel parcel, std::optional<std::uint64_t> request) {
-  const auto shared = jobs_.at(job.id);
-  if (const auto* const actor = std::get_if<wire::StartActor>(&parcel.message); actor != nullptr && request) {
-    if (!job.starting_actors.emplace(actor->actor, false).second || find_actor(actor->actor) != nullptr) {
-      job.driver->respond(*request, Error{ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor->actor)});
-      return;
-    }
-    background_.spawn(start_actor(this, shared, *actor, *request));
-  } else if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
-    const scheduler::LeaseRequestId id{++last_id_};
-    lease_requests_.emplace(id, LeaseRequest{job.id, *request});
-    auto effects = leases_.request(id, job.id);
-    if (effects) return apply(*effects);
-    lease_requests_.erase(id);
-    job.driver->respond(*request, std::move(effects).error());
-  } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
-    const auto worker = find_worker(returned->worker);
-    if (worker != nullptr && worker->job->id == job.id) apply(leases_.returned(returned->worker, reactor_.now()));
-  } else if (const auto* const end = std::get_if<wire::EndActor>(&parcel.message)) {
-    if (const auto starting = job.starting_actors.find(end->actor); starting != job.starting_actors.end()) {
-      starting->second = true;
-      return;
-    }
-    const auto worker = find_actor(end->actor);
-    if (worker == nullptr || worker->job->id != job.id) return;
-    worker->killed_because = "its program ended it";
-    if (end->kill) return kill_worker(*worker);
-    end_worker(worker);
-  } else if (std::holds_alternative<wire::Stop>(parcel.message) && request && !std::exchange(job.stopping, true)) {
-    background_.spawn(stop_job(this, shared, *request));
-  } else if (request) {
-    job.driver->respond(*request, Error{ErrorCode::kUnsupported,
-                                        "a driver cannot ask for " + std::string{wire::name_of(parcel.message)}});
-  }
 }
 
 void Node::on_zygote_message(Job& job, net::Parcel parcel) {
@@ -389,22 +406,35 @@ void Node::on_zygote_message(Job& job, net::Parcel parcel) {
 }
 
 void Node::on_peer_closed(net::Peer& peer, const Error&) {
-  const auto found = peers_.find(&peer);
-  if (found == peers_.end()) return;
-  const auto closed = found->second;  // keeps it until this is done
-  peers_.erase(found);
-  if (const auto worker = served_by(*closed)) return background_.spawn(conclude_worker(this, worker));
-  if (closed == first_driver_) {
+  const auto found = clients_.find(&peer);
+  if (found == clients_.end()) return;
+  const Client client = found->second;  // keeps it until this is done
+  clients_.erase(found);
+  if (client.peer == first_driver_) {
     ending_ = true;
     return;
   }
-  const auto job = job_of(*closed);
-  if (job == nullptr) return;
-  if (job->driver == closed) return end_job(job->id);
-  job->zygote = nullptr;
+  if (client.job == nullptr) return;
+  if (client.worker != nullptr) {
+    end_caller(client);
+    return background_.spawn(conclude_worker(this, client.worker));
+  }
+  if (client.caller) return end_job(client.job->id);
+  client.job->zygote = nullptr;
   // Whoever waits for this one is told; the next has a word of its own.
-  job->zygote_ready.fail(Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote"});
-  if (!job->ended) background_.spawn(restart_zygote(this, job));
+  client.job->zygote_ready.fail(Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote"});
+  if (!client.job->ended) background_.spawn(restart_zygote(this, client.job));
+}
+
+// What it asked for and what it started is nobody's now.
+void Node::end_caller(const Client& client) {
+  std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
+  apply(leases_.lessee_ended(client.caller));
+  for (const auto& [id, worker] : workers_) {
+    if (!worker->actor || worker->user.caller != client.caller) continue;
+    worker->killed_because = "the worker that made it is gone";
+    kill_worker(*worker);
+  }
 }
 
 // ---- Jobs and zygotes
@@ -422,6 +452,7 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
   job->program = std::move(std::get<wire::RegisterJob>(parcel.message));
   job->executable = std::move(parcel.descriptors.front());
   self->jobs_.emplace(job->id, job);
+  self->clients_.insert_or_assign(driver.get(), Client{driver, job, nullptr, job->caller});
   auto started = co_await start_zygote(self, job);
   if (!started) {
     self->end_job(job->id);
@@ -441,12 +472,17 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
                                    "Start the program again."});
     co_return;
   }
-  driver->respond(request, wire::JobRegistered{.job = job->id,
-                                               .caller = job->caller,
-                                               .node = self->id_,
-                                               .cpus = self->leases_.cpus(),
-                                               .warning = ready->cannot_fork,
-                                               .address = "unix:" + self->kept_.run_folder + "/node.sock"});
+  job->warning = ready->cannot_fork;
+  driver->respond(request, self->registration_of(*job, job->caller));
+}
+
+wire::JobRegistered Node::registration_of(const Job& job, CallerId caller) const {
+  return {.job = job.id,
+          .caller = caller,
+          .node = id_,
+          .cpus = leases_.cpus(),
+          .warning = job.warning,
+          .address = "unix:" + kept_.run_folder + "/node.sock"};
 }
 
 async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> job) {
@@ -472,6 +508,7 @@ async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> j
       co_await net::accept(&self->reactor_, pair.first.get(), self->identity(), std::move(key_for), deadline);
   if (!identity) co_return Error{identity.error()}.with("loading " + job->program.executable + " for its workers");
   job->zygote = self->add_peer(std::move(pair.first));
+  self->clients_.insert_or_assign(job->zygote.get(), Client{job->zygote, job, nullptr, {}});
   job->zygote_since = self->reactor_.now();
   co_return {};
 }
@@ -494,13 +531,13 @@ void Node::end_job(JobId id) {
   const auto job = found->second;
   job->ended = true;
   jobs_.erase(found);
-  std::erase_if(lease_requests_, [id](const auto& entry) { return entry.second.job == id; });
+  std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
   apply(leases_.job_ended(id));
   for (const auto& [worker_id, worker] : workers_) {
     if (worker->job == job) kill_worker(*worker);
   }
   if (job->zygote != nullptr) {
-    peers_.erase(job->zygote.get());
+    clients_.erase(job->zygote.get());
     job->zygote->close();
   } else if (job->zygote_pid != 0) {
     ::kill(job->zygote_pid, SIGKILL);
@@ -576,40 +613,43 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
     co_return Error{ErrorCode::kRuntimeStopped, "the program has ended"}.with_outcome(Outcome::kNotStarted);
   }
   worker->control = self->add_peer(std::move(control.first));
+  const CallerId caller{worker->id.value()};
+  self->clients_.insert_or_assign(worker->control.get(), Client{worker->control, job, worker, caller});
+  worker->control->send(self->registration_of(*job, caller));
   co_return worker;
 }
 
-void Node::hand_over(Worker& worker, net::Peer& driver, std::uint64_t request) {
+void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request) {
   constexpr std::uint32_t kFirstIncarnation = 1;
   auto pair = net::socket_pair();
   if (!pair) {
-    driver.respond(request, std::move(pair).error());
+    user.peer->respond(request, std::move(pair).error());
     return;
   }
+  worker.user = user;
   std::vector<Fd> to_worker;
   to_worker.push_back(std::move(pair->first));
-  std::vector<Fd> to_driver;
-  to_driver.push_back(std::move(pair->second));
-  worker.control->send(wire::ServeCaller{worker.job->caller, worker.actor, kFirstIncarnation}, std::move(to_worker));
-  driver.respond(request, wire::WorkerReady{worker.id, kFirstIncarnation, worker.pid}, std::move(to_driver));
+  std::vector<Fd> to_user;
+  to_user.push_back(std::move(pair->second));
+  worker.control->send(wire::ServeCaller{user.caller, worker.actor, kFirstIncarnation}, std::move(to_worker));
+  user.peer->respond(request, wire::WorkerReady{worker.id, kFirstIncarnation, worker.pid}, std::move(to_user));
 }
 
-async::Async<void> Node::start_actor(Node* self, std::shared_ptr<Job> job, wire::StartActor actor,
-                                     std::uint64_t request) {
-  auto worker = co_await start_worker(self, job, actor.actor, actor.label);
-  const bool ended = job->starting_actors.extract(actor.actor).mapped();
+async::Async<void> Node::start_actor(Node* self, Client client, wire::StartActor actor, std::uint64_t request) {
+  auto worker = co_await start_worker(self, client.job, actor.actor, actor.label);
+  const bool ended = client.job->starting_actors.extract(actor.actor).mapped();
   if (!worker) {
-    job->driver->respond(request, std::move(worker).error());
+    client.peer->respond(request, std::move(worker).error());
     co_return;
   }
-  if (ended) {
+  if (ended || !self->clients_.contains(client.peer.get())) {
     (*worker)->killed_because = "its program ended it";
     self->kill_worker(**worker);
-    job->driver->respond(request, Error{ErrorCode::kActorDied, "its program ended it before it had begun"}.with_outcome(
+    client.peer->respond(request, Error{ErrorCode::kActorDied, "its program ended it before it had begun"}.with_outcome(
                                       Outcome::kNotStarted));
     co_return;
   }
-  self->hand_over(**worker, *job->driver, request);
+  self->hand_over(**worker, client, request);
 }
 
 async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request) {
@@ -620,7 +660,7 @@ async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, sche
   }
   const auto found = self->lease_requests_.find(request);
   if (found != self->lease_requests_.end()) {
-    job->driver->respond(found->second.request, std::move(worker).error());
+    found->second.client.peer->respond(found->second.request, std::move(worker).error());
     self->lease_requests_.erase(found);
   }
   self->apply(self->leases_.start_failed(request));
@@ -634,12 +674,12 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
       if (request == lease_requests_.end() || worker == nullptr) continue;
       const LeaseRequest asked = request->second;
       lease_requests_.erase(request);
-      hand_over(*worker, *worker->job->driver, asked.request);
+      hand_over(*worker, asked.client, asked.request);
     } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
       if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
         background_.spawn(start_leased(this, job->second, start->request));
       }
-    } else if (const auto* const end = std::get_if<scheduler::EndIdleWorker>(&effect)) {
+    } else if (const auto* const end = std::get_if<scheduler::EndWorker>(&effect)) {
       if (const auto worker = find_worker(end->worker)) end_worker(worker);
     }
   }
@@ -685,7 +725,9 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   worker->output->drain();
   worker->error_output->drain();
   self->apply(self->leases_.worker_ended(worker->id));
-  if (!worker->job->ended) worker->job->driver->send(wire::WorkerEnded{worker->id, worker->actor, reason});
+  if (!worker->job->ended && worker->user.peer != nullptr) {
+    worker->user.peer->send(wire::WorkerEnded{worker->id, worker->actor, reason});
+  }
   self->workers_.erase(worker->id);
   worker->concluded.complete();
 }

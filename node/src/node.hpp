@@ -35,6 +35,13 @@ class Node final : public net::Peer::Owner {
  private:
   struct Job;
   struct Worker;
+  /// What a connection is, once it has proved itself and said or been told what it is for.
+  struct Client {
+    std::shared_ptr<net::Peer> peer;
+    std::shared_ptr<Job> job;
+    std::shared_ptr<Worker> worker;  // null: the job's driver or zygote
+    CallerId caller;                 // none: the zygote
+  };
   class Reaper;
   class KeeperWatcher;
   class Listener;
@@ -52,15 +59,17 @@ class Node final : public net::Peer::Owner {
   std::shared_ptr<net::Peer> add_peer(Fd socket);
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
-  void on_driver_message(Job& job, net::Parcel parcel, std::optional<std::uint64_t> request);
+  bool on_caller_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request);
+  bool on_driver_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request);
+  bool on_worker_message(const Client& client, net::Parcel& parcel);
   void on_zygote_message(Job& job, net::Parcel parcel);
-  void on_worker_message(Worker& worker, net::Parcel parcel);
 
   // Jobs and zygotes.
   static async::Async<void> register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
                                          std::uint64_t request, bool first);
   static async::Async<Result<void>> start_zygote(Node* self, std::shared_ptr<Job> job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
+  wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
   void end_job(JobId job);
 
   // Workers.
@@ -68,21 +77,19 @@ class Node final : public net::Peer::Owner {
                                                                     std::string label);
   static async::Async<Result<std::shared_ptr<Worker>>> fork_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
                                                                    std::string label, async::Deadline deadline);
-  static async::Async<void> start_actor(Node* self, std::shared_ptr<Job> job, wire::StartActor actor,
-                                        std::uint64_t request);
+  static async::Async<void> start_actor(Node* self, Client client, wire::StartActor actor, std::uint64_t request);
   static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
   static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   void end_worker(const std::shared_ptr<Worker>& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
-  void hand_over(Worker& worker, net::Peer& driver, std::uint64_t request);
+  void hand_over(Worker& worker, const Client& user, std::uint64_t request);
   void kill_worker(Worker& worker);
   void apply(const scheduler::LeaseEffects& effects);
   static async::Async<void> end_idle_workers(Node* self);
-  std::shared_ptr<Job> job_of(const net::Peer& peer) const;
+  void end_caller(const Client& client);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_actor(ActorId actor) const;
-  std::shared_ptr<Worker> served_by(const net::Peer& control) const;
 
   const process::Kept kept_;
   const DaemonOptions options_;
@@ -97,7 +104,7 @@ class Node final : public net::Peer::Owner {
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::size_t unproven_ = 0;  // connections in their handshake
 
-  std::unordered_map<const net::Peer*, std::shared_ptr<net::Peer>> peers_;
+  std::unordered_map<const net::Peer*, Client> clients_;
   std::unordered_map<JobId, std::shared_ptr<Job>> jobs_;
   std::unordered_map<WorkerId, std::shared_ptr<Worker>> workers_;
   JobId first_job_;
@@ -106,7 +113,7 @@ class Node final : public net::Peer::Owner {
 
   scheduler::Leases leases_;
   struct LeaseRequest {
-    JobId job;
+    Client client;
     std::uint64_t request;
   };
   std::unordered_map<scheduler::LeaseRequestId, LeaseRequest> lease_requests_;

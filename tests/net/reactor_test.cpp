@@ -71,6 +71,30 @@ TEST(Reactor, PostedWorkRunsInOrderAndOneAtATimeHoweverManyPoll) {
   EXPECT_TRUE(alone);
 }
 
+// A user's function that submits and waits runs inside a callback.
+TEST(Reactor, WhatALongDetourPostsOrFoundPostedRunsOnAnotherThreadMeanwhile) {
+  for (const bool before : {true, false}) {
+    Reactor reactor;
+    Watched<bool> ran;
+    Watched<bool> done;
+    const auto post = [&] { reactor.post([&] { ran.change([](bool& it) { it = true; }); }); };
+    const auto bell = std::make_shared<Bell>([&] {
+      if (before) post();
+      const Reactor::Detour detour{reactor};
+      if (!before) post();
+      EXPECT_TRUE(ran.wait([](bool it) { return it; }));
+      done.change([](bool& it) { it = true; });
+    });
+    reactor.watch(bell->fd(), EPOLLIN, bell);
+    {
+      const Pollers pollers{reactor, 2};
+      bell->ring();
+      EXPECT_TRUE(done.wait([](bool it) { return it; }));
+    }
+    reactor.unwatch(bell->fd());
+  }
+}
+
 TEST(Reactor, TimersRunByTimeThenInTheOrderInWhichTheyWereSet) {
   Reactor reactor;
   std::string order;

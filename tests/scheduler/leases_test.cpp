@@ -26,7 +26,7 @@ std::string to_text(const LeaseEffect& effect) {
   if (const auto* const start = std::get_if<StartWorker>(&effect)) {
     return "start " + std::to_string(start->request.value()) + " job " + std::to_string(start->job.value());
   }
-  return "end worker " + std::to_string(std::get<EndIdleWorker>(effect).worker.value());
+  return "end worker " + std::to_string(std::get<EndWorker>(effect).worker.value());
 }
 
 std::vector<std::string> texts(const LeaseEffects& effects) {
@@ -36,16 +36,30 @@ std::vector<std::string> texts(const LeaseEffects& effects) {
 }
 using Texts = std::vector<std::string>;
 
+constexpr std::uint32_t kWorkersMax = 6;
+
+/// A job's driver has the job's number, and its workers have higher ones.
+Lessee driver_of(std::uint64_t job) {
+  return {JobId{job}, CallerId{job}, false};
+}
+
 class LeasesTest : public testing::Test {
  protected:
-  Texts request(std::uint64_t id, std::uint64_t job) { return texts(*leases_.request(LeaseRequestId{id}, JobId{job})); }
+  Texts request(std::uint64_t id, std::uint64_t job) {
+    return texts(*leases_.request(LeaseRequestId{id}, driver_of(job)));
+  }
+  Result<LeaseEffects> nested_request(std::uint64_t id, std::uint64_t job, std::uint64_t caller) {
+    return leases_.request(LeaseRequestId{id}, {JobId{job}, CallerId{caller}, true});
+  }
   Texts started(std::uint64_t request, std::uint64_t worker) {
     return texts(leases_.worker_started(LeaseRequestId{request}, WorkerId{worker}));
   }
-  Texts returned(std::uint64_t worker) { return texts(leases_.returned(WorkerId{worker}, now_)); }
+  Texts returned(std::uint64_t worker) {
+    return texts(leases_.returned(WorkerId{worker}, leases_.lessee_of(WorkerId{worker}).value_or(CallerId{}), now_));
+  }
 
   TimePoint now_{1h};
-  Leases leases_{2, kIdleTime};
+  Leases leases_{2, kWorkersMax, kIdleTime};
 };
 
 TEST_F(LeasesTest, ARequestStartsAWorkerAndIsGrantedWhenItHasStarted) {
@@ -123,12 +137,78 @@ TEST_F(LeasesTest, TheEndOfAJobReleasesAllThatIsItsAndServesTheOthers) {
   EXPECT_EQ(leases_.waiting(), 0u);
 }
 
+TEST_F(LeasesTest, ABlockedWorkerGivesItsCpuToTheNextAndGoesOnWithoutOne) {
+  request(1, 7);
+  request(2, 7);
+  request(3, 7);
+  started(1, 50);
+  started(2, 51);
+  EXPECT_EQ(texts(leases_.blocked(WorkerId{50})), (Texts{"start 3 job 7"}));
+  EXPECT_EQ(texts(leases_.blocked(WorkerId{50})), Texts{}) << "it has no second one to give";
+  started(3, 52);
+  EXPECT_EQ(texts(leases_.unblocked(WorkerId{50})), Texts{});
+  EXPECT_EQ(leases_.in_use(), 3u);
+  request(4, 7);
+  EXPECT_EQ(returned(51), Texts{}) << "two work still";
+  EXPECT_EQ(returned(52), (Texts{"grant 4 worker 52"}));
+}
+
+TEST_F(LeasesTest, ABlockedWorkerThatEndsOrIsReturnedHasNoCpuToGiveBack) {
+  request(1, 7);
+  request(2, 7);
+  started(1, 50);
+  started(2, 51);
+  leases_.blocked(WorkerId{50});
+  leases_.blocked(WorkerId{51});
+  EXPECT_EQ(leases_.in_use(), 0u);
+  leases_.worker_ended(WorkerId{50});
+  returned(51);
+  EXPECT_EQ(leases_.in_use(), 0u);
+  EXPECT_EQ(leases_.idle(), 1u);
+}
+
+TEST_F(LeasesTest, AtTheBoundOnlyDriversWaitAndBlockedWorkersBringNoMore) {
+  for (std::uint64_t i = 1; i <= kWorkersMax; ++i) {
+    request(i, 7);
+    started(i, 50 + i);
+    leases_.blocked(WorkerId{50 + i});
+  }
+  EXPECT_EQ(leases_.in_use(), 0u);
+  EXPECT_EQ(nested_request(20, 7, 51).error().code(), ErrorCode::kOverloaded);
+  EXPECT_EQ(request(21, 7), Texts{});
+  EXPECT_EQ(leases_.waiting(), 1u);
+  EXPECT_EQ(returned(51), (Texts{"grant 21 worker 51"}));
+}
+
+TEST_F(LeasesTest, TheEndOfALesseeEndsItsWorkersAndNoOthers) {
+  request(1, 7);
+  started(1, 50);
+  leases_.blocked(WorkerId{50});
+  ASSERT_TRUE(nested_request(2, 7, 50).ok());
+  started(2, 51);
+  ASSERT_TRUE(nested_request(3, 7, 50).ok());  // being started
+  ASSERT_TRUE(nested_request(4, 7, 50).ok());  // waits
+  EXPECT_EQ(leases_.waiting(), 1u);
+  EXPECT_EQ(texts(leases_.lessee_ended(CallerId{50})), (Texts{"end worker 51"}));
+  EXPECT_EQ(leases_.waiting(), 0u);
+  EXPECT_EQ(leases_.in_use(), 0u);
+  EXPECT_EQ(started(3, 52), (Texts{"end worker 52"})) << "started for one who is gone";
+  EXPECT_EQ(leases_.lessee_of(WorkerId{50}), CallerId{7});
+}
+
+TEST_F(LeasesTest, OnlyItsLesseeReturnsAWorker) {
+  request(1, 7);
+  started(1, 50);
+  EXPECT_EQ(texts(leases_.returned(WorkerId{50}, CallerId{8}, now_)), Texts{});
+  EXPECT_EQ(leases_.in_use(), 1u);
+}
+
 TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
   request(1, 7);
   request(2, 7);
   for (std::size_t i = 0; i < Leases::kWaitingMax; ++i)
-    ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, JobId{7}).ok());
-  const auto refused = leases_.request(LeaseRequestId{~0ull}, JobId{7});
+    ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, driver_of(7)).ok());
+  const auto refused = leases_.request(LeaseRequestId{~0ull}, driver_of(7));
   EXPECT_EQ(refused.error().code(), ErrorCode::kOverloaded);
   EXPECT_EQ(leases_.waiting(), Leases::kWaitingMax);
 }
@@ -136,7 +216,7 @@ TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
 // The rules again, with no thought of speed: one list of requests in the order in which they came, one of workers.
 class Model {
  public:
-  explicit Model(std::uint32_t cpus) : cpus_{cpus} {}
+  Model(std::uint32_t cpus, std::uint32_t workers_max) : cpus_{cpus}, workers_max_{workers_max} {}
 
   enum class State { kWaiting, kStarting };
   struct Request {
@@ -148,6 +228,7 @@ class Model {
     std::uint64_t id;
     std::uint64_t job;
     std::optional<std::pair<TimePoint, std::uint64_t>> idle_since;  // and the how manieth to become idle
+    bool blocked = false;
   };
 
   std::multiset<std::string> request(std::uint64_t id, std::uint64_t job) {
@@ -157,7 +238,7 @@ class Model {
   std::multiset<std::string> started(std::uint64_t request, std::uint64_t worker) {
     const auto found = std::find_if(requests.begin(), requests.end(), [&](const auto& r) { return r.id == request; });
     if (found == requests.end()) return {"end worker " + std::to_string(worker)};
-    workers.push_back({worker, found->job, std::nullopt});
+    workers.push_back({worker, found->job, std::nullopt, false});
     requests.erase(found);
     return {"grant " + std::to_string(request) + " worker " + std::to_string(worker)};
   }
@@ -167,9 +248,17 @@ class Model {
   }
   std::multiset<std::string> returned(std::uint64_t worker, TimePoint now) {
     for (Worker& w : workers) {
-      if (w.id == worker && !w.idle_since) w.idle_since = {now, ++returns_};
+      if (w.id != worker || w.idle_since) continue;
+      w.idle_since = {now, ++returns_};
+      w.blocked = false;
     }
     return settle();
+  }
+  std::multiset<std::string> set_blocked(std::uint64_t worker, bool blocked) {
+    for (Worker& w : workers) {
+      if (w.id == worker && !w.idle_since) w.blocked = blocked;
+    }
+    return blocked ? settle() : std::multiset<std::string>{};
   }
   std::multiset<std::string> worker_ended(std::uint64_t worker) {
     std::erase_if(workers, [&](const Worker& w) { return w.id == worker; });
@@ -196,10 +285,16 @@ class Model {
   }
 
   std::uint32_t in_use() const {
-    const auto busy = std::count_if(workers.begin(), workers.end(), [](const auto& w) { return !w.idle_since; });
-    const auto starting =
-        std::count_if(requests.begin(), requests.end(), [](const auto& r) { return r.state == State::kStarting; });
-    return static_cast<std::uint32_t>(busy + starting);
+    const auto busy =
+        std::count_if(workers.begin(), workers.end(), [](const auto& w) { return !w.idle_since && !w.blocked; });
+    return static_cast<std::uint32_t>(busy + starting());
+  }
+  std::uint32_t all() const {
+    const auto leased = std::count_if(workers.begin(), workers.end(), [](const auto& w) { return !w.idle_since; });
+    return static_cast<std::uint32_t>(leased + starting());
+  }
+  std::ptrdiff_t starting() const {
+    return std::count_if(requests.begin(), requests.end(), [](const auto& r) { return r.state == State::kStarting; });
   }
   std::size_t waiting() const {
     return static_cast<std::size_t>(
@@ -212,7 +307,7 @@ class Model {
  private:
   std::multiset<std::string> settle() {
     std::multiset<std::string> effects;
-    while (in_use() < cpus_) {
+    while (in_use() < cpus_ && all() < workers_max_) {
       const auto next =
           std::find_if(requests.begin(), requests.end(), [](const auto& r) { return r.state == State::kWaiting; });
       if (next == requests.end()) break;
@@ -234,6 +329,7 @@ class Model {
   }
 
   const std::uint32_t cpus_;
+  const std::uint32_t workers_max_;
   std::uint64_t returns_ = 0;
 };
 
@@ -243,8 +339,9 @@ class LeasesAgainstTheModel : public SeededTest {
     random_.seed(seed);
     const auto cpus = static_cast<std::uint32_t>(between(0, 5));
     const std::size_t jobs = between(1, 4);
-    Leases leases{cpus, kIdleTime};
-    Model model{cpus};
+    const auto workers_max = cpus + static_cast<std::uint32_t>(between(0, 4));
+    Leases leases{cpus, workers_max, kIdleTime};
+    Model model{cpus, workers_max};
     TimePoint now{1h};
     std::uint64_t last_id = 0;
     std::set<std::uint64_t> granted;
@@ -269,7 +366,7 @@ class LeasesAgainstTheModel : public SeededTest {
       if (what < 35) {
         const std::uint64_t id = ++last_id;
         const std::uint64_t job = between(1, jobs);
-        effects = *leases.request(LeaseRequestId{id}, JobId{job});
+        effects = *leases.request(LeaseRequestId{id}, driver_of(job));
         expected = model.request(id, job);
       } else if (what < 60) {
         const std::uint64_t request = take_start();
@@ -280,10 +377,15 @@ class LeasesAgainstTheModel : public SeededTest {
         const std::uint64_t request = take_start();
         effects = leases.start_failed(LeaseRequestId{request});
         expected = model.start_failed(request);
+      } else if (what < 78) {
+        const std::uint64_t worker = any_worker();
+        effects = leases.returned(WorkerId{worker}, leases.lessee_of(WorkerId{worker}).value_or(CallerId{}), now);
+        expected = model.returned(worker, now);
       } else if (what < 85) {
         const std::uint64_t worker = any_worker();
-        effects = leases.returned(WorkerId{worker}, now);
-        expected = model.returned(worker, now);
+        const bool blocks = chance(2);
+        effects = blocks ? leases.blocked(WorkerId{worker}) : leases.unblocked(WorkerId{worker});
+        expected = model.set_blocked(worker, blocks);
       } else if (what < 92) {
         const std::uint64_t worker = any_worker();
         effects = leases.worker_ended(WorkerId{worker});
@@ -312,7 +414,6 @@ class LeasesAgainstTheModel : public SeededTest {
         ASSERT_GT(served, last_served) << "not first come, first served";
         last_served = served;
       }
-      ASSERT_LE(leases.in_use(), cpus);
       ASSERT_EQ(leases.in_use(), model.in_use()) << "step " << step;
       ASSERT_EQ(leases.waiting(), model.waiting()) << "step " << step;
       const auto idle = std::count_if(model.workers.begin(), model.workers.end(),

@@ -49,6 +49,7 @@ const std::vector<Message>& one_of_each() {
       WorkerReaped{WorkerId{16}, -17},
       ServeCaller{CallerId{18}, ActorId{19}, 20},
       EndWorker{},
+      WorkerBlocked{true},
   };
   return messages;
 }
@@ -105,6 +106,10 @@ auto fields(const WorkerForked& m) {
 auto fields(const WorkerReaped& m) {
   const auto& [worker, status] = m;
   return std::tie(worker, status);
+}
+auto fields(const WorkerBlocked& m) {
+  const auto& [blocked] = m;
+  return std::tie(blocked);
 }
 auto fields(const ServeCaller& m) {
   const auto& [caller, actor, incarnation] = m;

@@ -10,22 +10,23 @@ struct Message {
   union {
     failure @0 :Failure;            # the answer to a request that could not be met
     registerJob @1 :RegisterJob;    # driver to node, with the driver's executable; answered by jobRegistered
-    jobRegistered @2 :JobRegistered;
-    leaseWorker @3 :LeaseWorker;    # driver to node; answered by workerReady
-    returnLease @4 :ReturnLease;    # driver to node
-    startActor @5 :StartActor;      # driver to node; answered by workerReady
-    endActor @6 :EndActor;          # driver to node
-    workerReady @7 :WorkerReady;    # node to driver, with the socket for calls
-    workerEnded @8 :WorkerEnded;    # node to driver
+    jobRegistered @2 :JobRegistered;  # also node to worker, unasked, before all else: a caller is a driver or a worker
+    leaseWorker @3 :LeaseWorker;    # caller to node; answered by workerReady
+    returnLease @4 :ReturnLease;    # caller to node
+    startActor @5 :StartActor;      # caller to node; answered by workerReady
+    endActor @6 :EndActor;          # caller to node
+    workerReady @7 :WorkerReady;    # node to caller, with the socket for calls
+    workerEnded @8 :WorkerEnded;    # node to caller
     output @9 :Output;              # node to driver
     stop @10 :Stop;                 # driver to node; answered by done when every worker is gone
     done @11 :Void;
     zygoteReady @12 :ZygoteReady;   # zygote to node
     forkWorker @13 :ForkWorker;     # node to zygote, with control socket, standard output, standard error
-    workerForked @14 :WorkerForked; # zygote to node, with the worker's pidfd
+    workerForked @14 :WorkerForked; # zygote to node, and worker to node, with the worker's pidfd
     workerReaped @15 :WorkerReaped; # zygote to node
     serveCaller @16 :ServeCaller;   # node to worker, with the socket for calls
     endWorker @17 :Void;            # node to worker: destroy the actor, flush, exit
+    workerBlocked @18 :WorkerBlocked;  # worker to node: its task waits for something, or goes on
   }
 }
 
@@ -59,4 +60,5 @@ struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text
 struct ForkWorker { worker @0 :UInt64; }
 struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
 struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; }
+struct WorkerBlocked { blocked @0 :Bool; }
 struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; }

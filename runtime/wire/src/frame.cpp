@@ -28,7 +28,7 @@ Result<void> check(const FrameHeader& header) {
     return bad("a payload of " + to_string(ByteCount{header.payload_bytes}) + "; at most " + to_string(most) +
                " are allowed");
   }
-  if (header.status != ReplyStatus::kOk && header.status != ReplyStatus::kError) {
+  if (header.status > ReplyStatus::kReturned) {
     return bad("status " + std::to_string(static_cast<int>(header.status)));
   }
   return {};

@@ -139,6 +139,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                  },
                  [&](const EndWorker&) { to.setEndWorker(); },
+                 [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
              },
              message);
 }
@@ -209,6 +210,7 @@ std::optional<Message> read(Schema::Reader from) {
       return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation()};
     }
     case Schema::END_WORKER: return EndWorker{};
+    case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};
   }
   return std::nullopt;
 }
@@ -217,9 +219,9 @@ std::optional<Message> read(Schema::Reader from) {
 
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {
-      "Failure",     "RegisterJob", "JobRegistered", "LeaseWorker",  "ReturnLease", "StartActor",
-      "EndActor",    "WorkerReady", "WorkerEnded",   "Output",       "Stop",        "Done",
-      "ZygoteReady", "ForkWorker",  "WorkerForked",  "WorkerReaped", "ServeCaller", "EndWorker"};
+      "Failure",      "RegisterJob",  "JobRegistered", "LeaseWorker", "ReturnLease",  "StartActor",  "EndActor",
+      "WorkerReady",  "WorkerEnded",  "Output",        "Stop",        "Done",         "ZygoteReady", "ForkWorker",
+      "WorkerForked", "WorkerReaped", "ServeCaller",   "EndWorker",   "WorkerBlocked"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -18,26 +18,29 @@ namespace pharos {
 struct RuntimeOptions {
   /// The cluster to join: "unix:/path/node.sock". Empty: PHAROS_ADDRESS, and without that a cluster of this program's
   /// own, which ends with it.
-  std::string address;
+  std::string address{};
   /// The cluster's token, 32 bytes in a file of mode 0600. Empty: PHAROS_TOKEN_FILE, else "token" beside the socket.
-  std::string token_file;
+  std::string token_file{};
   /// Where the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty: nowhere.
-  std::string listen;
+  std::string listen{};
   /// CPUs that its tasks may use at once. 0: as many as this process may.
   std::uint32_t cpus = 0;
 };
 
 struct ActorOptions {
   /// What it is called in messages and logs. Empty: its type.
-  std::string name;
+  std::string name{};
 };
 
 namespace detail {
+class Caller;
 class Driver;
-}
+}  // namespace detail
 
 /// This program's place in a cluster: joins the one that it was started for, or starts one of its own.
 /// Everything that it started ends with it. Any thread may use it; there may be several, in turn or at once.
+/// Made by code that runs in a worker, it is the worker's place in the cluster that the worker belongs to: options are
+/// not looked at, and what it started ends with the worker.
 /// A child of fork() cannot use its parent's (RuntimeStopped), but may make its own.
 class PHAROS_API Runtime {
  public:
@@ -91,7 +94,8 @@ class PHAROS_API Runtime {
                                                      const detail::RegisteredFunction& constructor,
                                                      const Encoder& arguments);
 
-  std::shared_ptr<detail::Driver> driver_;
+  std::shared_ptr<detail::Caller> caller_;
+  std::shared_ptr<detail::Driver> driver_;  // none in a worker
 };
 
 }  // namespace pharos

@@ -47,6 +47,18 @@ class Reactor final : public async::Executor {
     kLeader,      ///< spins: a user's thread that waits; at most one at a time, the one that interrupt() wakes
   };
 
+  /// Inside a callback: as long as one lives, this thread runs code that takes long or waits, and is not taken for one
+  /// that will soon be back to run what was posted.
+  class Detour {
+   public:
+    explicit Detour(Reactor& reactor);
+    Detour(Detour&&) = delete;
+    ~Detour();
+
+   private:
+    const Reactor* const left_;
+  };
+
   Reactor();
   ~Reactor() override;
 

@@ -26,7 +26,8 @@ enum class FrameKind : std::uint8_t {
 /// How a call ended, in a reply.
 enum class ReplyStatus : std::uint8_t {
   kOk = 0,
-  kError = 1,  ///< the payload is an encoded Error
+  kError = 1,     ///< the payload is an encoded Error
+  kReturned = 2,  ///< not begun, and the caller may run it elsewhere: the task that runs here waits for something
 };
 
 enum FrameFlags : std::uint8_t {

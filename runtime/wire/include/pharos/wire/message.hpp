@@ -90,10 +90,13 @@ struct ServeCaller {
   std::uint32_t incarnation = 0;
 };
 struct EndWorker {};
+struct WorkerBlocked {
+  bool blocked = false;
+};
 
 using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, EndActor,
                              WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
-                             WorkerReaped, ServeCaller, EndWorker>;
+                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include <pharos/actors/runtime.hpp>
+#include <pharos/async/async_group.hpp>
+#include <pharos/net/peer.hpp>
+#include <pharos/net/reactor.hpp>
+
+#include "call_link.hpp"
+#include "flush_queue.hpp"
+#include "task_pool.hpp"
+#include "waiting_room.hpp"
+
+namespace pharos::detail {
+
+/// One actor, as a caller knows it: kept by the caller until the actor has ended, and by handles.
+class ActorHandle final : public actors::CallLink::Observer {
+ public:
+  static std::shared_ptr<ActorHandle> make(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
+
+  ActorId id() const { return id_; }
+  const std::string& label() const { return label_; }
+  const std::shared_ptr<actors::CallLink>& link() const { return link_; }
+  CellHandle call(const RegisteredFunction& function, const Encoder& arguments);
+  void kill();
+
+  /// Sends the constructor's arguments: the first call.
+  void construct(CellHandle constructed);
+  /// No handle is left: it ends once every call is answered.
+  void let_go();
+
+  void on_replies(actors::CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
+  void on_returned(actors::CallLink& link, std::vector<CellHandle> cells) override;
+  void on_disconnected(actors::CallLink& link) override;
+
+ private:
+  ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
+  void end_if_done(std::size_t in_flight);
+
+  const std::weak_ptr<Caller> caller_;
+  const ActorId id_;
+  const std::string label_;
+  CellHandle constructed_;        // the reading thread's, until it is there
+  std::optional<Error> failure_;  // the constructor threw: as with the last handle, it ends once calls are answered
+  std::atomic<bool> let_go_ = false;
+  std::atomic<bool> ended_ = false;
+  std::shared_ptr<actors::CallLink> link_;  // set once, by make()
+};
+
+/// Who calls: a program, or a worker whose code calls from inside a call. Its tasks, its actors, its results; what it
+/// asks of its node, and what it is told.
+/// Made and composed by a Driver or a worker, which reads for it; shared by handles. Threads: the interface from any;
+/// what nodes tell is handled on the reactor's strand.
+/// End: close(), then end(); afterwards calls fail with kRuntimeStopped. A worker ends with its process.
+class Caller final : public std::enable_shared_from_this<Caller>, public actors::TaskPool::Leases {
+ public:
+  static std::shared_ptr<Caller> make(std::shared_ptr<net::Reactor> reactor,
+                                      std::shared_ptr<actors::FlushQueue> flush_queue);
+  ~Caller() override;
+
+  /// The node has taken it in. Nothing can be called before.
+  void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered);
+  /// What the node tells callers; false for a message that is none of those.
+  bool on_node_message(const wire::Message& message);
+
+  CellHandle submit(const RegisteredFunction& function, const Encoder& arguments);
+  std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
+                                     const RegisteredFunction& constructor, const Encoder& arguments);
+  CellHandle new_cell() const { return ResultCell::make(room_); }
+  /// A task that waits for a worker that will not come soon is the thread's that waits for it.
+  bool take_back(ResultCell& cell) { return tasks_.take_back(cell); }
+
+  /// Tells the node to end it: at once, or after its destructor.
+  void end_actor(ActorId actor, bool kill);
+  void actor_disconnected(ActorId actor);
+
+  JobId job() const { return registered_.job; }
+  const std::string& address() const { return registered_.address; }
+
+  /// Everything under way fails with this, and so does everything later.
+  void lose_everything(const Error& why);
+  /// The same, because the Runtime ends.
+  void close();
+  /// Waits until nothing of it runs any more.
+  void end();
+  /// In a child of fork(): this process has no part in it any more.
+  void abandon_after_fork();
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
+
+ private:
+  Caller(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<actors::FlushQueue> flush_queue);
+
+  void request_lease() override;
+  void return_lease(WorkerId worker) override;
+  void worker_disconnected(WorkerId worker) override;
+
+  static async::Async<void> lease_worker(Caller* self);
+  static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor);
+  static async::Async<void> tend_tasks(Caller* self);
+  static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
+  static async::Async<void> give_up_on_actor(Caller* self, ActorId actor);
+
+  std::shared_ptr<actors::CallLink> new_link(ActorId actor, std::weak_ptr<actors::CallLink::Observer> observer);
+  void connect_worker(actors::CallLink& link, net::Parcel parcel);
+  std::shared_ptr<ActorHandle> take_actor(ActorId actor);
+  void lose_actor(ActorId actor, const Error& why);
+  std::optional<Error> over();
+
+  friend class ActorHandle;
+
+  const std::shared_ptr<net::Reactor> kept_reactor_;  // handles may keep this longer than its Driver lives
+  net::Reactor& reactor_;
+  const std::shared_ptr<actors::FlushQueue> flush_queue_;
+  const std::shared_ptr<actors::WaitingRoom> room_;
+  actors::TaskPool tasks_;
+  std::shared_ptr<net::Peer> node_;
+  wire::JobRegistered registered_;
+  std::atomic<bool> abandoned_ = false;
+
+  std::mutex actors_mutex_;
+  std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
+  std::optional<Error> over_;  // why nothing can be asked of the node any more
+  bool tends_tasks_ = false;   // the strand's
+
+  async::AsyncGroup background_;
+};
+
+/// Of the code that runs here: the worker's, inside and outside of calls. Null in a program.
+std::shared_ptr<Caller> caller_of_worker();
+/// This process is a worker, and this is what its code calls with.
+void set_caller_of_worker(std::shared_ptr<Caller> caller);
+
+}  // namespace pharos::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <pharos/async/deadline.hpp>
+
+namespace pharos::detail {
+class ResultCell;
+}
+
+namespace pharos::actors {
+
+/// The call of a user's function that a thread is running now, in a worker. Pure interface: what a wait inside of it
+/// has to do is the worker's business. Lives on the stack of whoever runs the call; this thread's only.
+class RunningCall {
+ public:
+  /// None in a driver, and in a thread that the user's code started.
+  static RunningCall* of_this_thread();
+
+  /// Returns when the cell is ready, or at the deadline.
+  virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
+
+ protected:
+  RunningCall();
+  RunningCall(RunningCall&&) = delete;
+  ~RunningCall();
+
+ private:
+  RunningCall* const outer_;
+};
+
+}  // namespace pharos::actors
