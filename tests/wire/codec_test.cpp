@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -10,28 +11,13 @@
 
 #include <pharos/base/id.hpp>
 #include <pharos/wire/codec.hpp>
+#include <pharos/wire/id_codec.hpp>
 
+#include "coding.hpp"
 #include "seed.hpp"
 
 namespace pharos {
 namespace {
-
-template <class T>
-std::vector<std::byte> encoded(const T& value) {
-  Encoder encoder;
-  Codec<T>::encode(value, encoder);
-  return {encoder.bytes().begin(), encoder.bytes().end()};
-}
-
-template <class T>
-T round_trip(const T& value) {
-  const auto bytes = encoded(value);
-  Decoder decoder{bytes};
-  T result = Codec<T>::decode(decoder);
-  EXPECT_FALSE(decoder.failed());
-  EXPECT_EQ(decoder.left(), 0u);
-  return result;
-}
 
 template <class T>
 void expect_limits_round_trip() {
@@ -63,16 +49,10 @@ struct Point {
   std::int32_t y = 0;
   bool operator==(const Point&) const = default;
 };
-struct NoDefault {
-  explicit NoDefault(int n) : number{n} {}
-  int number;
-};
-
 TEST(Codec, EnumsAndStructsOfValuesComeBack) {
   EXPECT_EQ(round_trip(Colour::kBlue), Colour::kBlue);
   EXPECT_EQ(encoded(Colour::kBlue).size(), 1u);
   EXPECT_EQ(round_trip(Point{1.5, -3}), (Point{1.5, -3}));
-  EXPECT_EQ(round_trip(NoDefault{7}).number, 7);
   EXPECT_EQ(round_trip(ActorId{9}), ActorId{9});
   EXPECT_EQ(round_trip(std::array<int, 3>{1, 2, 3}), (std::array<int, 3>{1, 2, 3}));
 }
@@ -161,9 +141,9 @@ TEST(Encoder, KeepsWhatItHoldsAsItGrows) {
   EXPECT_TRUE(encoder.bytes().empty());
 }
 
-using RandomCodec = SeededTest;
+using GarbageCodec = SeededTest;
 
-TEST_F(RandomCodec, AnyBytesDecodeOrFailWithoutReadingPastTheirEnd) {
+TEST_F(GarbageCodec, AnyBytesDecodeOrFailWithoutReadingPastTheirEnd) {
   for (int round = 0; round < 20'000; ++round) {
     const auto garbage = bytes(between(0, 40));
     Decoder decoder{garbage};

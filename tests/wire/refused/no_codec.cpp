@@ -1,12 +1,13 @@
-#include <map>
-#include <string>
-
 #include <pharos/pharos.hpp>
 
-int count(std::map<std::string, std::string> names) {
-  return static_cast<int>(names.size());
+class Secret {
+  int* hidden_ = nullptr;
+};
+
+int count(Secret) {
+  return 1;
 }
 
 int run(pharos::Runtime& runtime) {
-  return runtime.submit<&count>(std::map<std::string, std::string>{}).get();
+  return runtime.submit<&count>(Secret{}).get();
 }

@@ -1,12 +1,13 @@
-#include <map>
-#include <string>
-
 #include <pharos/pharos.hpp>
 
-std::map<std::string, std::string> names() {
+class Secret {
+  int* hidden_ = nullptr;
+};
+
+Secret secret() {
   return {};
 }
 
 void run(pharos::Runtime& runtime) {
-  static_cast<void>(runtime.submit<&names>());
+  static_cast<void>(runtime.submit<&secret>());
 }

@@ -1,111 +1,55 @@
 #pragma once
 
-#include <algorithm>
-#include <concepts>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <span>
+#include <new>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <pharos/base/export.hpp>
+#include <pharos/wire/bytes.hpp>
+#include <pharos/wire/codec_fields.hpp>
+#include <pharos/wire/codec_kinds.hpp>
+#include <pharos/wire/codec_refusals.hpp>
+#include <pharos/wire/decoder.hpp>
+#include <pharos/wire/encoder.hpp>
 
 namespace pharos {
 
-/// Bytes that grow at the end: arguments and results on their way out. Not shared between threads.
-class Encoder {
- public:
-  void write(const void* bytes, std::size_t count) {
-    if (count != 0) std::memcpy(grow(count), bytes, count);  // an empty view may point nowhere
-  }
-  std::span<const std::byte> bytes() const { return {storage_.get(), size_}; }
-  void clear() { size_ = 0; }
-
- private:
-  std::byte* grow(std::size_t count) {
-    if (capacity_ - size_ < count) [[unlikely]] {
-      const std::size_t capacity = std::max<std::size_t>({size_ + count, capacity_ * 2, 256});
-      auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity);
-      if (size_ != 0) std::memcpy(larger.get(), storage_.get(), size_);
-      storage_ = std::move(larger);
-      capacity_ = capacity;
-    }
-    std::byte* at = storage_.get() + size_;
-    size_ += count;
-    return at;
-  }
-
-  std::unique_ptr<std::byte[]> storage_;
-  std::size_t size_ = 0;
-  std::size_t capacity_ = 0;
-};
-
-/// Bytes that arrived. Every read is checked against what is left; after one that asks for more, `failed()` stays true
-/// and every later read gives zeros, so that a decoder of many fields may look once, at the end.
-class Decoder {
- public:
-  explicit Decoder(std::span<const std::byte> bytes) : bytes_{bytes} {}
-
-  std::size_t left() const { return bytes_.size(); }
-  bool failed() const { return failed_; }
-  void fail() {
-    failed_ = true;
-    bytes_ = {};
-  }
-
-  /// The next `count` bytes, in place; empty after a failure.
-  std::span<const std::byte> take(std::size_t count) {
-    if (count > bytes_.size()) [[unlikely]] {
-      fail();
-      return {};
-    }
-    const auto taken = bytes_.first(count);
-    bytes_ = bytes_.subspan(count);
-    return taken;
-  }
-  void read(void* to, std::size_t count) {
-    const auto from = take(count);
-    if (from.size() == count) [[likely]] {
-      if (count != 0) std::memcpy(to, from.data(), count);
-    } else {
-      std::memset(to, 0, count);
-    }
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  bool failed_ = false;
-};
-
-/// How a T becomes bytes and comes back: `static void encode(const T&, Encoder&)` and `static T decode(Decoder&)`.
-/// A type without one cannot be an argument or a result; the compiler's message names the type.
-template <class T>
-struct Codec;
-
 namespace detail {
-
-/// Types whose bytes mean nothing in another process.
-template <class T>
-inline constexpr bool kPointsElsewhere =
-    std::is_pointer_v<T> || std::is_member_pointer_v<T> || std::is_reference_v<T> || std::is_null_pointer_v<T>;
-template <class Char, class Traits>
-inline constexpr bool kPointsElsewhere<std::basic_string_view<Char, Traits>> = true;
-template <class T, std::size_t N>
-inline constexpr bool kPointsElsewhere<std::span<T, N>> = true;
-
+template <class T, Kind kind>
+struct KindCodec;
 }  // namespace detail
 
-/// Values that are their bytes: numbers, enums, and structs of them.
+/// How a T becomes bytes and comes back: `static void encode(const T&, Encoder&)` and `static T decode(Decoder&)`.
+///
+/// Known without a word from their author: numbers, bool, enums, strings, the standard containers, optional, variant,
+/// tuple, pair, unique_ptr, complex, durations and time points, paths, Bytes, and structs of up to 64 of these, nested
+/// as you like. A class whose members are private, or that has a base class, says what travels, all in one function
+/// that encoding reads and decoding fills:
+///
+///   auto pharos_fields() { return std::tie(name_, weights_); }
+///   auto pharos_fields() { return std::tuple_cat(Base::pharos_fields(), std::tie(depth_)); }
+///
+/// For other types specialise Codec. It writes at least one byte (a container's count is checked against the bytes that
+/// are left), calls `from.fail()` on bytes that are no value, and has a `static constexpr std::string_view kFormat =
+/// "my.Type/1"` if the type is to be given to to_bytes(). An enum may have a `constexpr bool pharos_valid(Colour)`
+/// beside it, which arriving values must satisfy.
+///
+/// Encoding fails (`Encoder::failed()`) on values nested deeper than kNestingMax and on a variant without a value.
 template <class T>
-requires(std::is_trivially_copyable_v<T> && !std::is_const_v<T>) struct Codec<T> {
-  static_assert(!detail::kPointsElsewhere<T>,
-                "a pointer, reference or view means nothing in another process: pass the value itself, "
-                "std::string for a string_view");
+struct Codec : detail::KindCodec<T, detail::kKind<T>> {};
+
+/// For a trivially copyable class that has no pointers and no padding: its bytes are its value.
+/// `template <> struct pharos::Codec<Version> : pharos::PlainCodec<Version> {};`
+template <class T>
+struct PlainCodec {
+  static_assert(std::is_trivially_copyable_v<T>, "only a trivially copyable class is its bytes");
   static void encode(const T& value, Encoder& to) { to.write(&value, sizeof value); }
   static T decode(Decoder& from) {
     if constexpr (std::is_default_constructible_v<T>) {
@@ -120,30 +64,523 @@ requires(std::is_trivially_copyable_v<T> && !std::is_const_v<T>) struct Codec<T>
   }
 };
 
-template <>
-struct Codec<bool> {
-  static void encode(bool value, Encoder& to) { to.write(&value, 1); }
-  static bool decode(Decoder& from) {
-    std::uint8_t byte = 0;
-    from.read(&byte, 1);
-    if (byte > 1) from.fail();
-    return byte == 1;
+namespace detail {
+
+static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory, lowest byte first");
+
+/// The Codec is the one that Pharos has for types of this kind.
+struct OfPharos {};
+template <class T>
+inline constexpr bool kOwnCodec = !std::is_base_of_v<OfPharos, Codec<T>>;
+
+/// Whether bytes of T can be copied to the wire and back as they are: all of them are value, and any are valid.
+template <class T>
+consteval bool is_plain();
+template <class T>
+inline constexpr bool kPlain = is_plain<T>();
+
+template <class T>
+concept CheckedEnum = requires(T value) {
+  { pharos_valid(value) } -> std::same_as<bool>;
+};
+
+template <class T, class... Fields>
+consteval bool are_plain(Types<Fields...>) {
+  if constexpr ((kPlain<std::remove_cv_t<Fields>> && ...)) {
+    constexpr bool kUnique = (std::has_unique_object_representations_v<Fields> && ...);  // a bit-field leaves gaps
+    return (0 + ... + sizeof(Fields)) == sizeof(T) && (!kUnique || std::has_unique_object_representations_v<T>);
+  } else {
+    return false;
+  }
+}
+
+template <class T>
+consteval bool is_plain() {
+  if constexpr (std::is_array_v<T>) {
+    return kPlain<std::remove_cv_t<std::remove_extent_t<T>>>;
+  } else if constexpr (kOwnCodec<T>) {
+    return std::is_base_of_v<PlainCodec<T>, Codec<T>>;
+  } else if constexpr (kKind<T> == Kind::kNumber) {
+    return true;
+  } else if constexpr (kKind<T> == Kind::kEnum) {
+    return !CheckedEnum<T> && !std::is_same_v<std::underlying_type_t<T>, bool>;
+  } else if constexpr (!std::is_trivially_copyable_v<T>) {
+    return false;
+  } else if constexpr (kKind<T> == Kind::kComplex) {
+    return kPlain<typename T::value_type>;
+  } else if constexpr (kKind<T> == Kind::kDuration) {
+    return kPlain<typename T::rep>;
+  } else if constexpr (kKind<T> == Kind::kTimePoint) {
+    return kPlain<typename T::duration>;
+  } else if constexpr (kKind<T> == Kind::kArray) {
+    if constexpr (std::tuple_size_v<T> == 0) {
+      return false;
+    } else {
+      return kPlain<std::remove_cv_t<typename T::value_type>>;
+    }
+  } else if constexpr (kKind<T> == Kind::kAggregate && !std::is_empty_v<T>) {
+    return are_plain<T>(FieldTypes<T>{});
+  } else {
+    return false;
+  }
+}
+
+// C arrays are fields, though never values of their own.
+
+template <class T>
+void encode_value(const T& value, Encoder& to) {
+  if constexpr (!std::is_array_v<T>) {
+    Codec<T>::encode(value, to);
+  } else if constexpr (kPlain<T>) {
+    to.write(&value, sizeof value);
+  } else {
+    for (const auto& element : value) encode_value(element, to);
+  }
+}
+
+template <class T>
+void decode_into(T& value, Decoder& from) {
+  if constexpr (!std::is_array_v<T>) {
+    value = Codec<T>::decode(from);
+  } else if constexpr (kPlain<T>) {
+    from.read(&value, sizeof value);
+  } else {
+    for (auto& element : value) decode_into(element, from);
+  }
+}
+
+// Nothing is a byte of zero, so that every value has a byte.
+
+inline void encode_fields(Encoder& to) {
+  to.write("", 1);
+}
+template <class... Fields>
+requires(sizeof...(Fields) != 0) void encode_fields(Encoder& to, const Fields&... fields) {
+  (encode_value(fields, to), ...);
+}
+inline void decode_nothing(Decoder& from) {
+  std::uint8_t byte = 0;
+  from.read(&byte, 1);
+  if (byte != 0) from.fail();
+}
+
+/// A byte that is zero or one.
+inline bool decode_flag(Decoder& from) {
+  std::uint8_t byte = 0;
+  from.read(&byte, 1);
+  if (byte > 1) from.fail();
+  return byte == 1;
+}
+
+inline void encode_count(std::size_t count, Encoder& to) {
+  const std::uint64_t wide = count;
+  to.write(&wide, sizeof wide);
+}
+
+/// What an element may take in memory for each byte that arrived, before it has been decoded.
+inline constexpr std::size_t kMemoryPerByte = 16;
+
+/// Makes room for `count` elements if the container can, as far as the bytes that are left account for it.
+template <class T>
+void reserve(T& container, std::size_t count, const Decoder& from) {
+  if constexpr (requires { container.reserve(count); }) {
+    const std::size_t most = from.left() / sizeof(typename T::value_type) * kMemoryPerByte + 1;
+    container.reserve(count < most ? count : most);
+  }
+}
+
+template <class T>
+void encode_elements(const T& container, Encoder& to) {
+  const Nested nested{to};
+  if (to.failed()) return;
+  encode_count(container.size(), to);
+  for (const auto& element : container) Codec<typename T::value_type>::encode(element, to);
+}
+
+/// Types that cannot travel.
+template <class T, Kind kind>
+struct KindCodec : OfPharos {
+  static void encode(const T&, Encoder&) { check_kind<T>(); }
+  static T decode(Decoder&) {
+    check_kind<T>();
+    __builtin_unreachable();
   }
 };
 
+template <class T>
+struct KindCodec<T, Kind::kNumber> : OfPharos, PlainCodec<T> {};
+template <class T>
+struct KindCodec<T, Kind::kComplex> : OfPharos, PlainCodec<T> {};
+
+template <class T>
+struct KindCodec<T, Kind::kBool> : OfPharos {
+  static void encode(bool value, Encoder& to) { to.write(&value, 1); }
+  static bool decode(Decoder& from) { return decode_flag(from); }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kEnum> : OfPharos {
+  using Number = std::underlying_type_t<T>;
+  static void encode(T value, Encoder& to) { Codec<Number>::encode(static_cast<Number>(value), to); }
+  static T decode(Decoder& from) {
+    const auto value = static_cast<T>(Codec<Number>::decode(from));
+    if constexpr (CheckedEnum<T>) {
+      if (!pharos_valid(value)) from.fail();
+    }
+    return value;
+  }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kDuration> : OfPharos {
+  static void encode(T value, Encoder& to) { Codec<typename T::rep>::encode(value.count(), to); }
+  static T decode(Decoder& from) { return T{Codec<typename T::rep>::decode(from)}; }
+};
+template <class T>
+struct KindCodec<T, Kind::kTimePoint> : OfPharos {
+  static void encode(T value, Encoder& to) { Codec<typename T::duration>::encode(value.time_since_epoch(), to); }
+  static T decode(Decoder& from) { return T{Codec<typename T::duration>::decode(from)}; }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kPath> : OfPharos {
+  static void encode(const T& value, Encoder& to) { Codec<typename T::string_type>::encode(value.native(), to); }
+  static T decode(Decoder& from) { return T{Codec<typename T::string_type>::decode(from)}; }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kArray> : OfPharos {
+  using Element = typename T::value_type;
+  static constexpr std::size_t kCount = std::tuple_size_v<T>;
+
+  static void encode(const T& value, Encoder& to) {
+    if constexpr (kPlain<T>) {
+      to.write(&value, sizeof value);
+    } else if constexpr (kCount == 0) {
+      encode_fields(to);
+    } else {
+      for (const Element& element : value) encode_value(element, to);
+    }
+  }
+  static T decode(Decoder& from) {
+    if constexpr (kPlain<T>) {
+      return PlainCodec<T>::decode(from);
+    } else if constexpr (kCount == 0) {
+      decode_nothing(from);
+      return {};
+    } else if constexpr (std::is_default_constructible_v<T>) {
+      T value{};
+      for (Element& element : value) decode_into(element, from);
+      return value;
+    } else {
+      return decode_all(from, std::make_index_sequence<kCount>{});
+    }
+  }
+
+ private:
+  template <std::size_t... indexes>
+  static T decode_all(Decoder& from, std::index_sequence<indexes...>) {
+    return T{{(static_cast<void>(indexes), Codec<Element>::decode(from))...}};
+  }
+};
+
+/// Strings, vectors, deques, lists.
+template <class T>
+struct KindCodec<T, Kind::kSequence> : OfPharos {
+  using Element = typename T::value_type;
+  static constexpr bool kContiguous =
+      kPlain<Element> && std::is_default_constructible_v<Element> && requires(T & value) {
+    value.data();
+    value.resize(1);
+  };
+
+  static void encode(const T& value, Encoder& to) {
+    if constexpr (kContiguous) {
+      encode_count(value.size(), to);
+      to.write(value.data(), value.size() * sizeof(Element));
+    } else {
+      encode_elements(value, to);
+    }
+  }
+  static T decode(Decoder& from) {
+    T value;
+    if constexpr (kContiguous) {
+      read_pieces(value, from.read_count(sizeof(Element)), from);
+    } else {
+      const Nested nested{from};
+      const std::size_t count = from.read_count();
+      reserve(value, count, from);
+      for (std::size_t i = 0; i < count && !from.failed(); ++i) value.push_back(Codec<Element>::decode(from));
+    }
+    return value;
+  }
+
+ private:
+  static constexpr std::size_t kPiece = 4096 / sizeof(Element) + 1;
+
+  // A container cannot grow without writing all its elements first: those of a large one come by way of the first
+  // cache, so that its memory is written once.
+  static void read_pieces(T& value, std::size_t count, Decoder& from) {
+    if (count <= kPiece) {
+      value.resize(count);
+      from.read(value.data(), count * sizeof(Element));
+      return;
+    }
+    value.reserve(count);
+    Element piece[kPiece];
+    for (std::size_t left = count; left != 0;) {
+      const std::size_t next = left < kPiece ? left : kPiece;
+      from.read(piece, next * sizeof(Element));
+      value.insert(value.end(), piece, piece + next);
+      left -= next;
+    }
+  }
+};
+
+/// Ordered and hashed, of unique keys or not: that shows in what insert() returns.
+template <class T>
+inline constexpr bool kUniqueKeys = requires(T& container, const typename T::value_type& value) {
+  container.insert(value).second;
+};
+
+template <class T>
+struct KindCodec<T, Kind::kSet> : OfPharos {
+  static void encode(const T& value, Encoder& to) { encode_elements(value, to); }
+  static T decode(Decoder& from) {
+    const Nested nested{from};
+    T value;
+    const std::size_t count = from.read_count();
+    reserve(value, count, from);
+    for (std::size_t i = 0; i < count && !from.failed(); ++i) {
+      value.emplace_hint(value.end(), Codec<typename T::key_type>::decode(from));
+      if (kUniqueKeys<T> && value.size() != i + 1) from.fail();
+    }
+    return value;
+  }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kMap> : OfPharos {
+  static void encode(const T& value, Encoder& to) {
+    const Nested nested{to};
+    if (to.failed()) return;
+    encode_count(value.size(), to);
+    for (const auto& [key, mapped] : value) encode_fields(to, key, mapped);
+  }
+  static T decode(Decoder& from) {
+    const Nested nested{from};
+    T value;
+    const std::size_t count = from.read_count();
+    reserve(value, count, from);
+    for (std::size_t i = 0; i < count && !from.failed(); ++i) {
+      auto key = Codec<typename T::key_type>::decode(from);
+      auto mapped = Codec<typename T::mapped_type>::decode(from);
+      value.emplace_hint(value.end(), std::move(key), std::move(mapped));
+      if (kUniqueKeys<T> && value.size() != i + 1) from.fail();
+    }
+    return value;
+  }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kOptional> : OfPharos {
+  static void encode(const T& value, Encoder& to) {
+    Codec<bool>::encode(value.has_value(), to);
+    if (value.has_value()) Codec<std::remove_const_t<typename T::value_type>>::encode(*value, to);
+  }
+  static T decode(Decoder& from) {
+    if (!decode_flag(from)) return std::nullopt;
+    return T{std::in_place, Codec<std::remove_const_t<typename T::value_type>>::decode(from)};
+  }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kUniquePtr> : OfPharos {
+  using Element = std::remove_const_t<typename T::element_type>;
+
+  static void encode(const T& value, Encoder& to) {
+    const Nested nested{to};
+    if (to.failed()) return;
+    Codec<bool>::encode(value != nullptr, to);
+    if (value != nullptr) Codec<Element>::encode(*value, to);
+  }
+  static T decode(Decoder& from) {
+    const Nested nested{from};
+    if (!decode_flag(from)) return nullptr;
+    return T{new Element(Codec<Element>::decode(from))};  // made in place: a large object is never on the stack
+  }
+};
+
+template <class... Ts>
+struct KindCodec<std::tuple<Ts...>, Kind::kTuple> : OfPharos {
+  static void encode(const std::tuple<Ts...>& value, Encoder& to) {
+    std::apply([&to](const Ts&... elements) { encode_fields(to, elements...); }, value);
+  }
+  static std::tuple<Ts...> decode(Decoder& from) {
+    if constexpr (sizeof...(Ts) == 0) decode_nothing(from);
+    return std::tuple<Ts...>{Codec<std::remove_const_t<Ts>>::decode(from)...};  // braces: from left to right
+  }
+};
+template <class A, class B>
+struct KindCodec<std::pair<A, B>, Kind::kTuple> : OfPharos {
+  static void encode(const std::pair<A, B>& value, Encoder& to) { encode_fields(to, value.first, value.second); }
+  static std::pair<A, B> decode(Decoder& from) {
+    return std::pair<A, B>{Codec<std::remove_const_t<A>>::decode(from), Codec<std::remove_const_t<B>>::decode(from)};
+  }
+};
+
+template <template <class...> class V, class... Ts>
+struct KindCodec<V<Ts...>, Kind::kVariant> : OfPharos {
+  using T = V<Ts...>;
+  using Index = std::uint16_t;
+
+  static void encode(const T& value, Encoder& to) {
+    if (value.valueless_by_exception()) return to.fail(CodecFailure::kInvalid);
+    const auto index = static_cast<Index>(value.index());
+    to.write(&index, sizeof index);
+    encode_alternative(value, to, std::index_sequence_for<Ts...>{});
+  }
+  static T decode(Decoder& from) {
+    const auto index = Codec<Index>::decode(from);
+    if (index >= sizeof...(Ts)) from.fail();
+    return decode_alternative(from.failed() ? 0 : index, from, std::index_sequence_for<Ts...>{});
+  }
+
+ private:
+  template <std::size_t... indexes>
+  static void encode_alternative(const T& value, Encoder& to, std::index_sequence<indexes...>) {
+    static_cast<void>(((value.index() == indexes && (Codec<Ts>::encode(get<indexes>(value), to), true)) || ...));
+  }
+  template <std::size_t... indexes>
+  static T decode_alternative(Index index, Decoder& from, std::index_sequence<indexes...>) {
+    using Decode = T (*)(Decoder&);
+    static constexpr Decode kDecode[] = {[](Decoder& source) {
+      return T{std::in_place_index<indexes>, Codec<Ts>::decode(source)};
+    }...};
+    return kDecode[index](from);
+  }
+};
+
+template <class T>
+struct KindCodec<T, Kind::kAggregate> : OfPharos {
+  static void encode(const T& value, Encoder& to) {
+    if constexpr (kPlain<T>) {
+      to.write(&value, sizeof value);
+    } else {
+      visit_fields(value, [&to](const auto&... fields) { encode_fields(to, fields...); });
+    }
+  }
+  static T decode(Decoder& from) {
+    if constexpr (kPlain<T>) {
+      return PlainCodec<T>::decode(from);
+    } else {
+      return decode_fields(from, FieldTypes<T>{});
+    }
+  }
+
+ private:
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"  // bit-fields
+  template <class... Fields>
+  static T decode_fields(Decoder& from, Types<Fields...>) {
+    if constexpr ((std::is_array_v<Fields> || ...)) {
+      T value{};
+      visit_fields(value, [&from](auto&... fields) { (decode_into(fields, from), ...); });
+      return value;
+    } else {
+      if constexpr (sizeof...(Fields) == 0) decode_nothing(from);
+      return T{Codec<std::remove_cv_t<Fields>>::decode(from)...};  // braces: from left to right
+    }
+  }
+#pragma GCC diagnostic pop
+};
+
+template <class T>
+struct KindCodec<T, Kind::kNamedFields> : OfPharos {
+  static void encode(const T& value, Encoder& to) {
+    // Named by a function that is not const, so that one will do; only read here.
+    std::apply([&to](const auto&... fields) { encode_fields(to, fields...); }, const_cast<T&>(value).pharos_fields());
+  }
+  static T decode(Decoder& from) {
+    T value{};
+    auto fields = value.pharos_fields();
+    if constexpr (std::tuple_size_v<decltype(fields)> == 0) decode_nothing(from);
+    std::apply([&from](auto&... field) { (decode_into(field, from), ...); }, fields);
+    return value;
+  }
+};
+
+/// Whether T has a Codec that can be used; what is in it is looked at when it is.
+template <class T>
+inline constexpr bool kTravels = kOwnCodec<T> || travels(kKind<T>);
+
+template <class... Fields>
+Types<std::remove_reference_t<Fields>...> types_of(const std::tuple<Fields...>&);
+
+/// Types<...> of what lies directly in a T.
+template <class T>
+consteval auto parts_of() {
+  constexpr Kind kFound = kKind<T>;
+  if constexpr (kOwnCodec<T>) {
+    return Types<>{};
+  } else if constexpr (kFound == Kind::kArray || kFound == Kind::kSequence || kFound == Kind::kSet ||
+                       kFound == Kind::kOptional) {
+    return Types<typename T::value_type>{};
+  } else if constexpr (kFound == Kind::kMap) {
+    return Types<typename T::key_type, typename T::mapped_type>{};
+  } else if constexpr (kFound == Kind::kTuple || kFound == Kind::kVariant) {
+    return typename ArgumentsOf<T>::Are{};
+  } else if constexpr (kFound == Kind::kUniquePtr) {
+    return Types<typename T::element_type>{};
+  } else if constexpr (kFound == Kind::kAggregate) {
+    return FieldTypes<T>{};
+  } else if constexpr (kFound == Kind::kNamedFields) {
+    return decltype(types_of(std::declval<T&>().pharos_fields())){};
+  } else {
+    return Types<>{};
+  }
+}
+
+template <class... Parts>
+constexpr void check_parts(Types<Parts...>);
+
+/// Stops the compiler at the innermost part of T that cannot travel, with the reason and what to do instead. Before
+/// anything is encoded: the compiler then names the parts that led there, and not the functions that encode them.
+template <class T>
+constexpr void check_travels() {
+  if constexpr (!kOwnCodec<T>) {
+    check_kind<T>();
+    check_parts(parts_of<T>());
+  }
+}
+template <class... Parts>
+constexpr void check_parts(Types<Parts...>) {
+  // Compiled, not called: a type may be a part of itself.
+  (static_cast<void>(&check_travels<std::remove_cv_t<std::remove_all_extents_t<Parts>>>), ...);
+}
+
+}  // namespace detail
+
 template <>
-struct Codec<std::string> {
+struct Codec<std::string> : detail::OfPharos {
   static void encode(std::string_view value, Encoder& to) {
-    const std::uint64_t size = value.size();
-    to.write(&size, sizeof size);
+    detail::encode_count(value.size(), to);
     to.write(value.data(), value.size());
   }
   static std::string decode(Decoder& from) {
-    std::uint64_t size = 0;
-    from.read(&size, sizeof size);
-    const auto bytes = from.take(size);
+    const auto bytes = from.take(from.read_count());
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+};
+
+/// As a vector of bytes.
+template <>
+struct Codec<Bytes> : detail::OfPharos {
+  static void encode(const Bytes& value, Encoder& to) {
+    detail::encode_count(value.size(), to);
+    to.write_shared(value);
+  }
+  static Bytes decode(Decoder& from) { return from.take_shared(from.read_count()); }
 };
 
 }  // namespace pharos

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <pharos/base/export.hpp>
+
+namespace pharos {
+
+/// What is said when bytes cannot be made of a value, or a value of bytes.
+enum class CodecFailure : std::uint8_t {
+  kNone,
+  kTruncated,  ///< the bytes end before the value does, or claim more elements than they can hold
+  kInvalid,    ///< no value of the type looks like that: a bool of 2, a key twice, a variant without a value
+  kTooDeep,    ///< values inside each other beyond kNestingMax
+};
+PHAROS_API std::string_view to_string(CodecFailure failure);
+
+/// How deep values may lie in each other through unique_ptr and containers: a bound on the stack, whoever wrote the
+/// bytes. A list of more nodes travels as a vector.
+inline constexpr std::uint16_t kNestingMax = 256;
+
+/// Bytes of at least this size are sent and received in place; smaller ones are cheaper to copy.
+inline constexpr std::size_t kSharedBytesMin = 4096;
+
+/// What codecs of handles (Ref, Actor) need to know of the program around them. Defined above this module.
+class CodecContext;
+
+/// Counts one value inside another for as long as it lives.
+template <class Coder>
+class Nested {
+ public:
+  explicit Nested(Coder& coder) : coder_{coder} { coder_.enter(); }
+  ~Nested() { coder_.leave(); }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+
+ private:
+  Coder& coder_;
+};
+
+}  // namespace pharos

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <pharos/base/export.hpp>
+#include <pharos/wire/bytes.hpp>
+#include <pharos/wire/codec_limits.hpp>
+
+namespace pharos {
+
+/// Bytes that arrived. Every read is checked against what is left; after one that asks for more, `failed()` stays true
+/// and every later read gives zeros, so that a decoder of many fields may look once, at the end.
+class PHAROS_API Decoder {
+ public:
+  /// With an owner, which keeps `bytes` alive, large Bytes are shared with it instead of copied.
+  explicit Decoder(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr)
+      : bytes_{bytes}, owner_{std::move(owner)} {}
+
+  std::size_t left() const { return bytes_.size(); }
+  bool failed() const { return failure_ != CodecFailure::kNone; }
+  CodecFailure failure() const { return failure_; }
+  void fail(CodecFailure failure = CodecFailure::kInvalid) {
+    if (failure_ == CodecFailure::kNone) failure_ = failure;
+    bytes_ = {};
+  }
+
+  /// The next `count` bytes, in place; empty after a failure.
+  std::span<const std::byte> take(std::size_t count) {
+    if (count > bytes_.size()) [[unlikely]] {
+      fail(CodecFailure::kTruncated);
+      return {};
+    }
+    const auto taken = bytes_.first(count);
+    bytes_ = bytes_.subspan(count);
+    return taken;
+  }
+  void read(void* to, std::size_t count) {
+    const auto from = take(count);
+    if (from.size() == count) [[likely]] {
+      if (count != 0) std::memcpy(to, from.data(), count);
+    } else {
+      std::memset(to, 0, count);
+    }
+  }
+  /// The next `count` bytes, shared with the owner where there is one and they are many.
+  Bytes take_shared(std::size_t count);
+  /// How many elements follow, each of at least `bytes_min` bytes. Zero, and a failure, if there is no room for them:
+  /// so nothing is allocated for elements that cannot come.
+  std::size_t read_count(std::size_t bytes_min = 1) {
+    std::uint64_t count = 0;
+    read(&count, sizeof count);
+    if (count > left() / bytes_min) [[unlikely]] {
+      fail(CodecFailure::kTruncated);
+      return 0;
+    }
+    return static_cast<std::size_t>(count);
+  }
+
+  void enter() {
+    if (++depth_ > kNestingMax) [[unlikely]]
+      fail(CodecFailure::kTooDeep);
+  }
+  void leave() { --depth_; }
+
+  CodecContext* context() const { return context_; }
+  void set_context(CodecContext* context) { context_ = context; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  CodecFailure failure_ = CodecFailure::kNone;
+  std::uint16_t depth_ = 0;
+  CodecContext* context_ = nullptr;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace pharos

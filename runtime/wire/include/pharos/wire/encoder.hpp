@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <pharos/base/export.hpp>
+#include <pharos/wire/bytes.hpp>
+#include <pharos/wire/codec_limits.hpp>
+
+namespace pharos {
+
+/// Bytes that grow at the end: arguments and results on their way out. What is written is copied to one piece of
+/// memory; large Bytes stay where they are and are woven in between. Not shared between threads.
+class PHAROS_API Encoder {
+ public:
+  /// A stretch of what was written. `shared` is null where the bytes are the encoder's own, which stay until the next
+  /// write or clear(); otherwise it says who keeps them.
+  struct Segment {
+    std::span<const std::byte> bytes;
+    const Bytes* shared;
+  };
+
+  void write(const void* bytes, std::size_t count) {
+    if (count != 0) std::memcpy(grow(count), bytes, count);  // an empty view may point nowhere
+  }
+  /// Writes bytes without copying them, if they are many.
+  void write_shared(const Bytes& bytes) {
+    if (bytes.size() < kSharedBytesMin) {
+      write(bytes.data(), bytes.size());
+    } else {
+      add_shared(bytes);
+    }
+  }
+
+  /// Everything, where nothing is shared.
+  std::span<const std::byte> bytes() const {
+    if (!shared_.empty()) [[unlikely]]
+      refuse_bytes();
+    return {storage_.get(), size_};
+  }
+  bool has_shared() const { return !shared_.empty(); }
+  std::size_t size() const { return size_ + shared_bytes_; }
+  /// Everything, in order, to be gathered by the sender.
+  std::vector<Segment> segments() const;
+  /// Copies everything to `to`, where there is room for size().
+  void copy_to(std::byte* to) const;
+  std::vector<std::byte> flattened() const;
+
+  /// Forgets what was written and that it failed; keeps its memory and its context.
+  void clear() {
+    size_ = 0;
+    failure_ = CodecFailure::kNone;
+    if (!shared_.empty()) [[unlikely]]
+      drop_shared();
+  }
+
+  /// A value that cannot be encoded: what was written is worthless, and must not be sent.
+  void fail(CodecFailure failure) {
+    if (failure_ == CodecFailure::kNone) failure_ = failure;
+  }
+  bool failed() const { return failure_ != CodecFailure::kNone; }
+  CodecFailure failure() const { return failure_; }
+
+  void enter() {
+    if (++depth_ > kNestingMax) [[unlikely]]
+      fail(CodecFailure::kTooDeep);
+  }
+  void leave() { --depth_; }
+
+  CodecContext* context() const { return context_; }
+  void set_context(CodecContext* context) { context_ = context; }
+
+ private:
+  struct Shared {
+    std::size_t at;  // how many of the encoder's own bytes come before
+    Bytes bytes;
+  };
+
+  std::byte* grow(std::size_t count) {
+    if (capacity_ - size_ < count) [[unlikely]]
+      enlarge(count);
+    std::byte* at = storage_.get() + size_;
+    size_ += count;
+    return at;
+  }
+  void enlarge(std::size_t count);
+  void add_shared(const Bytes& bytes);
+  void drop_shared();
+  [[noreturn]] void refuse_bytes() const;
+
+  std::unique_ptr<std::byte[]> storage_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+  CodecFailure failure_ = CodecFailure::kNone;
+  std::uint16_t depth_ = 0;
+  std::vector<Shared> shared_;
+  std::size_t shared_bytes_ = 0;
+  CodecContext* context_ = nullptr;
+};
+
+}  // namespace pharos
