@@ -1,5 +1,6 @@
 #include "call_link.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace pharos::actors {
@@ -23,27 +24,78 @@ void CallLink::connect(std::shared_ptr<net::SocketLink> link, std::uint32_t inca
     const std::lock_guard lock{mutex_};
     link_ = link;
     incarnation_ = incarnation;
-    while (sent_below_ < next_number_) send_number(sent_below_);
-    if (why_lost_) link_->close();
+    if (why_lost_) {
+      link_->close();
+    } else {
+      send_held_back();
+    }
   }
   link->flush();
 }
 
-// Under the mutex. The bytes that it takes.
-std::size_t CallLink::send_number(std::uint64_t number) {
-  ResultCell& cell = *unanswered_[number - first_unanswered_];
+// Under the mutex, with a link. The bytes that it takes.
+std::size_t CallLink::send_now(CellHandle cell) {
   FrameHeader header;
-  header.kind = cell.call().kind;
-  header.attempt = cell.call().attempt;
+  header.kind = cell->call().kind;
+  header.attempt = cell->call().attempt;
   header.caller = caller_.value();
-  header.number = number;
+  header.number = first_unanswered_ + unanswered_.size();
   header.actor = actor_.value();
   header.incarnation = incarnation_;
-  header.function = cell.call().function;
-  const auto arguments = cell.arguments();
+  header.function = cell->call().function;
+  const auto arguments = cell->arguments();
   link_->send(header, arguments);
-  sent_below_ = number + 1;
+  unanswered_.push_back(cell.detach());
   return sizeof header + arguments.size();
+}
+
+// Under the mutex, with a link. As far as arguments are complete.
+std::size_t CallLink::send_held_back() {
+  std::size_t bytes = 0;
+  while (!held_back_.empty() && !held_back_.front()->awaits_arguments()) {
+    CellHandle cell = std::move(held_back_.front());
+    held_back_.pop_front();
+    bytes += send_now(std::move(cell));
+  }
+  return bytes;
+}
+
+void CallLink::advance() {
+  std::shared_ptr<net::SocketLink> link;
+  {
+    const std::lock_guard lock{mutex_};
+    if (link_ == nullptr || why_lost_) return;
+    send_held_back();
+    unflushed_bytes_ = 0;
+    link = link_;
+  }
+  link->flush();
+}
+
+bool CallLink::cancel(ResultCell& cell) {
+  std::shared_ptr<net::SocketLink> link;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto held =
+        std::find_if(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
+    if (held != held_back_.end()) {
+      held_back_.erase(held);
+      in_flight_.fetch_sub(1, std::memory_order_acq_rel);
+      return true;
+    }
+    const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
+    if (sent == unanswered_.end() || link_ == nullptr) return false;
+    FrameHeader header;
+    header.kind = FrameKind::kCancel;
+    header.caller = caller_.value();
+    header.number = first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin());
+    header.actor = actor_.value();
+    header.incarnation = incarnation_;
+    link_->send(header, {});
+    link = link_;
+  }
+  link->flush();
+  return false;
 }
 
 void CallLink::send(CellHandle cell) {
@@ -60,19 +112,19 @@ void CallLink::send(CellHandle cell) {
     lock.unlock();
     return cell->set_error(why);
   }
-  if (unanswered_.size() >= kInFlightMax) {
+  if (in_flight() >= kInFlightMax) {
     lock.unlock();
     return cell->set_error(Error{ErrorCode::kOverloaded,
                                  std::to_string(kInFlightMax) + " calls to this actor have not been answered",
                                  "get() some of their results before calling again."}
                                .with_outcome(Outcome::kNotStarted));
   }
-  const std::uint64_t number = next_number_++;
-  unanswered_.push_back(cell.detach());
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
-  if (link_ == nullptr) return;
+  if (link_ == nullptr || !held_back_.empty() || cell->awaits_arguments()) {
+    return held_back_.push_back(std::move(cell));
+  }
   const bool clean = unflushed_bytes_ == 0;
-  unflushed_bytes_ += send_number(number);
+  unflushed_bytes_ += send_now(std::move(cell));
   // Nothing under way: the worker is idle, and should begin now. Else more calls may come before it is done with
   // those it has, and they can go together.
   if (before == 0 || unflushed_bytes_ >= kFlushBytes) {
@@ -171,11 +223,12 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
     why_lost_ = why;
     lost_.store(true, std::memory_order_release);
     for (ResultCell* const taken : unanswered_) {
-      auto& to = first_unanswered_++ < sent_below_ ? unanswered.sent : unanswered.unsent;
-      if (taken != nullptr) to.emplace_back(taken);
+      if (taken != nullptr) unanswered.sent.emplace_back(taken);
     }
+    first_unanswered_ += unanswered_.size();
     unanswered_.clear();
-    sent_below_ = next_number_;
+    unanswered.unsent.assign(held_back_.begin(), held_back_.end());
+    held_back_.clear();
     in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
     link = link_;
   }

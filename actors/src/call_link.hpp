@@ -21,13 +21,12 @@
 
 namespace pharos::actors {
 
-/// One caller's calls to one worker: numbers them, keeps who waits for which reply, and holds calls back until the
-/// worker is there. The same for an actor and for a leased task worker.
-/// Owned by the caller's actor or task pool, and by calls that are being sent. Threads: any.
-/// Failure: when the connection ends, calls wait until lose() or cut() says what becomes of them. Calls that were never
-/// sent are "not started", the others "unknown".
-/// Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded; while more than Link::kQueuedMax bytes
-/// wait for the worker to read them, the calling thread waits too.
+/// One caller's calls to one worker, in their order: numbers them, keeps who waits for which reply, and holds calls
+/// back until the worker and their own arguments are there. The same for an actor and for a leased task worker. Owned
+/// by the caller's actor or task pool, and by calls that are being sent. Threads: any. Failure: when the connection
+/// ends, calls wait until lose() or cut() says what becomes of them. Calls that were never sent are "not started", the
+/// others "unknown". Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded; while more than
+/// Link::kQueuedMax bytes wait for the worker to read them, the calling thread waits too.
 class CallLink final : public net::Link::Handler, public Flushable, public std::enable_shared_from_this<CallLink> {
  public:
   static constexpr std::size_t kInFlightMax = std::size_t{1} << 24;
@@ -50,8 +49,13 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   /// The worker is there: starts the link, and what was held back goes out.
   void connect(std::shared_ptr<net::SocketLink> link, std::uint32_t incarnation);
 
-  /// Sends the cell's call. A link that is lost fails it at once.
+  /// Sends the cell's call; or keeps its place, and those behind it, until advance(), if its arguments are not
+  /// complete. A link that is lost fails it at once.
   void send(detail::CellHandle cell);
+  /// Sends on: the arguments of a call are complete, or it has been given up.
+  void advance();
+  /// Gives up a call that is not on its way: true, and it is nobody's here any more. One that is: asks the worker to.
+  bool cancel(detail::ResultCell& cell);
 
   /// Calls without a reply, in their order.
   struct Unanswered {
@@ -75,7 +79,8 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
 
  private:
   void hold_back_user(std::unique_lock<std::mutex>& lock);
-  std::size_t send_number(std::uint64_t number);
+  std::size_t send_now(detail::CellHandle cell);
+  std::size_t send_held_back();
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
 
   const CallerId caller_;
@@ -86,10 +91,9 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::mutex mutex_;
   std::shared_ptr<net::SocketLink> link_;  // null until connected
   std::uint32_t incarnation_ = 0;
-  std::uint64_t next_number_ = 0;
   std::uint64_t first_unanswered_ = 0;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
-  std::uint64_t sent_below_ = 0;                // numbers from here on are held back
+  std::deque<detail::CellHandle> held_back_;    // not sent yet, and so not numbered
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
 

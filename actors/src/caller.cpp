@@ -83,7 +83,7 @@ std::shared_ptr<ActorHandle> ActorHandle::make(const std::shared_ptr<Caller>& ca
 ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label)
     : caller_{caller}, id_{id}, label_{std::move(label)} {}
 
-CellHandle ActorHandle::call(const RegisteredFunction& function, const Encoder& arguments) {
+CellHandle ActorHandle::call(const RegisteredFunction& function, const Arguments& arguments) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(stopped());
   CellHandle cell = caller->new_cell();
@@ -92,10 +92,30 @@ CellHandle ActorHandle::call(const RegisteredFunction& function, const Encoder& 
   } else if (function.index == RegisteredFunction::kNoIndex) {
     cell->set_error(not_in_table(function.function));
   } else {
-    cell->set_call({.function = function.index}, arguments.bytes());
-    link_->send(cell);
+    send(*caller, cell, {.function = function.index}, arguments);
   }
   return cell;
+}
+
+void ActorHandle::construct(const RegisteredFunction& constructor, const Arguments& arguments) {
+  const auto caller = caller_.lock();
+  constructed_ = caller->new_cell();
+  send(*caller, constructed_, {.kind = wire::FrameKind::kConstruct, .function = constructor.index}, arguments);
+}
+
+// A call whose arguments are not there yet keeps its place in the order.
+void ActorHandle::send(Caller& caller, CellHandle cell, ResultCell::Call call, const Arguments& arguments) {
+  const auto incomplete = Caller::prepare(cell, call, arguments);
+  if (cell->ready()) return;
+  if (incomplete == nullptr) return link_->send(std::move(cell));
+  link_->send(cell);
+  caller.complete_later(incomplete, [cell = std::move(cell), link = link_](std::optional<Error> missing) {
+    if (missing) {
+      if (!link->cancel(*cell)) return;  // it has been lost, or cancelled
+      cell->set_error(std::move(*missing));
+    }
+    link->advance();
+  });
 }
 
 void ActorHandle::kill() {
@@ -115,11 +135,6 @@ void ActorHandle::end_if_done(std::size_t in_flight) {
   const auto caller = caller_.lock();
   if (caller == nullptr || caller->abandoned() || ended_.exchange(true)) return;
   caller->end_actor(id_, false);
-}
-
-void ActorHandle::construct(CellHandle constructed) {
-  constructed_ = constructed;
-  link_->send(std::move(constructed));
 }
 
 void ActorHandle::on_replies(CallLink&, std::size_t, Duration, std::size_t in_flight) {
@@ -153,7 +168,8 @@ Caller::Caller(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<actors::Fl
     : kept_reactor_{std::move(reactor)},
       reactor_{*kept_reactor_},
       flush_queue_{std::move(flush_queue)},
-      room_{std::make_shared<actors::WaitingRoom>(reactor_, [queue = flush_queue_.get()] { queue->flush_all(); })},
+      room_{std::make_shared<actors::WaitingRoom>(
+          reactor_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); })},
       tasks_{*this, reactor_},
       background_{reactor_} {}
 
@@ -178,33 +194,154 @@ std::shared_ptr<CallLink> Caller::new_link(ActorId actor, std::weak_ptr<CallLink
   return std::make_shared<CallLink>(registered_.caller, actor, flush_queue_, std::move(observer));
 }
 
-CellHandle Caller::submit(const RegisteredFunction& function, const Encoder& arguments) {
+struct Caller::Incomplete {
+  CellHandle cell;
+  std::vector<std::byte> bytes;
+  std::vector<Arguments::Hole> holes;
+  std::atomic<std::size_t> missing = 0;
+  async::UniqueFunction<void(std::optional<Error>)> then;
+};
+
+namespace {
+
+// Puts the results in their places. Why not, if one of them is none.
+std::optional<Error> fill(std::span<const std::byte> bytes, std::span<const Arguments::Hole> holes, Encoder& to) {
+  std::size_t copied = 0;
+  for (const Arguments::Hole& hole : holes) {
+    const auto result = hole.cell.wait(Deadline::never());
+    if (!result) {
+      return Error{result.error()}.with("an argument, the result of another call").with_outcome(Outcome::kNotStarted);
+    }
+    to.write(bytes.data() + copied, hole.offset - copied);
+    copied = hole.offset;
+    if (!hole.splice(*result, to))
+      return Error{ErrorCode::kCorrupt, "a result that was an argument is none of its type"};
+  }
+  to.write(bytes.data() + copied, bytes.size() - copied);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, ResultCell::Call call,
+                                                    const Arguments& arguments) {
+  if (arguments.bytes.failed()) [[unlikely]] {
+    cell->set_error(cannot_travel("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
+    return nullptr;
+  }
+  if (arguments.holes.empty()) {
+    cell->set_call(call, arguments.bytes);
+    return nullptr;
+  }
+  const bool all_there =
+      std::all_of(arguments.holes.begin(), arguments.holes.end(), [](const auto& hole) { return hole.cell.ready(); });
+  if (all_there) {
+    thread_local Encoder filled;
+    filled.clear();
+    if (auto missing = fill(arguments.bytes.flattened(), arguments.holes, filled)) {
+      cell->set_error(std::move(*missing));
+    } else {
+      cell->set_call(call, filled);
+    }
+    return nullptr;
+  }
+  cell->set_call(call);
+  auto incomplete = std::make_shared<Incomplete>();
+  incomplete->cell = cell;
+  incomplete->bytes = arguments.bytes.flattened();
+  incomplete->holes = arguments.holes;
+  return incomplete;
+}
+
+void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
+                            async::UniqueFunction<void(std::optional<Error>)> then) {
+  incomplete->then = std::move(then);
+  incomplete->missing.store(incomplete->holes.size());
+  {
+    const std::lock_guard lock{mutex_};
+    incomplete_.insert(incomplete);
+  }
+  for (const Arguments::Hole& hole : incomplete->holes) {
+    hole.cell->when_ready([self = weak_from_this(), incomplete] {
+      if (incomplete->missing.fetch_sub(1) != 1) return;
+      const auto caller = self.lock();
+      if (caller == nullptr) return;
+      caller->reactor_.post([self, incomplete] {
+        if (const auto there = self.lock()) there->complete(incomplete);
+      });
+    });
+  }
+}
+
+void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (incomplete_.erase(incomplete) == 0) return;  // everything is lost, and this was told
+  }
+  Encoder filled;
+  auto missing = fill(incomplete->bytes, incomplete->holes, filled);
+  if (!missing) incomplete->cell->complete_arguments(filled);
+  incomplete->then(std::move(missing));
+}
+
+CellHandle Caller::submit(const RegisteredFunction& function, const Arguments& arguments) {
   CellHandle cell = new_cell();
   if (abandoned()) {
     cell->set_error(forked());
-  } else if (function.index == RegisteredFunction::kNoIndex) {
-    cell->set_error(not_in_table(function.function));
-  } else {
-    cell->set_call({.function = function.index}, arguments.bytes());
-    tasks_.submit(cell);
+    return cell;
   }
+  if (function.index == RegisteredFunction::kNoIndex) {
+    cell->set_error(not_in_table(function.function));
+    return cell;
+  }
+  const auto incomplete = prepare(cell, {.function = function.index}, arguments);
+  if (cell->ready()) return cell;
+  if (incomplete == nullptr) {
+    tasks_.submit(cell);
+    return cell;
+  }
+  complete_later(incomplete, [this, cell](std::optional<Error> missing) {
+    if (missing) return cell->set_error(std::move(*missing));
+    tasks_.submit(cell);
+  });
   return cell;
 }
 
+void Caller::cancel(ResultCell& cell) {
+  bool given_up = tasks_.cancel(cell);
+  if (!given_up) {
+    const std::lock_guard lock{mutex_};
+    // A task; an actor's call is also in its link.
+    given_up = std::erase_if(incomplete_, [&](const auto& each) { return &*each->cell == &cell; }) != 0;
+  }
+  for (const auto& actor : actors()) {
+    if (!actor->link()->cancel(cell)) continue;
+    given_up = true;
+    actor->link()->advance();
+  }
+  if (given_up)
+    cell.set_error(Error{ErrorCode::kCancelled, "the call was cancelled"}.with_outcome(Outcome::kNotStarted));
+}
+
+std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
+  std::vector<std::shared_ptr<ActorHandle>> all;
+  const std::lock_guard lock{mutex_};
+  for (const auto& [id, actor] : actors_) all.push_back(actor);
+  return all;
+}
+
 std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const char* type_name,
-                                           const RegisteredFunction& constructor, const Encoder& arguments) {
+                                           const RegisteredFunction& constructor, const Arguments& arguments) {
   if (abandoned()) throw_error(forked());
   if (constructor.index == RegisteredFunction::kNoIndex) throw_error(not_in_table(constructor.function));
   const std::string label = options.name.empty() ? actors::readable_name(type_name) : options.name;
   auto actor = ActorHandle::make(shared_from_this(), ActorId{random_u64()}, label);
   {
-    const std::lock_guard lock{actors_mutex_};
+    const std::lock_guard lock{mutex_};
     actors_.emplace(actor->id(), actor);
   }
   // The constructor is the first call: it is held back, as the others are, until the worker is there.
-  CellHandle constructed = new_cell();
-  constructed->set_call({.kind = wire::FrameKind::kConstruct, .function = constructor.index}, arguments.bytes());
-  actor->construct(std::move(constructed));
+  actor->construct(constructor, arguments);
   background_.spawn(start_actor(this, actor));
   ActorHandle* const raw = actor.get();
   return {raw, [actor = std::move(actor)](ActorHandle*) { actor->let_go(); }};
@@ -298,7 +435,7 @@ async::Async<void> Caller::give_up_on_actor(Caller* self, ActorId actor) {
 }
 
 std::shared_ptr<ActorHandle> Caller::take_actor(ActorId actor) {
-  const std::lock_guard lock{actors_mutex_};
+  const std::lock_guard lock{mutex_};
   const auto found = actors_.find(actor);
   if (found == actors_.end()) return nullptr;
   auto taken = std::move(found->second);
@@ -323,19 +460,24 @@ bool Caller::on_node_message(const wire::Message& message) {
 }
 
 std::optional<Error> Caller::over() {
-  const std::lock_guard lock{actors_mutex_};
+  const std::lock_guard lock{mutex_};
   return over_;
 }
 
 void Caller::lose_everything(const Error& why) {
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors;
+  std::unordered_set<std::shared_ptr<Incomplete>> incomplete;
   {
-    const std::lock_guard lock{actors_mutex_};
+    const std::lock_guard lock{mutex_};
     if (!over_) over_ = why;
     actors.swap(actors_);
+    incomplete.swap(incomplete_);
   }
   for (const auto& [id, actor] : actors) actor->link()->lose(why);
   tasks_.close(why);
+  for (const auto& each : incomplete) {
+    each->cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  }
 }
 
 void Caller::close() {
@@ -371,13 +513,13 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
 
 // ---- what the public templates call
 
-Encoder& scratch_encoder() {
-  thread_local Encoder encoder;
-  encoder.clear();
-  return encoder;
+Arguments& scratch_arguments() {
+  thread_local Arguments arguments;
+  arguments.clear();
+  return arguments;
 }
 
-CellHandle call_actor(const ActorHandle& actor, const RegisteredFunction& function, const Encoder& arguments) {
+CellHandle call_actor(const ActorHandle& actor, const RegisteredFunction& function, const Arguments& arguments) {
   return const_cast<ActorHandle&>(actor).call(function, arguments);
 }
 void kill_actor(const ActorHandle& actor) {

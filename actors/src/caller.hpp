@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 #include <pharos/actors/runtime.hpp>
 #include <pharos/async/async_group.hpp>
@@ -27,11 +29,11 @@ class ActorHandle final : public actors::CallLink::Observer {
   ActorId id() const { return id_; }
   const std::string& label() const { return label_; }
   const std::shared_ptr<actors::CallLink>& link() const { return link_; }
-  CellHandle call(const RegisteredFunction& function, const Encoder& arguments);
+  CellHandle call(const RegisteredFunction& function, const Arguments& arguments);
   void kill();
 
   /// Sends the constructor's arguments: the first call.
-  void construct(CellHandle constructed);
+  void construct(const RegisteredFunction& constructor, const Arguments& arguments);
   /// No handle is left: it ends once every call is answered.
   void let_go();
 
@@ -41,6 +43,7 @@ class ActorHandle final : public actors::CallLink::Observer {
 
  private:
   ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
+  void send(Caller& caller, CellHandle cell, ResultCell::Call call, const Arguments& arguments);
   void end_if_done(std::size_t in_flight);
 
   const std::weak_ptr<Caller> caller_;
@@ -69,9 +72,11 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// What the node tells callers; false for a message that is none of those.
   bool on_node_message(const wire::Message& message);
 
-  CellHandle submit(const RegisteredFunction& function, const Encoder& arguments);
+  CellHandle submit(const RegisteredFunction& function, const Arguments& arguments);
   std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
-                                     const RegisteredFunction& constructor, const Encoder& arguments);
+                                     const RegisteredFunction& constructor, const Arguments& arguments);
+  /// The call of a pending result is wanted no more: given up if it has not begun, else its worker is told.
+  void cancel(ResultCell& cell);
   CellHandle new_cell() const { return ResultCell::make(room_); }
   /// A task that waits for a worker that will not come soon is the thread's that waits for it.
   bool take_back(ResultCell& cell) { return tasks_.take_back(cell); }
@@ -100,6 +105,16 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   void return_lease(WorkerId worker) override;
   void worker_disconnected(WorkerId worker) override;
 
+  /// A call whose arguments wait for other results.
+  struct Incomplete;
+  /// Gives the cell its call, and its arguments if they are there: then null. A result that is an error fails the cell.
+  static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
+  /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
+  void complete_later(const std::shared_ptr<Incomplete>& incomplete,
+                      async::UniqueFunction<void(std::optional<Error>)> then);
+  void complete(const std::shared_ptr<Incomplete>& incomplete);
+  std::vector<std::shared_ptr<ActorHandle>> actors();
+
   static async::Async<void> lease_worker(Caller* self);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor);
   static async::Async<void> tend_tasks(Caller* self);
@@ -123,8 +138,9 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   wire::JobRegistered registered_;
   std::atomic<bool> abandoned_ = false;
 
-  std::mutex actors_mutex_;
+  std::mutex mutex_;
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
+  std::unordered_set<std::shared_ptr<Incomplete>> incomplete_;
   std::optional<Error> over_;  // why nothing can be asked of the node any more
   bool tends_tasks_ = false;   // the strand's
 

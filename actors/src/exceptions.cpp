@@ -1,4 +1,8 @@
+#include <cxxabi.h>
+
 #include <pharos/actors/exceptions.hpp>
+
+#include "function_table.hpp"
 
 namespace pharos {
 
@@ -17,8 +21,28 @@ void throw_error(Error error) {
     case ErrorCode::kFailedPrecondition: throw FailedPrecondition{std::move(error)};
     case ErrorCode::kUnavailable: throw Unavailable{std::move(error)};
     case ErrorCode::kOverloaded: throw Overloaded{std::move(error)};
+    case ErrorCode::kCancelled: throw Cancelled{std::move(error)};
     default: throw Exception{std::move(error)};
   }
+}
+
+Error detail::current_exception() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  const std::string name = type == nullptr ? "an exception of unknown type" : actors::readable_name(type->name());
+  try {
+    throw;
+  } catch (const Exception& e) {
+    return e.error();
+  } catch (const std::exception& e) {
+    return {ErrorCode::kUserError, "threw " + name + ": " + e.what()};
+  } catch (...) {
+    return {ErrorCode::kUserError, "threw " + name};
+  }
+}
+
+Error detail::cannot_travel(const char* what, const Encoder& encoded) {
+  return {ErrorCode::kInvalidArgument,
+          std::string{what} + " cannot travel to another process: " + std::string{to_string(encoded.failure())}};
 }
 
 }  // namespace pharos

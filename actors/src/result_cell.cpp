@@ -1,6 +1,5 @@
 #include "result_cell.hpp"
 
-#include <cstring>
 #include <mutex>
 
 #include "running_call.hpp"
@@ -16,18 +15,15 @@ std::mutex& watchers_mutex(const ResultCell* cell) {
   return (*mutexes)[std::hash<const ResultCell*>{}(cell) / alignof(std::max_align_t) % mutexes->size()];
 }
 
+Error moved_from() {
+  return {ErrorCode::kInvalidArgument, "this Ref was moved from, and refers to nothing"};
+}
+
 }  // namespace
 
-void ResultCell::store(std::span<const std::byte> bytes) {
-  size_ = bytes.size();
-  std::byte* to = inline_.data();
-  if (size_ > inline_.size()) {
-    large_ = std::make_unique_for_overwrite<std::byte[]>(size_);
-    to = large_.get();
-  } else if (large_ != nullptr) {
-    large_.reset();
-  }
-  if (size_ != 0) std::memcpy(to, bytes.data(), size_);
+std::byte* ResultCell::large_room(std::size_t size) {
+  large_ = std::make_unique_for_overwrite<std::byte[]>(size);
+  return large_.get();
 }
 
 void ResultCell::complete() {
@@ -53,6 +49,10 @@ void ResultCell::when_ready(async::Callback then) {
   then();
 }
 
+void ResultCell::call_back(async::Callback then) {
+  when_ready([room = room_, then = std::move(then)]() mutable { room->call_back(std::move(then)); });
+}
+
 Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
   if (!ready()) {
     if (actors::RunningCall* const running = actors::RunningCall::of_this_thread()) {
@@ -64,6 +64,9 @@ Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
   if (ready()) {
     if (error_ != nullptr) return *error_;
     return bytes();
+  }
+  if (const auto* const running = actors::RunningCall::of_this_thread(); running != nullptr && running->cancelled()) {
+    return Error{ErrorCode::kCancelled, "the call that waited for this result was cancelled"};
   }
   if (room_->abandoned()) {
     return Error{ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the result comes to its parent"};
@@ -85,8 +88,34 @@ bool CellHandle::ready() const {
 }
 
 Result<std::span<const std::byte>> CellHandle::wait(Deadline deadline) const {
-  if (cell_ == nullptr) return Error{ErrorCode::kInvalidArgument, "this Ref was moved from, and refers to nothing"};
+  if (cell_ == nullptr) return moved_from();
   return cell_->wait(deadline);
+}
+
+CellHandle CellHandle::sibling() const {
+  if (cell_ == nullptr) throw_error(moved_from());
+  return cell_->sibling();
+}
+
+void CellHandle::cancel() const {
+  if (cell_ == nullptr) throw_error(moved_from());
+  cell_->cancel();
+}
+
+void CellHandle::set_value(const Encoder& value) const {
+  if (value.failed()) return set_error(cannot_travel("the result", value));
+  cell_->set_value(value);
+}
+void CellHandle::set_error(Error error) const {
+  cell_->set_error(std::move(error));
+}
+void CellHandle::when_ready(async::Callback then) const {
+  if (cell_ == nullptr) throw_error(moved_from());
+  cell_->when_ready(std::move(then));
+}
+void CellHandle::call_back(async::Callback then) const {
+  if (cell_ == nullptr) throw_error(moved_from());
+  cell_->call_back(std::move(then));
 }
 
 }  // namespace pharos::detail

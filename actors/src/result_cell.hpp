@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +22,7 @@ namespace pharos::detail {
 /// One result: pending, with the call that will bring it, then for ever a value or an error. Shared by its Refs and by
 /// the call. Small arguments and a small value live in the cell, one after the other in the same place, so that a call
 /// allocates nothing but this.
-/// Threads: the call belongs to whoever is to send it; completing happens once; everything else from any thread.
+/// Threads: the call belongs to whoever is to send it; everything else from any thread.
 class ResultCell {
  public:
   /// What brings the result. Kept while it is pending, so that it can be sent, and sent again.
@@ -40,37 +41,74 @@ class ResultCell {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  void set_call(const Call& call, std::span<const std::byte> arguments) {
+  void set_call(const Call& call, const Encoder& arguments) {
     call_ = call;
     store(arguments);
   }
+  /// Without its arguments, which wait for other results. It cannot be sent before they are complete.
+  void set_call(const Call& call) {
+    call_ = call;
+    awaits_arguments_.store(true, std::memory_order_relaxed);
+  }
+  void complete_arguments(const Encoder& arguments) {
+    store(arguments);
+    awaits_arguments_.store(false, std::memory_order_release);
+  }
+  bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
   Call& call() { return call_; }
   std::span<const std::byte> arguments() const { return bytes(); }
 
   bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }
 
-  // Once, one of the two.
+  // The first of all counts.
   void set_value(std::span<const std::byte> bytes) {
-    store(bytes);
+    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
+    if (!bytes.empty()) {
+      std::memcpy(room_for(bytes.size()), bytes.data(), bytes.size());
+    } else {
+      size_ = 0;
+    }
+    complete();
+  }
+  void set_value(const Encoder& value) {
+    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
+    store(value);
     complete();
   }
   void set_error(Error error) {
+    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
     error_ = std::make_unique<Error>(std::move(error));
     complete();
   }
 
   Result<std::span<const std::byte>> wait(Deadline deadline);
+  /// Gives up the call that brings it.
+  void cancel() {
+    if (!ready()) room_->cancel(*this);
+  }
+  /// A pending one that whoever has a share in this may wait for, in the same way.
+  CellHandle sibling() const { return make(room_); }
   /// The waiting alone, with nothing done about the call that this thread may be running.
   void park(Deadline deadline) { room_->wait(word_, deadline); }
 
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.
   void when_ready(async::Callback then);
+  /// The same for a user's code, which may take long: on the Runtime's thread for callbacks.
+  void call_back(async::Callback then);
 
  private:
   explicit ResultCell(std::shared_ptr<actors::WaitingRoom> room) : room_{std::move(room)} {}
 
-  void store(std::span<const std::byte> bytes);
+  void store(const Encoder& encoded) { encoded.copy_to(room_for(encoded.size())); }
+  std::byte* room_for(std::size_t size) {
+    size_ = size;
+    if (size > inline_.size()) [[unlikely]]
+      return large_room(size);
+    large_.reset();
+    return inline_.data();
+  }
+  std::byte* large_room(std::size_t size);
   std::span<const std::byte> bytes() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
   void complete();
 
@@ -78,6 +116,8 @@ class ResultCell {
   std::atomic<std::uint32_t> word_ = actors::WaitingRoom::kPending;
   std::shared_ptr<actors::WaitingRoom> room_;
   Call call_;
+  std::atomic<bool> awaits_arguments_ = false;
+  std::atomic<bool> completed_ = false;  // or about to be
   std::size_t size_ = 0;
   std::unique_ptr<std::byte[]> large_;
   std::unique_ptr<Error> error_;

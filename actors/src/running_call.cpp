@@ -1,9 +1,11 @@
 #include "running_call.hpp"
 
+#include <pharos/base/thread_local.hpp>
+
 namespace pharos::actors {
 namespace {
 
-thread_local RunningCall* innermost = nullptr;
+PHAROS_THREAD_LOCAL RunningCall* innermost = nullptr;
 
 }  // namespace
 

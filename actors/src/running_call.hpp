@@ -15,8 +15,10 @@ class RunningCall {
   /// None in a driver, and in a thread that the user's code started.
   static RunningCall* of_this_thread();
 
-  /// Returns when the cell is ready, or at the deadline.
+  /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
+  /// Somebody has asked for it to stop.
+  virtual bool cancelled() const = 0;
 
  protected:
   RunningCall();

@@ -4,6 +4,7 @@
 #include <pharos/actors/runtime.hpp>
 
 #include "driver.hpp"
+#include "running_call.hpp"
 
 namespace pharos {
 namespace {
@@ -60,13 +61,14 @@ Runtime::~Runtime() {
   driver_->stop();
 }
 
-detail::CellHandle Runtime::submit_encoded(const detail::RegisteredFunction& function, const Encoder& arguments) {
+detail::CellHandle Runtime::submit_encoded(const detail::RegisteredFunction& function,
+                                           const detail::Arguments& arguments) {
   return caller_->submit(function, arguments);
 }
 
 std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& options, const char* type_name,
                                                             const detail::RegisteredFunction& constructor,
-                                                            const Encoder& arguments) {
+                                                            const detail::Arguments& arguments) {
   return caller_->spawn(options, type_name, constructor, arguments);
 }
 
@@ -75,6 +77,11 @@ JobId Runtime::job() const {
 }
 std::string Runtime::address() const {
   return caller_->address();
+}
+
+bool cancelled() {
+  const auto* const running = actors::RunningCall::of_this_thread();
+  return running != nullptr && running->cancelled();
 }
 
 }  // namespace pharos

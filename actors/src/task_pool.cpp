@@ -63,24 +63,43 @@ void TaskPool::request_leases(std::uint32_t count) {
 
 void TaskPool::submit(CellHandle cell) {
   std::uint32_t requests = 0;
-  std::optional<Error> refused;
+  if (auto refused = place(cell, requests))
+    return cell->set_error(std::move(*refused).with_outcome(Outcome::kNotStarted));
+  request_leases(requests);
+}
+
+// Takes the cell, unless it says why not.
+std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests) {
+  const std::lock_guard lock{mutex_};
+  if (closed_) return closed_;
+  if (waiting_.size() >= kWaitingMax) {
+    return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " tasks wait for workers",
+                 "get() some results before submitting more."};
+  }
+  Worker* const worker = waiting_.empty() ? least_busy() : nullptr;
+  if (worker != nullptr) {
+    worker->link->send(std::move(cell));
+  } else {
+    waiting_.push_back(std::move(cell));
+    requests = leases_to_request();
+  }
+  return std::nullopt;
+}
+
+bool TaskPool::cancel(detail::ResultCell& cell) {
+  std::vector<std::shared_ptr<CallLink>> links;
   {
     const std::lock_guard lock{mutex_};
-    if (closed_) {
-      refused = *closed_;
-    } else if (waiting_.size() >= kWaitingMax) {
-      refused = Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " tasks wait for workers",
-                      "get() some results before submitting more."};
-    } else {
-      if (waiting_.empty()) {
-        if (Worker* const worker = least_busy()) return worker->link->send(std::move(cell));
-      }
-      waiting_.push_back(std::move(cell));
-      requests = leases_to_request();
+    const auto found =
+        std::find_if(waiting_.begin(), waiting_.end(), [&](const CellHandle& each) { return &*each == &cell; });
+    if (found != waiting_.end()) {
+      waiting_.erase(found);
+      return true;
     }
+    for (const Worker& worker : workers_) links.push_back(worker.link);
   }
-  if (refused) return cell->set_error(std::move(*refused).with_outcome(Outcome::kNotStarted));
-  request_leases(requests);
+  for (const auto& link : links) link->cancel(cell);
+  return false;
 }
 
 bool TaskPool::take_back(detail::ResultCell& cell) {

@@ -41,6 +41,9 @@ class TaskPool final : public CallLink::Observer {
   void set_requests_max(std::uint32_t requests);
 
   void submit(detail::CellHandle cell);
+  /// Gives up a task that waits for a worker: true, and it is nobody's here any more. One that a worker has: asks the
+  /// worker to.
+  bool cancel(detail::ResultCell& cell);
   /// Takes a task that waits, so that whoever waits for it can run it instead; only when there will be no worker for
   /// it soon. False otherwise.
   bool take_back(detail::ResultCell& cell);
@@ -70,6 +73,7 @@ class TaskPool final : public CallLink::Observer {
     std::size_t window() const;
   };
 
+  std::optional<Error> place(detail::CellHandle& cell, std::uint32_t& requests);
   Worker* find(const CallLink& link);
   Worker* least_busy();
   void feed(Worker& worker);

@@ -10,11 +10,13 @@
 #include <climits>
 #include <ctime>
 
+#include <pharos/base/thread_local.hpp>
+
 namespace pharos::actors {
 namespace {
 
 // The room that this thread leads: what it completes while it polls needs no waking, if it is its own.
-thread_local const WaitingRoom* leading = nullptr;
+PHAROS_THREAD_LOCAL const WaitingRoom* leading = nullptr;
 
 TimePoint time_now() {
   return std::chrono::steady_clock::now();
@@ -83,8 +85,32 @@ std::uint32_t WaitingRoom::complete(std::atomic<std::uint32_t>& word) {
   return before;
 }
 
+void WaitingRoom::cancel(detail::ResultCell& cell) {
+  inside_.fetch_add(1);
+  if (!closed_.load() && !abandoned_.load()) cancel_(cell);
+  inside_.fetch_sub(1);
+}
+
+void WaitingRoom::call_back(async::Callback then) {
+  if (!abandoned_.load()) {
+    const std::lock_guard lock{callbacks_mutex_};
+    if (!closed_.load()) {
+      if (callbacks_ == nullptr) callbacks_ = std::make_unique<async::ThreadExecutor>("pharos-then");
+      callbacks_->post(std::move(then));
+      return;
+    }
+  }
+  then();
+}
+
 void WaitingRoom::close() {
   closed_.store(true);
+  std::unique_ptr<async::ThreadExecutor> callbacks;
+  {
+    const std::lock_guard lock{callbacks_mutex_};
+    callbacks = std::move(callbacks_);
+  }
+  callbacks.reset();  // what was posted runs before
   while (inside_.load() != 0) {
     reactor_.interrupt();
     ::sched_yield();

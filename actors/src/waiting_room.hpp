@@ -2,11 +2,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include <pharos/async/deadline.hpp>
+#include <pharos/async/thread_executor.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/net/reactor.hpp>
+
+namespace pharos::detail {
+class ResultCell;
+}
 
 namespace pharos::actors {
 
@@ -16,14 +22,22 @@ namespace pharos::actors {
 /// Outlives the reactor, since results may outlive their Runtime: close() parts the two.
 class WaitingRoom {
  public:
-  /// `flush` sends what calls have queued; called before anybody sleeps.
-  WaitingRoom(net::Reactor& reactor, async::Callback flush) : reactor_{reactor}, flush_{std::move(flush)} {}
+  /// `flush` sends what calls have queued; called before anybody sleeps. `cancel` gives up the call that a result waits
+  /// for.
+  WaitingRoom(net::Reactor& reactor, async::Callback flush, async::UniqueFunction<void(detail::ResultCell&)> cancel)
+      : reactor_{reactor}, flush_{std::move(flush)}, cancel_{std::move(cancel)} {}
 
   /// Returns when `word` holds kReady, or at the deadline.
   void wait(std::atomic<std::uint32_t>& word, async::Deadline deadline);
 
   /// Sets `word` to kReady and wakes who waits for it. The marks that were there.
   std::uint32_t complete(std::atomic<std::uint32_t>& word);
+
+  /// Gives up the call that this waits for.
+  void cancel(detail::ResultCell& cell);
+
+  /// Runs a user's callback, in turn, on a thread that is there for that; where there is no Runtime any more, here.
+  void call_back(async::Callback then);
 
   /// From now on nobody touches the reactor here. Every word must have been completed before.
   void close();
@@ -47,10 +61,14 @@ class WaitingRoom {
 
   net::Reactor& reactor_;
   async::Callback flush_;
+  async::UniqueFunction<void(detail::ResultCell&)> cancel_;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> abandoned_ = false;
   std::atomic<std::uint32_t> inside_ = 0;  // threads that may touch the reactor
   std::atomic<bool> led_ = false;
+
+  std::mutex callbacks_mutex_;
+  std::unique_ptr<async::ThreadExecutor> callbacks_;  // made when first needed
 };
 
 }  // namespace pharos::actors

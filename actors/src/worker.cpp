@@ -15,7 +15,8 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/log.hpp>
@@ -60,20 +61,6 @@ struct Instance {
   }
 };
 
-Error describe_exception() {
-  const std::type_info* const type = abi::__cxa_current_exception_type();
-  const std::string name = type == nullptr ? "an exception of unknown type" : readable_name(type->name());
-  try {
-    throw;
-  } catch (const Exception& e) {
-    return e.error();
-  } catch (const std::exception& e) {
-    return {ErrorCode::kUserError, "threw " + name + ": " + e.what()};
-  } catch (...) {
-    return {ErrorCode::kUserError, "threw " + name};
-  }
-}
-
 /// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object,
 /// which the sanitizer takes for a mistake.)
 template <class Call>
@@ -87,7 +74,7 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
         {kv("function", readable_name(function.name))});
     ::_exit(1);
   } catch (...) {
-    Error error = describe_exception();
+    Error error = detail::current_exception();
     if (error.code() != ErrorCode::kUserError) return error;
     return Error{ErrorCode::kUserError, readable_name(function.name) + " " + error.message()};
   }
@@ -131,49 +118,6 @@ class Calls {
   std::atomic<int> blocked_ = 0;
 };
 
-/// A call while this thread runs it.
-class Running final : public RunningCall {
- public:
-  /// `link`: which a task's call came with. None for a method.
-  Running(Calls& calls, CallerLink* link) : calls_{calls}, link_{link}, detour_{calls.reactor()} {}
-
-  void wait(detail::ResultCell& cell, async::Deadline deadline) override {
-    if (run_instead(cell)) return;
-    cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.reactor().now())));
-    if (cell.ready() || deadline.expired(calls_.reactor().now())) return;
-    if (link_ == nullptr) return cell.park(deadline);
-    calls_.block(*link_);
-    // It may come back to this worker's own pool, from a worker that does not run it after all.
-    for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.reactor().now());
-         slice = std::min<Duration>(2 * slice, 64ms)) {
-      if (run_instead(cell)) break;
-      cell.park(std::min(deadline, async::Deadline::after(slice, calls_.reactor().now())));
-    }
-    calls_.unblock();
-  }
-
- private:
-  // A task for which there will be no worker soon is run by the one who waits for it.
-  bool run_instead(detail::ResultCell& cell) {
-    if (!calls_.caller()->take_back(cell)) return false;
-    const Function& function = function_table()[cell.call().function];
-    Decoder arguments{cell.arguments()};
-    Encoder result;
-    const Running running{calls_, link_};
-    auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
-    if (error) {
-      cell.set_error(std::move(*error));
-    } else {
-      cell.set_value(result.bytes());
-    }
-    return true;
-  }
-
-  Calls& calls_;
-  CallerLink* const link_;
-  const net::Reactor::Detour detour_;
-};
-
 /// One caller's connection: runs its calls on the worker's strand and answers.
 class CallerLink final : public net::Link::Handler,
                          public Strand::Runner,
@@ -189,6 +133,7 @@ class CallerLink final : public net::Link::Handler,
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
+    note_cancels(frames);
     batches_waiting_.fetch_add(1);
     calls_.strand().push(shared_from_this(), std::move(frames));
     // Whoever blocks gives back what it finds; this, what comes later.
@@ -208,10 +153,13 @@ class CallerLink final : public net::Link::Handler,
     TimePoint before = std::chrono::steady_clock::now();
     while (!batch_.empty()) {
       const wire::FrameView frame = batch_.next();
+      if (frame.header.kind == FrameKind::kCancel) continue;
       result_.clear();
       const std::optional<Error> error = run_one(frame);
       const TimePoint after = std::chrono::steady_clock::now();
       reply(frame.header, error, after - before);
+      first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
+      if (any_cancelled_.load(std::memory_order_relaxed)) forget_cancel(frame.header.number);
       before = after;
     }
     batch_ = {};
@@ -220,6 +168,13 @@ class CallerLink final : public net::Link::Handler,
   }
 
   void on_drained() override { link_->flush(); }
+
+  /// Its caller has asked for this call to stop.
+  bool cancelled(std::uint64_t number) const {
+    if (!any_cancelled_.load(std::memory_order_acquire)) return false;
+    const std::lock_guard lock{cancelled_mutex_};
+    return cancelled_.contains(number);
+  }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -235,61 +190,35 @@ class CallerLink final : public net::Link::Handler,
   }
 
  private:
+  // They overtake the calls that they came behind.
+  void note_cancels(net::FrameBatch frames) {
+    while (!frames.empty()) {
+      const FrameHeader header = frames.next().header;
+      if (header.kind != FrameKind::kCancel) continue;
+      const std::lock_guard lock{cancelled_mutex_};
+      if (header.number < first_unanswered_.load()) continue;  // too late
+      cancelled_.insert(header.number);
+      any_cancelled_.store(true, std::memory_order_release);
+    }
+  }
+  void forget_cancel(std::uint64_t number) {
+    const std::lock_guard lock{cancelled_mutex_};
+    cancelled_.erase(number);
+    any_cancelled_.store(!cancelled_.empty(), std::memory_order_release);
+  }
+
   void give_back_frames(net::FrameBatch& batch) {
     while (!batch.empty()) {
       FrameHeader header = batch.next().header;
+      if (header.kind == FrameKind::kCancel) continue;
       header.kind = FrameKind::kReply;
       header.status = wire::ReplyStatus::kReturned;
       link_->send(header, {});
     }
   }
 
-  std::optional<Error> run_one(const wire::FrameView& frame) {
-    const FrameHeader& header = frame.header;
-    if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
-      return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"}.with_outcome(
-          Outcome::kNotStarted);
-    }
-    const auto functions = function_table();
-    if (header.function >= functions.size()) {
-      return Error{ErrorCode::kFunctionNotFound,
-                   "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
-                       std::to_string(functions.size()),
-                   "Caller and worker must be the same build."}
-          .with_outcome(Outcome::kNotStarted);
-    }
-    const Function& function = functions[header.function];
-    Decoder arguments{frame.payload};
-    if (header.kind == FrameKind::kConstruct && function.kind == FunctionKind::kConstructor) {
-      return construct(function, arguments);
-    }
-    const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
-    if (header.kind != FrameKind::kCall || function.kind != expected) {
-      return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
-          .with_outcome(Outcome::kNotStarted);
-    }
-    Instance& instance = calls_.instance();
-    if (serves_.actor && instance.object == nullptr) {
-      return instance.failure ? *instance.failure
-                              : Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
-    }
-    const Running running{calls_, serves_.actor ? nullptr : this};
-    return guarded(function, [&] { function.call(instance.object, arguments, result_); });
-  }
-
-  std::optional<Error> construct(const Function& function, Decoder& arguments) {
-    Instance& instance = calls_.instance();
-    if (instance.constructor != nullptr || !serves_.actor) {
-      return Error{ErrorCode::kAlreadyExists, "this worker has been given an actor before"};
-    }
-    instance.constructor = &function;
-    const Running running{calls_, nullptr};
-    auto error = guarded(function, [&] { instance.object = function.construct(arguments); });
-    if (!error) return std::nullopt;
-    instance.failure = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
-        Outcome::kNotStarted);
-    return error;
-  }
+  std::optional<Error> run_one(const wire::FrameView& frame);
+  std::optional<Error> construct(const Function& function, const FrameHeader& header, Decoder& arguments);
 
   void reply(const FrameHeader& call, const std::optional<Error>& error, Duration execution) {
     FrameHeader header = call;
@@ -300,15 +229,20 @@ class CallerLink final : public net::Link::Handler,
       Codec<Error>::encode(*error, result_);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result_.bytes().size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, execution);
-    link_->send(header, result_.bytes());
+    if (result_.size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, execution);
+    if (result_.failed()) return reply(call, detail::cannot_travel("the result", result_), execution);
+    if (result_.has_shared()) {
+      link_->send(header, result_.flattened());
+    } else {
+      link_->send(header, result_.bytes());
+    }
     if (link_->queued() > kFlushBytes) link_->flush();
     // A caller that does not read gets no more results until it does.
     if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
   }
 
   void reply_too_large(const FrameHeader& call, Duration execution) {
-    const ByteCount size{result_.bytes().size()};
+    const ByteCount size{result_.size()};
     reply(call,
           Error{ErrorCode::kInvalidArgument,
                 "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel"},
@@ -319,10 +253,114 @@ class CallerLink final : public net::Link::Handler,
   const wire::ServeCaller serves_;
   std::shared_ptr<net::SocketLink> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
+  std::atomic<std::uint64_t> first_unanswered_ = 0;
+  std::atomic<bool> any_cancelled_ = false;
+  mutable std::mutex cancelled_mutex_;
+  std::unordered_set<std::uint64_t> cancelled_;
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
   Encoder result_;
 };
+
+/// A call while this thread runs it.
+class Running final : public RunningCall {
+ public:
+  Running(Calls& calls, CallerLink& link, std::uint64_t number, bool is_task)
+      : calls_{calls}, link_{link}, number_{number}, is_task_{is_task}, detour_{calls.reactor()} {}
+
+  void wait(detail::ResultCell& cell, async::Deadline deadline) override {
+    if (run_instead(cell)) return;
+    cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.reactor().now())));
+    if (cell.ready() || deadline.expired(calls_.reactor().now())) return;
+    if (is_task_) calls_.block(link_);
+    // Looks up now and then: the task may come back to this worker's own pool, from a worker that does not run it after
+    // all; and this call may be cancelled.
+    for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.reactor().now());
+         slice = std::min<Duration>(2 * slice, 64ms)) {
+      if (run_instead(cell)) break;
+      if (cancelled()) {
+        cell.cancel();
+        break;
+      }
+      cell.park(std::min(deadline, async::Deadline::after(slice, calls_.reactor().now())));
+    }
+    if (is_task_) calls_.unblock();
+  }
+  bool cancelled() const override { return link_.cancelled(number_); }
+
+ private:
+  // A task for which there will be no worker soon is run by the one who waits for it.
+  bool run_instead(detail::ResultCell& cell) {
+    if (!calls_.caller()->take_back(cell)) return false;
+    const Function& function = function_table()[cell.call().function];
+    Decoder arguments{cell.arguments()};
+    Encoder result;
+    const Running running{calls_, link_, number_, is_task_};
+    auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
+    if (error) {
+      cell.set_error(std::move(*error));
+    } else {
+      cell.set_value(result);
+    }
+    return true;
+  }
+
+  Calls& calls_;
+  CallerLink& link_;
+  const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
+  const bool is_task_;
+  const net::Reactor::Detour detour_;
+};
+
+std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
+  const FrameHeader& header = frame.header;
+  if (cancelled(header.number)) {
+    return Error{ErrorCode::kCancelled, "the call was cancelled"}.with_outcome(Outcome::kNotStarted);
+  }
+  if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"}.with_outcome(
+        Outcome::kNotStarted);
+  }
+  const auto functions = function_table();
+  if (header.function >= functions.size()) {
+    return Error{ErrorCode::kFunctionNotFound,
+                 "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
+                     std::to_string(functions.size()),
+                 "Caller and worker must be the same build."}
+        .with_outcome(Outcome::kNotStarted);
+  }
+  const Function& function = functions[header.function];
+  Decoder arguments{frame.payload};
+  if (header.kind == FrameKind::kConstruct && function.kind == FunctionKind::kConstructor) {
+    return construct(function, header, arguments);
+  }
+  const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
+  if (header.kind != FrameKind::kCall || function.kind != expected) {
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
+        .with_outcome(Outcome::kNotStarted);
+  }
+  Instance& instance = calls_.instance();
+  if (serves_.actor && instance.object == nullptr) {
+    return instance.failure ? *instance.failure
+                            : Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
+  }
+  const Running running{calls_, *this, header.number, !serves_.actor};
+  return guarded(function, [&] { function.call(instance.object, arguments, result_); });
+}
+
+std::optional<Error> CallerLink::construct(const Function& function, const FrameHeader& header, Decoder& arguments) {
+  Instance& instance = calls_.instance();
+  if (instance.constructor != nullptr || !serves_.actor) {
+    return Error{ErrorCode::kAlreadyExists, "this worker has been given an actor before"};
+  }
+  instance.constructor = &function;
+  const Running running{calls_, *this, header.number, false};
+  auto error = guarded(function, [&] { instance.object = function.construct(arguments); });
+  if (!error) return std::nullopt;
+  instance.failure = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+      Outcome::kNotStarted);
+  return error;
+}
 
 void Calls::block(CallerLink& link) {
   if (blocked_.fetch_add(1) != 0) return;

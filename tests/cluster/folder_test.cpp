@@ -130,7 +130,7 @@ TEST_F(FolderTest, ARelativeFolderWorksOrIsRefusedAndIsNotMadeElsewhere) {
   EXPECT_FALSE(fs::exists("/pharos-" + std::to_string(::geteuid())));
 }
 
-// From copies, because the other user may not reach the folder that this was built in.
+// From copies and elsewhere, because the other user may not reach the folder that this was built in.
 TEST_F(FolderTest, AnotherUserThanRootCanRunACluster) {
   if (::geteuid() != 0) GTEST_SKIP() << "this is another user already";
   constexpr uid_t kNobody = 65534;
@@ -151,13 +151,13 @@ TEST_F(FolderTest, AnotherUserThanRootCanRunACluster) {
     ::dup2(ends[1], STDOUT_FILENO);
     ::setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
     ::setenv("PHAROS_DAEMON", (folder / "pharos").c_str(), 1);
-    if (::setgid(kNobody) == 0 && ::setuid(kNobody) == 0) {
+    if (::chdir(folder.c_str()) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0) {
       ::execl((folder / "driver").c_str(), "driver", "quiet", nullptr);
     }
     ::_exit(127);
   }
   ::close(ends[1]);
-  char line[64] = {};
+  char line[512] = {};
   EXPECT_GT(::read(ends[0], line, sizeof line - 1), 0);
   EXPECT_STREQ(line, "ready\n");
   ::kill(child, SIGTERM);

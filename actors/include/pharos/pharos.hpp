@@ -6,3 +6,4 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/actors/runtime.hpp>
+#include <pharos/actors/wait.hpp>

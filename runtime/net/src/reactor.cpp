@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include <pharos/base/check.hpp>
+#include <pharos/base/thread_local.hpp>
 #include <pharos/net/reactor.hpp>
 
 namespace pharos::net {
@@ -28,11 +29,11 @@ constexpr Duration kPauseMax = std::chrono::milliseconds{1};
 constexpr std::uint32_t kSpinsFailedMax = 7;  // then one wait of 128 tries again
 
 // Its address is this thread's identity.
-thread_local const char this_thread = 0;
+PHAROS_THREAD_LOCAL const char this_thread = 0;
 
 // The reactor whose poll_one this thread is inside of. What it posts there needs no wake-up: poll_one ends by running
 // the strand.
-thread_local const Reactor* polling_here = nullptr;
+PHAROS_THREAD_LOCAL const Reactor* polling_here = nullptr;
 
 std::uint64_t token_of(std::uint32_t generation, std::uint32_t slot) {
   return ((std::uint64_t{generation} << 32) | slot) + kFirstSlotToken;

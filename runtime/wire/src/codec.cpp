@@ -86,7 +86,7 @@ std::vector<Encoder::Segment> Encoder::segments() const {
   return segments;
 }
 
-void Encoder::copy_to(std::byte* to) const {
+void Encoder::gather_to(std::byte* to) const {
   for (const Segment& segment : segments()) {
     std::memcpy(to, segment.bytes.data(), segment.bytes.size());
     to += segment.bytes.size();

@@ -17,11 +17,11 @@ namespace detail {
 
 class ActorHandle;
 
-/// The bytes of this thread's next call; emptied by each use.
-PHAROS_API Encoder& scratch_encoder();
+/// Those of this thread's next call; emptied by each use.
+PHAROS_API Arguments& scratch_arguments();
 
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const RegisteredFunction& function,
-                                 const Encoder& arguments);
+                                 const Arguments& arguments);
 PHAROS_API void kill_actor(const ActorHandle& actor);
 PHAROS_API ActorId id_of(const ActorHandle& actor);
 
@@ -36,11 +36,12 @@ class Actor {
  public:
   explicit Actor(std::shared_ptr<detail::ActorHandle> handle) : handle_{std::move(handle)} {}
 
-  /// Calls the method; returns at once. An actor that is gone gives a Ref that throws ActorDied.
+  /// Calls the method; returns at once. An actor that is gone gives a Ref that throws ActorDied. A Ref may stand for an
+  /// argument: the call, and later ones of this process to this actor, wait until its result is there.
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(const Args&... args) const {
     using Function = detail::MethodFunction<T, Method>;
-    Encoder& arguments = detail::scratch_encoder();
+    detail::Arguments& arguments = detail::scratch_arguments();
     Function::Params::encode(arguments, args...);
     return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, *Function::registered, arguments)};
   }

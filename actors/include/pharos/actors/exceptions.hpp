@@ -4,6 +4,7 @@
 
 #include <pharos/base/error.hpp>
 #include <pharos/base/export.hpp>
+#include <pharos/wire/encoder.hpp>
 
 namespace pharos {
 
@@ -61,8 +62,21 @@ class PHAROS_API Unavailable : public Exception {
 class PHAROS_API Overloaded : public Exception {
   using Exception::Exception;
 };
+/// Somebody asked for the call to stop; also thrown by a get() inside of a call that was cancelled.
+class PHAROS_API Cancelled : public Exception {
+  using Exception::Exception;
+};
 
 /// As the class for its code; Exception itself for codes without one.
 [[noreturn]] PHAROS_API void throw_error(Error error);
+
+namespace detail {
+
+/// What is being handled, as an error: a pharos::Exception as itself, anything else as kUserError.
+PHAROS_API Error current_exception();
+/// Of a value that could not be encoded: "the result cannot travel: …".
+PHAROS_API Error cannot_travel(const char* what, const Encoder& encoded);
+
+}  // namespace detail
 
 }  // namespace pharos

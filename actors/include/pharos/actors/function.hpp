@@ -10,6 +10,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include <pharos/actors/arguments.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/wire/codec.hpp>
 
@@ -43,44 +44,35 @@ PHAROS_API RegisteredFunction* register_function(const Function& function);
 /// The arguments in the call's frame are not those of the function.
 [[noreturn]] PHAROS_API void throw_bad_arguments();
 
-template <class T>
-inline constexpr bool kHasCodec = requires(const T& value, Encoder& to, Decoder& from) {
-  Codec<T>::encode(value, to);
-  { Codec<T>::decode(from) } -> std::same_as<T>;
-};
-
 /// What travels for a parameter of type P.
 template <class P>
 using Sent = std::remove_cvref_t<P>;
 
-/// What travels for a constructor's argument, whose parameter type is not known: text becomes std::string.
+/// What travels for a constructor's argument, whose parameter type is not known: text becomes std::string, and a Ref
+/// its result.
 template <class A>
-using SentArgument =
-    std::conditional_t<std::is_convertible_v<A, std::string_view>, std::string, std::remove_cvref_t<A>>;
+struct SentArgumentOf {
+  using Type = std::conditional_t<std::is_convertible_v<A, std::string_view>, std::string, std::remove_cvref_t<A>>;
+};
+template <class T>
+struct SentArgumentOf<Ref<T>> {
+  using Type = T;
+};
+template <class A>
+using SentArgument = typename SentArgumentOf<std::remove_cvref_t<A>>::Type;
 
 template <class P>
 constexpr void check_parameter() {
   static_assert(!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>,
                 "a function that runs in another process cannot change its caller's variable: take the argument by "
                 "value or by const reference, and return what is new");
-  static_assert(kHasCodec<Sent<P>>, "this parameter's type cannot travel to another process: give it a pharos::Codec");
+  check_travels<Sent<P>>();
 }
 
 template <class R>
 constexpr void check_result() {
   if constexpr (!std::is_void_v<R>) {
-    static_assert(kHasCodec<Sent<R>>, "this result's type cannot travel to another process: give it a pharos::Codec");
-  }
-}
-
-template <class Target, class Argument>
-void encode_as(const Argument& argument, Encoder& to) {
-  if constexpr (std::is_same_v<Target, Argument>) {
-    Codec<Target>::encode(argument, to);
-  } else {
-    static_assert(std::is_convertible_v<const Argument&, Target> || std::is_constructible_v<Target, const Argument&>,
-                  "this argument does not convert to the parameter's type");
-    Codec<Target>::encode(static_cast<Target>(argument), to);
+    check_travels<Sent<R>>();
   }
 }
 
@@ -90,7 +82,7 @@ struct Parameters {
   static constexpr std::size_t kCount = sizeof...(Params);
 
   template <class... Args>
-  static void encode(Encoder& to, const Args&... args) {
+  static void encode(Arguments& to, const Args&... args) {
     static_assert(sizeof...(Args) == kCount, "the call has another number of arguments than the function");
     (check_parameter<Params>(), ...);
     if constexpr (sizeof...(Args) == kCount) (encode_as<Sent<Params>>(args, to), ...);

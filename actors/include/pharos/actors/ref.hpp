@@ -6,6 +6,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/async/deadline.hpp>
+#include <pharos/async/unique_function.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/wire/codec.hpp>
@@ -40,10 +41,46 @@ class PHAROS_API CellHandle {
   /// The encoded result, once it is there.
   Result<std::span<const std::byte>> wait(Deadline deadline) const;
 
+  // For combining results: a pending one beside it, what completes that, and where users' callbacks run.
+  CellHandle sibling() const;
+  void set_value(const Encoder& value) const;
+  void set_error(Error error) const;
+  /// Quick, on the thread that completes it.
+  void when_ready(async::Callback then) const;
+  /// A user's code, on the Runtime's thread for callbacks.
+  void call_back(async::Callback then) const;
+  void cancel() const;
+
  private:
   void release();
   ResultCell* cell_ = nullptr;
 };
+
+template <class T, class F, class R>
+decltype(auto) apply_to(F& function, const R& ref) {
+  if constexpr (std::is_void_v<T>) {
+    ref.get();
+    return function();
+  } else {
+    return function(ref.get());
+  }
+}
+
+/// Completes the cell with what `make` returns or throws.
+template <class R, class Make>
+void complete_with(const CellHandle& cell, Make&& make) {
+  try {
+    Encoder encoder;
+    if constexpr (std::is_void_v<R>) {
+      make();
+    } else {
+      Codec<R>::encode(make(), encoder);
+    }
+    cell.set_value(encoder);
+  } catch (...) {
+    cell.set_error(current_exception());
+  }
+}
 
 }  // namespace detail
 
@@ -52,6 +89,8 @@ class PHAROS_API CellHandle {
 template <class T>
 class [[nodiscard]] Ref {
  public:
+  using Value = T;
+
   explicit Ref(detail::CellHandle cell) : cell_{std::move(cell)} {}
 
   /// Waits for it. Throws what went wrong: UserError, ActorDied, …
@@ -79,6 +118,24 @@ class [[nodiscard]] Ref {
   }
   /// True once get() would not wait.
   bool ready() const { return cell_.ready(); }
+
+  /// Asks for the call to stop. One that has not begun ends with Cancelled. One that runs sees pharos::cancelled(), and
+  /// its waits throw Cancelled; so do the calls that it waits for. What ignores that ends as if nothing had been asked.
+  void cancel() const { cell_.cancel(); }
+
+  /// What `function` makes of the result, in this process, on a thread that is there for callbacks. An error passes by.
+  template <class F>
+  auto then(F function) const {
+    using R = decltype(detail::apply_to<T>(function, std::declval<Ref>()));
+    detail::CellHandle made = cell_.sibling();
+    cell_.call_back([source = *this, made, function = std::move(function)]() mutable {
+      detail::complete_with<std::remove_cvref_t<R>>(
+          made, [&]() -> decltype(auto) { return detail::apply_to<T>(function, source); });
+    });
+    return Ref<std::remove_cvref_t<R>>{std::move(made)};
+  }
+
+  const detail::CellHandle& cell() const { return cell_; }
 
  private:
   detail::CellHandle cell_;

@@ -54,11 +54,12 @@ class PHAROS_API Runtime {
   /// Waits for nothing that was submitted: get() first what is needed.
   ~Runtime();
 
-  /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once.
+  /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once. A Ref may stand for an
+  /// argument: the task waits until its result is there.
   template <auto F, class... Args>
   Ref<detail::ResultOf<F>> submit(const Args&... args) {
     using Function = detail::TaskFunction<F>;
-    Encoder& arguments = detail::scratch_encoder();
+    detail::Arguments& arguments = detail::scratch_arguments();
     Function::Params::encode(arguments, args...);
     return Ref<detail::ResultOf<F>>{submit_encoded(*Function::registered, arguments)};
   }
@@ -74,7 +75,7 @@ class PHAROS_API Runtime {
     using Function = detail::ConstructorFunction<T, detail::SentArgument<Args>...>;
     static_assert(std::is_constructible_v<T, detail::SentArgument<Args>...>,
                   "T has no constructor for these arguments");
-    Encoder& arguments = detail::scratch_encoder();
+    detail::Arguments& arguments = detail::scratch_arguments();
     Function::Params::encode(arguments, args...);
     return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
   }
@@ -89,13 +90,16 @@ class PHAROS_API Runtime {
   std::string address() const;
 
  private:
-  detail::CellHandle submit_encoded(const detail::RegisteredFunction& function, const Encoder& arguments);
+  detail::CellHandle submit_encoded(const detail::RegisteredFunction& function, const detail::Arguments& arguments);
   std::shared_ptr<detail::ActorHandle> spawn_encoded(const ActorOptions& options, const char* type_name,
                                                      const detail::RegisteredFunction& constructor,
-                                                     const Encoder& arguments);
+                                                     const detail::Arguments& arguments);
 
   std::shared_ptr<detail::Caller> caller_;
   std::shared_ptr<detail::Driver> driver_;  // none in a worker
 };
+
+/// Inside of a call that runs in a worker: whether somebody has asked for it to stop. False elsewhere.
+PHAROS_API bool cancelled();
 
 }  // namespace pharos

@@ -573,9 +573,9 @@ struct Codec<std::string> : detail::OfPharos {
   }
 };
 
-/// As a vector of bytes.
 template <>
-struct Codec<Bytes> : detail::OfPharos {
+struct Codec<Bytes> {
+  static constexpr std::string_view kFormat = "pharos.Bytes/1";
   static void encode(const Bytes& value, Encoder& to) {
     detail::encode_count(value.size(), to);
     to.write_shared(value);

@@ -106,11 +106,10 @@ template <class T, class... Args>
 concept MadeOf = std::same_as<typename ArgumentsOf<T>::Are, Types<Args...>>;
 
 template <class T>
-concept Sequence = (MadeOf<T, typename T::value_type, typename T::allocator_type> ||
-                    requires {
-                      requires MadeOf<T, typename T::value_type, typename T::traits_type, typename T::allocator_type>;
-                    }) &&
-                   requires(T& value) {
+concept SequenceLike =
+    (MadeOf<T, typename T::value_type, typename T::allocator_type> ||
+     requires { requires MadeOf<T, typename T::value_type, typename T::traits_type, typename T::allocator_type>; }) &&
+    requires(T& value) {
   value.push_back(std::declval<typename T::value_type>());
 };
 template <class T>
@@ -131,7 +130,7 @@ inline constexpr bool kStateless = std::is_empty_v<F>&& std::is_default_construc
 
 template <class T>
 consteval Kind container_kind() {
-  if constexpr (Sequence<T>) {
+  if constexpr (SequenceLike<T>) {
     return Kind::kSequence;
   } else if constexpr (OrderedSet<T>) {
     return kStateless<typename T::key_compare> ? Kind::kSet : Kind::kStatefulKeys;
@@ -147,28 +146,28 @@ consteval Kind container_kind() {
 }
 
 template <class T>
-concept Variant = requires(const T& value) {
+concept VariantLike = requires(const T& value) {
   { value.valueless_by_exception() } -> std::same_as<bool>;
   { value.index() } -> std::same_as<std::size_t>;
 };
 template <class T>
-concept Complex = requires(const T& value) {
+concept ComplexLike = requires(const T& value) {
   requires MadeOf<T, typename T::value_type> && std::floating_point<typename T::value_type>;
   { value.real() } -> std::same_as<typename T::value_type>;
   { value.imag() } -> std::same_as<typename T::value_type>;
 };
 template <class T>
-concept Duration = requires(const T& value) {
+concept DurationLike = requires(const T& value) {
   requires MadeOf<T, typename T::rep, typename T::period>;
   { value.count() } -> std::same_as<typename T::rep>;
 };
 template <class T>
-concept TimePoint = requires(const T& value) {
+concept TimePointLike = requires(const T& value) {
   requires MadeOf<T, typename T::clock, typename T::duration>;
   { value.time_since_epoch() } -> std::same_as<typename T::duration>;
 };
 template <class T>
-concept Path = requires(const T& value) {
+concept PathLike = requires(const T& value) {
   T::preferred_separator;
   { value.native() } -> std::same_as<const typename T::string_type&>;
 };
@@ -265,15 +264,15 @@ consteval Kind class_kind() {
     return container_kind<T>();
   } else if constexpr (std::ranges::enable_view<T> || ReferenceWrapper<T>) {
     return Kind::kView;
-  } else if constexpr (Variant<T>) {
+  } else if constexpr (VariantLike<T>) {
     return Kind::kVariant;
-  } else if constexpr (Complex<T>) {
+  } else if constexpr (ComplexLike<T>) {
     return std::is_same_v<typename T::value_type, long double> ? Kind::kLongDouble : Kind::kComplex;
-  } else if constexpr (Duration<T>) {
+  } else if constexpr (DurationLike<T>) {
     return Kind::kDuration;
-  } else if constexpr (TimePoint<T>) {
+  } else if constexpr (TimePointLike<T>) {
     return Kind::kTimePoint;
-  } else if constexpr (Path<T>) {
+  } else if constexpr (PathLike<T>) {
     return Kind::kPath;
   } else if constexpr (Synchronization<T>) {
     return Kind::kSynchronization;

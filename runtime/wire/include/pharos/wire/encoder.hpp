@@ -47,12 +47,19 @@ class PHAROS_API Encoder {
   /// Everything, in order, to be gathered by the sender.
   std::vector<Segment> segments() const;
   /// Copies everything to `to`, where there is room for size().
-  void copy_to(std::byte* to) const;
+  void copy_to(std::byte* to) const {
+    if (!has_shared()) [[likely]] {
+      if (size_ != 0) std::memcpy(to, storage_.get(), size_);
+    } else {
+      gather_to(to);
+    }
+  }
   std::vector<std::byte> flattened() const;
 
   /// Forgets what was written and that it failed; keeps its memory and its context.
   void clear() {
     size_ = 0;
+    depth_ = 0;
     failure_ = CodecFailure::kNone;
     if (!shared_.empty()) [[unlikely]]
       drop_shared();
@@ -90,6 +97,7 @@ class PHAROS_API Encoder {
   void enlarge(std::size_t count);
   void add_shared(const Bytes& bytes);
   void drop_shared();
+  void gather_to(std::byte* to) const;
   [[noreturn]] void refuse_bytes() const;
 
   std::unique_ptr<std::byte[]> storage_;

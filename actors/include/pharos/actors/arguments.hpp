@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <pharos/actors/ref.hpp>
+#include <pharos/wire/codec.hpp>
+
+namespace pharos::detail {
+
+/// The arguments of one call on their way out: bytes, and the places where results of other calls go in once they are
+/// there. A result that is there goes in at once.
+struct Arguments {
+  struct Hole {
+    std::size_t offset;  ///< in `bytes`
+    CellHandle cell;
+    bool (*splice)(std::span<const std::byte> result, Encoder& to);  ///< false: the bytes are no such result
+  };
+  Encoder bytes;
+  std::vector<Hole> holes;  ///< by offset
+
+  void clear() {
+    bytes.clear();
+    if (!holes.empty()) [[unlikely]]
+      holes.clear();
+  }
+};
+
+template <class T>
+inline constexpr bool kIsRef = false;
+template <class T>
+inline constexpr bool kIsRef<Ref<T>> = true;
+
+/// Encodes a result of type From as an argument of type To.
+template <class From, class To>
+bool splice_result(std::span<const std::byte> result, Encoder& to) {
+  if constexpr (std::is_same_v<From, To>) {
+    to.write(result.data(), result.size());
+    return true;
+  } else {
+    Decoder decoder{result};
+    From value = Codec<From>::decode(decoder);
+    if (decoder.failed() || decoder.left() != 0) return false;
+    Codec<To>::encode(static_cast<To>(std::move(value)), to);
+    return true;
+  }
+}
+
+template <class Target, class Argument>
+void encode_as(const Argument& argument, Arguments& to) {
+  if constexpr (std::is_same_v<Target, Argument>) {
+    Codec<Target>::encode(argument, to.bytes);
+  } else if constexpr (kIsRef<Argument>) {
+    using From = typename Argument::Value;
+    static_assert(std::is_convertible_v<From, Target> || std::is_constructible_v<Target, From>,
+                  "the result that this Ref stands for does not convert to the parameter's type");
+    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<From, Target>});
+  } else {
+    static_assert(std::is_convertible_v<const Argument&, Target> || std::is_constructible_v<Target, const Argument&>,
+                  "this argument does not convert to the parameter's type");
+    Codec<Target>::encode(static_cast<Target>(argument), to.bytes);
+  }
+}
+
+}  // namespace pharos::detail

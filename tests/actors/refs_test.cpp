@@ -1,0 +1,251 @@
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::refs {
+namespace {
+
+using namespace std::chrono_literals;
+
+int add(int a, int b) {
+  return a + b;
+}
+int twice(int value) {
+  return 2 * value;
+}
+long negative(long value) {
+  return -value;
+}
+int late(int value, int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds{ms});
+  return value;
+}
+int fail() {
+  throw std::runtime_error{"no result"};
+}
+int work_until_cancelled(int ms_max) {
+  for (int ms = 0; ms < ms_max; ++ms) {
+    if (cancelled()) return -ms;
+    std::this_thread::sleep_for(1ms);
+  }
+  return ms_max;
+}
+int wait_for_what_takes_long() {
+  Runtime runtime;
+  return runtime.submit<&work_until_cancelled>(20'000).get();
+}
+std::map<std::string, std::vector<double>> group(std::vector<std::string> names, std::unique_ptr<double> value) {
+  std::map<std::string, std::vector<double>> result;
+  for (const auto& name : names) result[name].push_back(*value);
+  return result;
+}
+std::size_t size_of(const Bytes& bytes) {
+  return bytes.size();
+}
+Bytes bytes_of(std::size_t size, char with) {
+  return Bytes{std::string(size, with)};
+}
+
+struct Step {
+  int number = 0;
+  std::optional<std::string> note{};
+};
+class Diary {
+ public:
+  explicit Diary(int start) { steps_.push_back({start}); }
+  void write(Step step) { steps_.push_back(std::move(step)); }
+  void note(int number) { steps_.push_back({number}); }
+  std::vector<Step> read() const { return steps_; }
+  std::vector<int> numbers() const {
+    std::vector<int> result;
+    for (const Step& step : steps_) result.push_back(step.number);
+    return result;
+  }
+  int stay(int ms) { return late(1, ms); }
+
+ private:
+  std::vector<Step> steps_;
+};
+
+Deadline soon() {
+  return Deadline::after(20s, std::chrono::steady_clock::now());
+}
+
+using RefsTest = ClusterTest;
+
+TEST_F(RefsTest, ValuesOfManyTypesTravel) {
+  Runtime runtime;
+  const auto grouped =
+      runtime.submit<&group>(std::vector<std::string>{"a", "b", "a"}, std::make_unique<double>(0.5)).get(soon());
+  EXPECT_EQ(grouped.at("a").size(), 2u);
+  const auto diary = runtime.spawn<Diary>(1);
+  diary.call<&Diary::write>(Step{2, "second"}).get(soon());
+  const auto steps = diary.call<&Diary::read>().get(soon());
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[1].note, "second");
+  EXPECT_EQ(runtime.submit<&size_of>(Bytes{std::string(3 << 20, 'x')}).get(soon()), 3u << 20);
+  EXPECT_EQ(static_cast<char>(runtime.submit<&bytes_of>(std::size_t{1} << 20, 'y').get(soon()).span().back()), 'y');
+}
+
+TEST_F(RefsTest, ARefStandsForAnArgumentWhetherItIsThereOrNot) {
+  Runtime runtime;
+  const auto there = runtime.submit<&twice>(1);
+  there.get(soon());
+  const auto later = runtime.submit<&late>(3, 50);
+  EXPECT_EQ(runtime.submit<&add>(there, later).get(soon()), 5);
+  EXPECT_EQ(runtime.submit<&add>(there, 4).get(soon()), 6);
+  EXPECT_EQ(runtime.submit<&negative>(later).get(soon()), -3) << "an int for a long";
+}
+
+TEST_F(RefsTest, AConstructorTakesRefsToo) {
+  Runtime runtime;
+  const auto diary = runtime.spawn<Diary>(runtime.submit<&late>(7, 50));
+  EXPECT_EQ(diary.call<&Diary::numbers>().get(soon()), std::vector<int>{7});
+}
+
+TEST_F(RefsTest, CallsToOneActorKeepTheirOrderBehindOneThatWaitsForAnArgument) {
+  Runtime runtime;
+  const auto diary = runtime.spawn<Diary>(0);
+  diary.call<&Diary::numbers>().get(soon());
+  std::vector<Ref<void>> written;
+  written.push_back(diary.call<&Diary::note>(1));
+  written.push_back(diary.call<&Diary::note>(runtime.submit<&late>(2, 100)));
+  written.push_back(diary.call<&Diary::note>(3));
+  written.push_back(diary.call<&Diary::note>(runtime.submit<&late>(4, 10)));
+  written.push_back(diary.call<&Diary::note>(5));
+  EXPECT_EQ(diary.call<&Diary::numbers>().get(soon()), (std::vector<int>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(RefsTest, TenThousandTasksInAChainRunWithFewProcesses) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  Ref<int> last = runtime.submit<&add>(0, 0);
+  for (int i = 0; i < 10'000; ++i) last = runtime.submit<&add>(last, 1);
+  EXPECT_EQ(last.get(soon()), 10'000);
+  EXPECT_LE(census().processes(Part::kWorker).size(), 2u);
+}
+
+TEST_F(RefsTest, AnArgumentThatFailedFailsTheCallAndNotThoseBehindIt) {
+  Runtime runtime;
+  const auto diary = runtime.spawn<Diary>(0);
+  const auto failed = runtime.submit<&fail>();
+  const auto unwritten = diary.call<&Diary::note>(failed);
+  const auto written = diary.call<&Diary::note>(2);
+  const std::string text = message_of<UserError>([&] { unwritten.get(soon()); });
+  EXPECT_SAYS(text, "no result");
+  EXPECT_SAYS(text, "argument");
+  EXPECT_EQ(unwritten.try_get().error().outcome(), Outcome::kNotStarted);
+  written.get(soon());
+  EXPECT_EQ(diary.call<&Diary::numbers>().get(soon()), (std::vector<int>{0, 2}));
+  message_of<UserError>([&] { runtime.submit<&twice>(failed).get(soon()); });
+  EXPECT_EQ(runtime.submit<&twice>(4).get(soon()), 8);
+}
+
+TEST_F(RefsTest, CallsThatWaitForArgumentsEndWithTheRuntime) {
+  std::vector<Ref<int>> waiting;
+  {
+    Runtime runtime;
+    const auto never = runtime.submit<&late>(1, 100'000);
+    waiting.push_back(runtime.submit<&twice>(never));
+    const auto diary = runtime.spawn<Diary>(0);
+    waiting.push_back(diary.call<&Diary::stay>(never));
+    waiting.push_back(runtime.submit<&twice>(waiting[0]));
+  }
+  for (const auto& ref : waiting) message_of<RuntimeStopped>([&] { ref.get(soon()); });
+}
+
+TEST_F(RefsTest, WaitComesBackWithThoseThatAreThere) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  std::vector<Ref<int>> refs{runtime.submit<&late>(1, 2'000), runtime.submit<&late>(2, 10)};
+  const auto first = wait(refs, {.deadline = soon()});
+  ASSERT_EQ(first.ready.size(), 1u);
+  EXPECT_EQ(first.ready[0].get(), 2);
+  ASSERT_EQ(first.pending.size(), 1u);
+  const auto none = wait(first.pending, {.deadline = Deadline::after(10ms, std::chrono::steady_clock::now())});
+  EXPECT_TRUE(none.ready.empty());
+  EXPECT_EQ(wait(refs, {.count = 2, .deadline = soon()}).ready.size(), 2u);
+  EXPECT_EQ(wait(std::vector<Ref<int>>{}).ready.size(), 0u);
+}
+
+TEST_F(RefsTest, ARefSetGivesEachOnce) {
+  Runtime runtime;
+  RefSet<int> refs;
+  for (int i = 0; i < 2000; ++i) refs.add(runtime.submit<&twice>(i));
+  long sum = 0;
+  std::size_t taken = 0;
+  while (!refs.empty()) {
+    for (const auto& ref : wait(refs, {.deadline = soon()})) {
+      sum += ref.get();
+      ++taken;
+    }
+  }
+  EXPECT_EQ(taken, 2000u);
+  EXPECT_EQ(sum, 2000L * 1999);
+}
+
+TEST_F(RefsTest, ThenMakesSomethingOfAResultAndAnErrorPassesBy) {
+  Runtime runtime;
+  const auto text = runtime.submit<&late>(5, 20).then([](int value) { return std::to_string(value) + "!"; });
+  EXPECT_EQ(text.get(soon()), "5!");
+  EXPECT_EQ(text.then([](const std::string& value) { return value.size(); }).get(soon()), 2u);
+  bool called = false;
+  const auto failed = runtime.submit<&fail>().then([&](int value) {
+    called = true;
+    return value;
+  });
+  EXPECT_SAYS(message_of<UserError>([&] { failed.get(soon()); }), "no result");
+  EXPECT_FALSE(called);
+  const auto threw = runtime.submit<&twice>(1).then([](int) -> int { throw std::logic_error{"in then"}; });
+  EXPECT_SAYS(message_of<UserError>([&] { threw.get(soon()); }), "in then");
+}
+
+TEST_F(RefsTest, ACallThatHasNotBegunIsCancelledAtOnce) {
+  Runtime runtime{RuntimeOptions{.cpus = 1}};
+  const auto busy = runtime.submit<&late>(1, 300);
+  const auto waiting = runtime.submit<&twice>(1);
+  const auto for_argument = runtime.submit<&twice>(waiting);
+  waiting.cancel();
+  EXPECT_LT(time_of([&] { message_of<Cancelled>([&] { waiting.get(soon()); }); }), 200ms);
+  message_of<Cancelled>([&] { for_argument.get(soon()); });
+  EXPECT_EQ(busy.get(soon()), 1);
+
+  const auto diary = runtime.spawn<Diary>(0);
+  const auto running = diary.call<&Diary::stay>(300);
+  const auto behind = diary.call<&Diary::note>(1);
+  behind.cancel();
+  message_of<Cancelled>([&] { behind.get(soon()); });
+  EXPECT_EQ(behind.try_get().error().outcome(), Outcome::kNotStarted);
+  EXPECT_EQ(running.get(soon()), 1);
+  EXPECT_EQ(diary.call<&Diary::numbers>().get(soon()), std::vector<int>{0});
+}
+
+TEST_F(RefsTest, ACallThatRunsSeesThatItIsCancelledAndSoDoesWhatItWaitsFor) {
+  Runtime runtime;
+  const auto asks = runtime.submit<&work_until_cancelled>(20'000);
+  EXPECT_FALSE(asks.try_get(Deadline::after(50ms, std::chrono::steady_clock::now())).ok());
+  asks.cancel();
+  EXPECT_LT(asks.get(soon()), 0);
+  const auto waits = runtime.submit<&wait_for_what_takes_long>();
+  EXPECT_FALSE(waits.try_get(Deadline::after(50ms, std::chrono::steady_clock::now())).ok());
+  waits.cancel();
+  EXPECT_LT(time_of([&] { message_of<Cancelled>([&] { waits.get(soon()); }); }), 1s);
+  EXPECT_EQ(runtime.submit<&twice>(2).get(soon()), 4);
+}
+
+TEST_F(RefsTest, CancellingWhatIsThereDoesNothing) {
+  Runtime runtime;
+  const auto there = runtime.submit<&twice>(2);
+  EXPECT_EQ(there.get(soon()), 4);
+  there.cancel();
+  EXPECT_EQ(there.get(soon()), 4);
+  EXPECT_FALSE(cancelled());
+}
+
+}  // namespace
+}  // namespace pharos::cluster::refs
