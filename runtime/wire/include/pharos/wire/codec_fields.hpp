@@ -172,6 +172,7 @@ consteval std::size_t count_values() {
   }
 }
 
+// NOLINTBEGIN(bugprone-branch-clone): the second condition makes sense only where the first does not hold.
 template <class T>
 consteval std::size_t count_fields() {
   constexpr std::size_t kBraces = count_braces<T>();
@@ -183,6 +184,7 @@ consteval std::size_t count_fields() {
     return kBraces;
   }
 }
+// NOLINTEND(bugprone-branch-clone)
 
 /// The number of fields of an aggregate; above kFieldsMax where there are more, or one that nothing can be made into.
 template <class T>
