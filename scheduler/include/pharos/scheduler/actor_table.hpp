@@ -162,12 +162,12 @@ class ActorTable {
   Actor* find_process(ActorId actor, std::uint32_t incarnation);
   bool answer_or_wait(ActorRequestId request, ActorId id, Actor& actor, ActorEffects& effects);
   void take(ActorId id, Actor& actor, CallerId caller);
+  void not_held_by(CallerId caller, ActorId actor);
   void start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects);
   void end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects);
   void end_gently(ActorId id, Actor& actor, ActorEffects& effects);
   void kill_process(ActorId id, Actor& actor, ActorEffects& effects);
   void bury(ActorId id, Actor& actor);
-  void forget(ActorId id);
   void remember_ended(CallerId caller);
 
   std::unordered_map<ActorId, Actor> actors_;
