@@ -82,6 +82,10 @@ class ActorTable {
   static constexpr std::size_t kDeadMax = 10'000;
   static constexpr std::size_t kEndedCallersMax = 65536;
 
+  ActorTable() = default;
+  ActorTable(ActorTable&&) = default;
+  ActorTable& operator=(ActorTable&&) = default;
+
   /// The creator holds it once, and `request` waits for it. When the name is taken: kAlreadyExists; or with
   /// `get_if_exists`, the request waits for the actor of that name and the creator holds that one, whose id comes in
   /// ActorReady, if it has the same type (else kInvalidArgument). An id that was there before: kAlreadyExists.
@@ -149,7 +153,7 @@ class ActorTable {
     std::unordered_map<CallerId, std::int64_t> holds;  // empty: nobody holds it
     std::list<ActorRequestId> requests;                // oldest first
     std::optional<Error> why;                          // it ended for good
-    std::list<ActorId>::iterator in_dead;              // in kDead
+    std::list<ActorId>::iterator in_dead = {};         // in kDead
   };
   struct Request {
     ActorId actor;
