@@ -17,20 +17,49 @@ constexpr auto kRoomTime = std::chrono::milliseconds{100};  // then it looks aga
 
 }  // namespace
 
-void CallLink::connect(std::shared_ptr<net::SocketLink> link, std::uint32_t incarnation) {
+void CallLink::connect(std::shared_ptr<net::SocketLink> link, const Callee& callee, const Error& why_ended) {
   // Before any thread can send: a link that is not watched yet would never learn that its socket takes more again.
   link->start(shared_from_this());
+  std::vector<CellHandle> failed;
   {
     const std::lock_guard lock{mutex_};
     link_ = link;
-    incarnation_ = incarnation;
+    callee_ = callee;
     if (why_lost_) {
       link_->close();
     } else {
+      failed = take_sent(callee.max_retries);
       send_held_back();
     }
   }
   link->flush();
+  in_flight_.fetch_sub(failed.size(), std::memory_order_acq_rel);
+  for (const CellHandle& cell : failed) cell->set_error(Error{why_ended}.with_outcome(Outcome::kUnknown));
+}
+
+// Under the mutex. What was on its way goes before what was held back; what may not is returned.
+std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
+  std::vector<CellHandle> failed;
+  std::vector<CellHandle> again;
+  for (ResultCell* const taken : unanswered_) {
+    if (taken == nullptr) continue;
+    CellHandle cell{taken};
+    if (cell->call().attempt < max_retries) {
+      ++cell->call().attempt;
+      again.push_back(std::move(cell));
+    } else {
+      failed.push_back(std::move(cell));
+    }
+  }
+  unanswered_.clear();
+  first_unanswered_ = 0;
+  held_back_.insert(held_back_.begin(), again.begin(), again.end());
+  return failed;
+}
+
+std::uint32_t CallLink::incarnation() const {
+  const std::lock_guard lock{mutex_};
+  return callee_.incarnation;
 }
 
 // Under the mutex, with a link. The bytes that it takes.
@@ -40,8 +69,8 @@ std::size_t CallLink::send_now(CellHandle cell) {
   header.attempt = cell->call().attempt;
   header.caller = caller_.value();
   header.number = first_unanswered_ + unanswered_.size();
-  header.actor = actor_.value();
-  header.incarnation = incarnation_;
+  header.actor = callee_.actor.value();
+  header.incarnation = callee_.incarnation;
   header.function = cell->call().function;
   const auto arguments = cell->arguments();
   link_->send(header, arguments);
@@ -89,8 +118,8 @@ bool CallLink::cancel(ResultCell& cell) {
     header.kind = FrameKind::kCancel;
     header.caller = caller_.value();
     header.number = first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin());
-    header.actor = actor_.value();
-    header.incarnation = incarnation_;
+    header.actor = callee_.actor.value();
+    header.incarnation = callee_.incarnation;
     link_->send(header, {});
     link = link_;
   }
@@ -211,6 +240,10 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
 }
 
 void CallLink::on_closed(Error) {
+  {
+    const std::lock_guard lock{mutex_};
+    link_.reset();
+  }
   if (const auto observer = observer_.lock()) observer->on_disconnected(*this);
 }
 

@@ -43,11 +43,18 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual void on_disconnected(CallLink& link) = 0;
   };
 
-  CallLink(CallerId caller, ActorId actor, std::shared_ptr<FlushQueue> flush_queue, std::weak_ptr<Observer> observer)
-      : caller_{caller}, actor_{actor}, flush_queue_{std::move(flush_queue)}, observer_{std::move(observer)} {}
+  CallLink(CallerId caller, std::shared_ptr<FlushQueue> flush_queue, std::weak_ptr<Observer> observer)
+      : caller_{caller}, flush_queue_{std::move(flush_queue)}, observer_{std::move(observer)} {}
 
-  /// The worker is there: starts the link, and what was held back goes out.
-  void connect(std::shared_ptr<net::SocketLink> link, std::uint32_t incarnation);
+  /// The other end of a connection.
+  struct Callee {
+    ActorId actor;  ///< none: it runs tasks
+    std::uint32_t incarnation = 0;
+    std::int32_t max_retries = 0;  ///< how often a call that was on its way is sent again
+  };
+  /// The worker is there: starts the link, and what was held back goes out. After an earlier connection has ended,
+  /// calls that were on their way go out again before all others, if they may; else they fail with `why_ended`.
+  void connect(std::shared_ptr<net::SocketLink> link, const Callee& callee, const Error& why_ended);
 
   /// Sends the cell's call; or keeps its place, and those behind it, until advance(), if its arguments are not
   /// complete. A link that is lost fails it at once.
@@ -72,25 +79,25 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
 
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   std::size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
-  ActorId actor() const { return actor_; }
+  std::uint32_t incarnation() const;
 
   void on_frames(net::FrameBatch frames, std::vector<Fd> descriptors) override;
   void on_closed(Error why) override;
 
  private:
+  std::vector<detail::CellHandle> take_sent(std::int32_t max_retries);
   void hold_back_user(std::unique_lock<std::mutex>& lock);
   std::size_t send_now(detail::CellHandle cell);
   std::size_t send_held_back();
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
 
   const CallerId caller_;
-  const ActorId actor_;
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::weak_ptr<Observer> observer_;
 
-  std::mutex mutex_;
-  std::shared_ptr<net::SocketLink> link_;  // null until connected
-  std::uint32_t incarnation_ = 0;
+  mutable std::mutex mutex_;
+  std::shared_ptr<net::SocketLink> link_;  // null while not connected
+  Callee callee_;
   std::uint64_t first_unanswered_ = 0;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
   std::deque<detail::CellHandle> held_back_;    // not sent yet, and so not numbered

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include <pharos/async/block_on.hpp>
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
@@ -19,7 +20,6 @@ namespace {
 using namespace std::chrono_literals;
 using actors::CallLink;
 
-constexpr auto kActorStartTime = 60s;
 constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
@@ -76,79 +76,63 @@ Error not_in_table(const Function& function) {
 
 std::shared_ptr<ActorHandle> ActorHandle::make(const std::shared_ptr<Caller>& caller, ActorId id, std::string label) {
   std::shared_ptr<ActorHandle> actor{new ActorHandle{caller, id, std::move(label)}};
-  actor->link_ = caller->new_link(id, actor);
+  actor->link_ = caller->new_link(actor);
   return actor;
 }
 
 ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label)
     : caller_{caller}, id_{id}, label_{std::move(label)} {}
 
+// A call whose arguments are not there yet keeps its place in the order.
 CellHandle ActorHandle::call(const RegisteredFunction& function, const Arguments& arguments) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(stopped());
   CellHandle cell = caller->new_cell();
   if (caller->abandoned()) {
     cell->set_error(forked());
-  } else if (function.index == RegisteredFunction::kNoIndex) {
-    cell->set_error(not_in_table(function.function));
-  } else {
-    send(*caller, cell, {.function = function.index}, arguments);
+    return cell;
   }
-  return cell;
-}
-
-void ActorHandle::construct(const RegisteredFunction& constructor, const Arguments& arguments) {
-  const auto caller = caller_.lock();
-  constructed_ = caller->new_cell();
-  send(*caller, constructed_, {.kind = wire::FrameKind::kConstruct, .function = constructor.index}, arguments);
-}
-
-// A call whose arguments are not there yet keeps its place in the order.
-void ActorHandle::send(Caller& caller, CellHandle cell, ResultCell::Call call, const Arguments& arguments) {
-  const auto incomplete = Caller::prepare(cell, call, arguments);
-  if (cell->ready()) return;
-  if (incomplete == nullptr) return link_->send(std::move(cell));
+  if (function.index == RegisteredFunction::kNoIndex) {
+    cell->set_error(not_in_table(function.function));
+    return cell;
+  }
+  const auto incomplete = Caller::prepare(cell, {.function = function.index}, arguments);
+  if (cell->ready()) return cell;
   link_->send(cell);
-  caller.complete_later(incomplete, [cell = std::move(cell), link = link_](std::optional<Error> missing) {
+  if (incomplete == nullptr) return cell;
+  caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) {
     if (missing) {
       if (!link->cancel(*cell)) return;  // it has been lost, or cancelled
       cell->set_error(std::move(*missing));
     }
     link->advance();
   });
+  return cell;
 }
 
 void ActorHandle::kill() {
   const auto caller = caller_.lock();
   if (caller == nullptr || caller->abandoned() || ended_.exchange(true)) return;
-  caller->end_actor(id_, true);
-  link_->lose(Error{ErrorCode::kActorDied, "actor \"" + label_ + "\" was killed by this program"});
+  caller->tell_node(wire::KillActor{id_});
+  caller->lose_actor(*this, Error{ErrorCode::kActorDied, "actor \"" + label_ + "\" was killed by this program"});
 }
 
-void ActorHandle::let_go() {
-  let_go_.store(true);
-  end_if_done(link_->in_flight());
+std::shared_ptr<ActorHandle> ActorHandle::share() {
+  shares_.fetch_add(1);
+  return {this, [self = shared_from_this()](ActorHandle*) {
+            if (self->shares_.fetch_sub(1) == 1) self->let_go_if_done();
+          }};
 }
 
-void ActorHandle::end_if_done(std::size_t in_flight) {
-  if (!let_go_.load() || in_flight != 0) return;
+void ActorHandle::let_go_if_done() {
+  if (shares_.load() != 0 || link_->in_flight() != 0) return;
   const auto caller = caller_.lock();
   if (caller == nullptr || caller->abandoned() || ended_.exchange(true)) return;
-  caller->end_actor(id_, false);
+  caller->let_go(*this);
 }
 
 void ActorHandle::on_replies(CallLink&, std::size_t, Duration, std::size_t in_flight) {
-  if (constructed_ && constructed_.ready()) {
-    const auto outcome = constructed_.wait(Deadline::never());
-    constructed_ = {};
-    if (!outcome) {
-      failure_ = Error{ErrorCode::kActorDied,
-                       "the constructor of actor \"" + label_ + "\" failed: " + outcome.error().message()};
-      let_go_.store(true);
-    }
-  }
-  end_if_done(in_flight);
-  if (failure_ && in_flight == 0) link_->lose(*failure_);
+  if (in_flight == 0 && shares_.load(std::memory_order_acquire) == 0) let_go_if_done();
 }
 
 // Only workers that run tasks give calls back.
@@ -159,7 +143,8 @@ void ActorHandle::on_returned(CallLink&, std::vector<CellHandle> cells) {
 }
 
 void ActorHandle::on_disconnected(CallLink&) {
-  if (const auto caller = caller_.lock()) caller->actor_disconnected(id_);
+  const auto caller = caller_.lock();
+  if (caller != nullptr && !ended_.load()) caller->actor_disconnected(shared_from_this());
 }
 
 // ---- Caller
@@ -190,8 +175,8 @@ void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& re
   tasks_.set_requests_max(registered.cpus);
 }
 
-std::shared_ptr<CallLink> Caller::new_link(ActorId actor, std::weak_ptr<CallLink::Observer> observer) {
-  return std::make_shared<CallLink>(registered_.caller, actor, flush_queue_, std::move(observer));
+std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> observer) {
+  return std::make_shared<CallLink>(registered_.caller, flush_queue_, std::move(observer));
 }
 
 struct Caller::Incomplete {
@@ -229,6 +214,8 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
     cell->set_error(cannot_travel("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
     return nullptr;
   }
+  if (!arguments.context.kept.empty()) [[unlikely]]
+    cell->keep(arguments.context.kept);
   if (arguments.holes.empty()) {
     cell->set_call(call, arguments.bytes);
     return nullptr;
@@ -334,49 +321,131 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                                            const RegisteredFunction& constructor, const Arguments& arguments) {
   if (abandoned()) throw_error(forked());
   if (constructor.index == RegisteredFunction::kNoIndex) throw_error(not_in_table(constructor.function));
+  const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
+  if (options.get_if_exists && !options.name.empty()) {
+    if (auto found = find_actor(options.name, options.name_space, type_name)) return *std::move(found);
+  }
   const std::string label = options.name.empty() ? actors::readable_name(type_name) : options.name;
   auto actor = ActorHandle::make(shared_from_this(), ActorId{random_u64()}, label);
   {
     const std::lock_guard lock{mutex_};
     actors_.emplace(actor->id(), actor);
   }
-  // The constructor is the first call: it is held back, as the others are, until the worker is there.
-  actor->construct(constructor, arguments);
-  background_.spawn(start_actor(this, actor));
-  ActorHandle* const raw = actor.get();
-  return {raw, [actor = std::move(actor)](ActorHandle*) { actor->let_go(); }};
-}
-
-async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle> actor) {
-  const auto deadline = async::Deadline::after(kActorStartTime, self->reactor_.now());
-  wire::Message ask = wire::StartActor{actor->id(), actor->label()};
-  auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
-  if (parcel) {
-    self->connect_worker(*actor->link(), *std::move(parcel));
-    co_return;
+  auto shared = actor->share();
+  wire::StartActor start{.actor = actor->id(),
+                         .label = label,
+                         .constructor = constructor.index,
+                         .arguments = {},
+                         .name_space = name_space,
+                         .name = options.name,
+                         .type = type_name,
+                         .max_restarts = options.max_restarts,
+                         .detached = options.detached,
+                         .get_if_exists = options.get_if_exists,
+                         .max_task_retries = options.max_task_retries};
+  // What stands for the constructor's call until the node has it.
+  const CellHandle cell = new_cell();
+  const auto incomplete = prepare(cell, {}, arguments);
+  const auto begin = [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
+    if (missing) {
+      return lose_actor(*actor, Error{ErrorCode::kActorDied,
+                                      "actor \"" + actor->label() + "\" could not be made: " + missing->to_string()});
+    }
+    const auto bytes = cell->arguments();
+    start.arguments.assign(bytes.begin(), bytes.end());
+    background_.spawn(start_actor(this, std::move(actor), std::move(start)));
+  };
+  if (incomplete != nullptr) {
+    complete_later(incomplete, begin);
+  } else {
+    auto now = begin;
+    now(cell->ready() ? std::optional{cell.wait(Deadline::never()).error()} : std::nullopt);
   }
-  const Error& cause = parcel.error();
-  const auto over = self->over();
-  const Error why =
-      over ? *over
-           : Error{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" could not be started: " + cause.message(),
-                   cause.remedy()};
-  self->lose_actor(actor->id(), why);
+  return shared;
 }
 
-void Caller::connect_worker(CallLink& link, net::Parcel parcel) {
+async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start) {
+  // Its constructor takes what time it takes.
+  wire::Message ask = std::move(start);
+  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
+  self->take_answer(actor, std::move(answer));
+}
+
+async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen) {
+  wire::Message ask = wire::ConnectActor{actor->id(), seen};
+  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
+  self->take_answer(actor, std::move(answer));
+}
+
+void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
+  if (answer) {
+    return connect_worker(
+        *actor->link(), *std::move(answer),
+        Error{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" was restarted while the call was under way"});
+  }
+  const Error& cause = answer.error();
+  if (const auto why = over()) return lose_actor(*actor, *why);
+  const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
+                    cause.code() == ErrorCode::kInvalidArgument;
+  lose_actor(*actor,
+             told ? cause
+                  : Error{ErrorCode::kActorDied,
+                          "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
+}
+
+void Caller::connect_worker(CallLink& link, net::Parcel parcel, const Error& why_ended) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
   link.connect(net::SocketLink::make(reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused),
-               ready->incarnation);
+               {ready->actor, ready->incarnation, ready->max_task_retries}, why_ended);
 }
 
-void Caller::end_actor(ActorId actor, bool kill) {
-  // By way of the strand, so that the node hears of it after it was asked to start the actor.
-  reactor_.post([self = weak_from_this(), actor, kill] {
+async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
+  wire::Message ask = std::move(find);
+  PHAROS_CO_TRY(const net::Parcel answer,
+                co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never()));
+  const auto* const found = std::get_if<wire::ActorFound>(&answer.message);
+  if (found == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no actor"};
+  co_return *found;
+}
+
+Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name, const std::string& name_space,
+                                                        const char* type_name) {
+  if (abandoned()) return forked();
+  if (const auto why = over()) return *why;
+  const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
+  PHAROS_TRY(const wire::ActorFound found, async::block_on(reactor_, ask_for_actor(this, find)));
+  return adopt(found.actor, found.label, true);
+}
+
+std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label, bool held) {
+  std::shared_ptr<ActorHandle> actor;
+  bool known = true;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto found = actors_.find(id);
+    known = found != actors_.end();
+    actor = known ? found->second : ActorHandle::make(shared_from_this(), id, label);
+    if (!known) actors_.emplace(id, actor);
+  }
+  auto shared = actor->share();
+  // One hold for this process, however many handles.
+  if (known && held) tell_node(wire::HoldActor{id, -1});
+  if (!known && !held) tell_node(wire::HoldActor{id, 1});
+  if (!known) background_.spawn(connect_actor(this, actor, 0));
+  return shared;
+}
+
+void Caller::tell_node(wire::Message message) {
+  reactor_.post([self = weak_from_this(), message = std::move(message)] {
     const auto caller = self.lock();
-    if (caller != nullptr && !caller->over()) caller->node_->send(wire::EndActor{actor, kill});
+    if (caller != nullptr && !caller->over()) caller->node_->send(message);
   });
+}
+
+void Caller::let_go(ActorHandle& actor) {
+  tell_node(wire::HoldActor{actor.id(), -1});
+  lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\""});
 }
 
 // ---- Leases
@@ -396,9 +465,8 @@ async::Async<void> Caller::lease_worker(Caller* self) {
   }
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel->message);
   const WorkerId worker = ready == nullptr ? WorkerId{} : ready->worker;
-  const auto link =
-      self->new_link(ActorId{}, std::shared_ptr<CallLink::Observer>{self->shared_from_this(), &self->tasks_});
-  self->connect_worker(*link, *std::move(parcel));
+  const auto link = self->new_link(std::shared_ptr<CallLink::Observer>{self->shared_from_this(), &self->tasks_});
+  self->connect_worker(*link, *std::move(parcel), Error{ErrorCode::kWorkerDied, "the worker's connection ended"});
   self->tasks_.add_worker(worker, link);
 }
 
@@ -419,8 +487,10 @@ void Caller::return_lease(WorkerId worker) {
 void Caller::worker_disconnected(WorkerId worker) {
   background_.spawn(give_up_on_worker(this, worker));
 }
-void Caller::actor_disconnected(ActorId actor) {
-  background_.spawn(give_up_on_actor(this, actor));
+// The node knows whether it has ended, or will be back.
+void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
+  const std::uint32_t seen = actor->link()->incarnation();
+  background_.spawn(connect_actor(this, std::move(actor), seen));
 }
 
 // The node tells why; only when it does not, this does.
@@ -429,33 +499,19 @@ async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
   if (slept) self->tasks_.lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended"});
 }
 
-async::Async<void> Caller::give_up_on_actor(Caller* self, ActorId actor) {
-  const auto slept = co_await async::sleep(kReasonTime);
-  if (slept) self->lose_actor(actor, Error{ErrorCode::kActorDied, "the actor's connection ended"});
-}
-
-std::shared_ptr<ActorHandle> Caller::take_actor(ActorId actor) {
-  const std::lock_guard lock{mutex_};
-  const auto found = actors_.find(actor);
-  if (found == actors_.end()) return nullptr;
-  auto taken = std::move(found->second);
-  actors_.erase(found);
-  return taken;
-}
-
-void Caller::lose_actor(ActorId actor, const Error& why) {
-  if (const auto taken = take_actor(actor)) taken->link()->lose(why);
+void Caller::lose_actor(ActorHandle& actor, const Error& why) {
+  {
+    const std::lock_guard lock{mutex_};
+    actors_.erase(actor.id());
+  }
+  actor.link()->lose(why);
 }
 
 bool Caller::on_node_message(const wire::Message& message) {
   const auto* const ended = std::get_if<wire::WorkerEnded>(&message);
   if (ended == nullptr) return false;
-  if (!ended->actor) {
-    tasks_.lose_worker(ended->worker,
-                       Error{ErrorCode::kWorkerDied, "the worker that ran the task ended: " + ended->reason});
-  } else if (const auto actor = take_actor(ended->actor)) {
-    actor->link()->lose(Error{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" ended: " + ended->reason});
-  }
+  tasks_.lose_worker(ended->worker,
+                     Error{ErrorCode::kWorkerDied, "the worker that ran the task ended: " + ended->reason});
   return true;
 }
 
@@ -527,6 +583,22 @@ void kill_actor(const ActorHandle& actor) {
 }
 ActorId id_of(const ActorHandle& actor) {
   return actor.id();
+}
+
+void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to) {
+  if (to.context() == nullptr) return to.fail(CodecFailure::kInvalid);
+  Codec<std::uint64_t>::encode(actor->id().value(), to);
+  Codec<std::string>::encode(actor->label(), to);
+  to.context()->kept.push_back(actor);
+}
+
+std::shared_ptr<ActorHandle> decode_actor(Decoder& from) {
+  const ActorId id{Codec<std::uint64_t>::decode(from)};
+  const std::string label = Codec<std::string>::decode(from);
+  const auto caller = caller_of_worker();
+  if (caller == nullptr) from.fail(CodecFailure::kInvalid);
+  if (from.failed()) return nullptr;
+  return caller->adopt(id, label, false);
 }
 
 }  // namespace pharos::detail

@@ -21,8 +21,9 @@
 
 namespace pharos::detail {
 
-/// One actor, as a caller knows it: kept by the caller until the actor has ended, and by handles.
-class ActorHandle final : public actors::CallLink::Observer {
+/// One actor, as a caller knows it: kept by the caller until nobody here has a handle or the actor has ended.
+/// Any thread.
+class ActorHandle final : public actors::CallLink::Observer, public std::enable_shared_from_this<ActorHandle> {
  public:
   static std::shared_ptr<ActorHandle> make(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
 
@@ -31,11 +32,8 @@ class ActorHandle final : public actors::CallLink::Observer {
   const std::shared_ptr<actors::CallLink>& link() const { return link_; }
   CellHandle call(const RegisteredFunction& function, const Arguments& arguments);
   void kill();
-
-  /// Sends the constructor's arguments: the first call.
-  void construct(const RegisteredFunction& constructor, const Arguments& arguments);
-  /// No handle is left: it ends once every call is answered.
-  void let_go();
+  /// A user's share: when the last is gone, and every call is answered, the actor is let go.
+  std::shared_ptr<ActorHandle> share();
 
   void on_replies(actors::CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
   void on_returned(actors::CallLink& link, std::vector<CellHandle> cells) override;
@@ -43,16 +41,13 @@ class ActorHandle final : public actors::CallLink::Observer {
 
  private:
   ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
-  void send(Caller& caller, CellHandle cell, ResultCell::Call call, const Arguments& arguments);
-  void end_if_done(std::size_t in_flight);
+  void let_go_if_done();
 
   const std::weak_ptr<Caller> caller_;
   const ActorId id_;
   const std::string label_;
-  CellHandle constructed_;        // the reading thread's, until it is there
-  std::optional<Error> failure_;  // the constructor threw: as with the last handle, it ends once calls are answered
-  std::atomic<bool> let_go_ = false;
-  std::atomic<bool> ended_ = false;
+  std::atomic<std::int64_t> shares_ = 0;
+  std::atomic<bool> ended_ = false;         // killed, or let go
   std::shared_ptr<actors::CallLink> link_;  // set once, by make()
 };
 
@@ -77,13 +72,21 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
                                      const RegisteredFunction& constructor, const Arguments& arguments);
   /// The call of a pending result is wanted no more: given up if it has not begun, else its worker is told.
   void cancel(ResultCell& cell);
+  Result<std::shared_ptr<ActorHandle>> find_actor(const std::string& name, const std::string& name_space,
+                                                  const char* type_name);
+  /// A handle that came with a call, or by its name. The node counts `held` for it already.
+  std::shared_ptr<ActorHandle> adopt(ActorId id, const std::string& label, bool held);
   CellHandle new_cell() const { return ResultCell::make(room_); }
   /// A task that waits for a worker that will not come soon is the thread's that waits for it.
   bool take_back(ResultCell& cell) { return tasks_.take_back(cell); }
 
-  /// Tells the node to end it: at once, or after its destructor.
-  void end_actor(ActorId actor, bool kill);
-  void actor_disconnected(ActorId actor);
+  /// Tells the node, after all that it has been told before.
+  void tell_node(wire::Message message);
+  void actor_disconnected(std::shared_ptr<ActorHandle> actor);
+  /// Nobody here has a handle any more.
+  void let_go(ActorHandle& actor);
+  /// Its calls fail, now and later.
+  void lose_actor(ActorHandle& actor, const Error& why);
 
   JobId job() const { return registered_.job; }
   const std::string& address() const { return registered_.address; }
@@ -116,15 +119,15 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   std::vector<std::shared_ptr<ActorHandle>> actors();
 
   static async::Async<void> lease_worker(Caller* self);
-  static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor);
+  static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
+  static async::Async<void> connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen);
+  static async::Async<Result<wire::ActorFound>> ask_for_actor(Caller* self, wire::FindActor find);
   static async::Async<void> tend_tasks(Caller* self);
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
-  static async::Async<void> give_up_on_actor(Caller* self, ActorId actor);
 
-  std::shared_ptr<actors::CallLink> new_link(ActorId actor, std::weak_ptr<actors::CallLink::Observer> observer);
-  void connect_worker(actors::CallLink& link, net::Parcel parcel);
-  std::shared_ptr<ActorHandle> take_actor(ActorId actor);
-  void lose_actor(ActorId actor, const Error& why);
+  std::shared_ptr<actors::CallLink> new_link(std::weak_ptr<actors::CallLink::Observer> observer);
+  void connect_worker(actors::CallLink& link, net::Parcel parcel, const Error& why_ended);
+  void take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer);
   std::optional<Error> over();
 
   friend class ActorHandle;

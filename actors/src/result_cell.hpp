@@ -54,6 +54,10 @@ class ResultCell {
     store(arguments);
     awaits_arguments_.store(false, std::memory_order_release);
   }
+  /// Lives until the result is there.
+  void keep(std::vector<std::shared_ptr<const void>> kept) {
+    kept_ = std::make_unique<std::vector<std::shared_ptr<const void>>>(std::move(kept));
+  }
   bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
   Call& call() { return call_; }
   std::span<const std::byte> arguments() const { return bytes(); }
@@ -122,6 +126,7 @@ class ResultCell {
   std::unique_ptr<std::byte[]> large_;
   std::unique_ptr<Error> error_;
   std::unique_ptr<std::vector<async::Callback>> watchers_;
+  std::unique_ptr<std::vector<std::shared_ptr<const void>>> kept_;
   std::array<std::byte, 48> inline_;
 };
 

@@ -72,6 +72,13 @@ std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& 
   return caller_->spawn(options, type_name, constructor, arguments);
 }
 
+std::shared_ptr<detail::ActorHandle> Runtime::find_actor(const std::string& name, const std::string& name_space,
+                                                         const char* type_name) {
+  auto actor = caller_->find_actor(name, name_space, type_name);
+  if (!actor) throw_error(std::move(actor).error());
+  return *std::move(actor);
+}
+
 JobId Runtime::job() const {
   return caller_->job();
 }

@@ -2,6 +2,8 @@
 
 #include <cxxabi.h>
 #include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -54,7 +56,6 @@ constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, th
 struct Instance {
   void* object = nullptr;
   const Function* constructor = nullptr;
-  std::optional<Error> failure;  // its constructor threw: every call repeats that
 
   void destroy() {
     if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));
@@ -101,6 +102,9 @@ class Calls {
     node_ = node;
     caller_->join(std::move(node), registered);
   }
+
+  /// Runs the constructor, in its place among the calls, and tells the node.
+  void construct(wire::ConstructActor actor);
 
   /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
   void block(CallerLink& link);
@@ -218,7 +222,6 @@ class CallerLink final : public net::Link::Handler,
   }
 
   std::optional<Error> run_one(const wire::FrameView& frame);
-  std::optional<Error> construct(const Function& function, const FrameHeader& header, Decoder& arguments);
 
   void reply(const FrameHeader& call, const std::optional<Error>& error, Duration execution) {
     FrameHeader header = call;
@@ -265,14 +268,15 @@ class CallerLink final : public net::Link::Handler,
 /// A call while this thread runs it.
 class Running final : public RunningCall {
  public:
-  Running(Calls& calls, CallerLink& link, std::uint64_t number, bool is_task)
+  /// `link`: what the call came with; a constructor came with none.
+  Running(Calls& calls, CallerLink* link, std::uint64_t number, bool is_task)
       : calls_{calls}, link_{link}, number_{number}, is_task_{is_task}, detour_{calls.reactor()} {}
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
     cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.reactor().now())));
     if (cell.ready() || deadline.expired(calls_.reactor().now())) return;
-    if (is_task_) calls_.block(link_);
+    if (is_task_) calls_.block(*link_);
     // Looks up now and then: the task may come back to this worker's own pool, from a worker that does not run it after
     // all; and this call may be cancelled.
     for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.reactor().now());
@@ -286,7 +290,7 @@ class Running final : public RunningCall {
     }
     if (is_task_) calls_.unblock();
   }
-  bool cancelled() const override { return link_.cancelled(number_); }
+  bool cancelled() const override { return link_ != nullptr && link_->cancelled(number_); }
 
  private:
   // A task for which there will be no worker soon is run by the one who waits for it.
@@ -306,7 +310,7 @@ class Running final : public RunningCall {
   }
 
   Calls& calls_;
-  CallerLink& link_;
+  CallerLink* const link_;
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
   const bool is_task_;
   const net::Reactor::Detour detour_;
@@ -331,9 +335,6 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
   }
   const Function& function = functions[header.function];
   Decoder arguments{frame.payload};
-  if (header.kind == FrameKind::kConstruct && function.kind == FunctionKind::kConstructor) {
-    return construct(function, header, arguments);
-  }
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
     return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
@@ -341,25 +342,63 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
   }
   Instance& instance = calls_.instance();
   if (serves_.actor && instance.object == nullptr) {
-    return instance.failure ? *instance.failure
-                            : Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
+    return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
-  const Running running{calls_, *this, header.number, !serves_.actor};
+  const Running running{calls_, this, header.number, !serves_.actor};
   return guarded(function, [&] { function.call(instance.object, arguments, result_); });
 }
 
-std::optional<Error> CallerLink::construct(const Function& function, const FrameHeader& header, Decoder& arguments) {
-  Instance& instance = calls_.instance();
-  if (instance.constructor != nullptr || !serves_.actor) {
-    return Error{ErrorCode::kAlreadyExists, "this worker has been given an actor before"};
+/// The constructor, in its place among the calls.
+class Construction final : public Strand::Runner,
+                           public net::Reactor::Watcher,
+                           public std::enable_shared_from_this<Construction> {
+ public:
+  Construction(Calls& calls, std::shared_ptr<net::Peer> node, wire::ConstructActor actor)
+      : calls_{calls}, node_{std::move(node)}, actor_{std::move(actor)} {}
+
+  // On a thread that polls, outside of the reactor's own strand: the constructor may wait for what that brings.
+  void start() {
+    calls_.reactor().watch(begin_.get(), EPOLLIN, shared_from_this());
+    calls_.strand().push(shared_from_this(), {});
+    const std::uint64_t one = 1;
+    PHAROS_CHECK(::write(begin_.get(), &one, sizeof one) == sizeof one, errno);
   }
-  instance.constructor = &function;
-  const Running running{calls_, *this, header.number, false};
-  auto error = guarded(function, [&] { instance.object = function.construct(arguments); });
-  if (!error) return std::nullopt;
-  instance.failure = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
-      Outcome::kNotStarted);
-  return error;
+  void on_ready(std::uint32_t) override {
+    calls_.reactor().unwatch(begin_.get());
+    calls_.strand().run();
+  }
+
+  void run(net::FrameBatch, bool) override {
+    node_->send(wire::ActorConstructed{actor_.actor, actor_.incarnation, construct()});
+  }
+  void give_back(net::FrameBatch) override {}
+  void on_drained() override {}
+
+ private:
+  std::optional<Error> construct() {
+    const auto functions = function_table();
+    if (actor_.constructor >= functions.size() || functions[actor_.constructor].kind != FunctionKind::kConstructor) {
+      return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
+    }
+    const Function& constructor = functions[actor_.constructor];
+    Instance& instance = calls_.instance();
+    instance.constructor = &constructor;
+    Decoder arguments{actor_.arguments};
+    const Running running{calls_, nullptr, 0, false};
+    const auto error = guarded(constructor, [&] { instance.object = constructor.construct(arguments); });
+    if (!error) return std::nullopt;
+    return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+        Outcome::kNotStarted);
+  }
+
+  Calls& calls_;
+  const std::shared_ptr<net::Peer> node_;
+  const wire::ConstructActor actor_;
+  const Fd begin_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+void Calls::construct(wire::ConstructActor actor) {
+  std::make_shared<Construction>(*this, node_, std::move(actor))->start();
 }
 
 void Calls::block(CallerLink& link) {
@@ -406,6 +445,8 @@ class Worker final : public net::Peer::Owner {
     } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
       calls_.join(node_, *registered);
       detail::set_caller_of_worker(calls_.caller());
+    } else if (auto* const actor = std::get_if<wire::ConstructActor>(&parcel.message)) {
+      calls_.construct(std::move(*actor));
     } else if (std::holds_alternative<wire::EndWorker>(parcel.message)) {
       end();
     } else {

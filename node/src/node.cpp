@@ -40,6 +40,7 @@ constexpr auto kZygoteEndTime = 5ms;
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
 constexpr auto kStopTime = 5s;      // for destructors, when all is told to stop
 constexpr auto kIdleWorkerTime = 10s;
+constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
 constexpr auto kKillTime = 8s;
 constexpr std::size_t kUnprovenMax = 64;
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
@@ -113,8 +114,7 @@ struct Node::Job {
   int zygote_restarts = 0;
   TimePoint zygote_since;
   async::Completion<wire::ZygoteReady> zygote_ready;
-  std::unordered_map<ActorId, bool> starting_actors;  // true: it was ended meanwhile
-  bool stopping = false;                              // its driver has asked for the end
+  bool stopping = false;  // its driver has asked for the end
   bool ended = false;
 };
 
@@ -122,17 +122,20 @@ struct Node::Worker {
   WorkerId id;
   std::shared_ptr<Job> job;
   ActorId actor;  // none: runs tasks
+  std::uint32_t incarnation = 0;
   std::string label;
   pid_t pid = 0;
   Fd handle;  // pidfd
   std::shared_ptr<net::Peer> control;
-  Client user;  // whom it serves: its actor's creator, or who leased it; nobody while it is idle
+  Client user;  // who has leased it, or was the last to
   std::shared_ptr<WorkerOutput> output;
   std::shared_ptr<WorkerOutput> error_output;
   async::Completion<int> reaped;
   async::Completion<void> concluded;
-  std::string killed_because;
+  std::string killed_because;  // what is known better than how its process ended
   bool gone = false;
+  bool failed_to_start = false;                         // whoever started it says so
+  std::vector<scheduler::ActorRequestId> reconnecting;  // of callers that have lost their connection to it
 };
 
 class Node::Reaper final : public net::Reactor::Watcher {
@@ -301,9 +304,9 @@ std::shared_ptr<Node::Worker> Node::find_worker(WorkerId worker) const {
   return found == workers_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Node::Worker> Node::find_actor(ActorId actor) const {
+std::shared_ptr<Node::Worker> Node::find_incarnation(ActorId actor, std::uint32_t incarnation) const {
   for (const auto& [id, worker] : workers_) {
-    if (worker->actor == actor) return worker;
+    if (worker->actor == actor && worker->incarnation == incarnation && worker->control != nullptr) return worker;
   }
   return nullptr;
 }
@@ -331,17 +334,10 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
 }
 
 bool Node::on_caller_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
-  Job& job = *client.job;
-  if (const auto* const actor = std::get_if<wire::StartActor>(&parcel.message); actor != nullptr && request) {
-    if (!job.starting_actors.emplace(actor->actor, false).second || find_actor(actor->actor) != nullptr) {
-      client.peer->respond(*request, Error{ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor->actor)});
-    } else {
-      background_.spawn(start_actor(this, client, *actor, *request));
-    }
-  } else if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
+  if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
     const scheduler::LeaseRequestId id{++last_id_};
     lease_requests_.emplace(id, LeaseRequest{client, *request});
-    auto effects = leases_.request(id, {job.id, client.caller, client.worker != nullptr});
+    auto effects = leases_.request(id, {client.job->id, client.caller, client.worker != nullptr});
     if (effects) {
       apply(*effects);
     } else {
@@ -350,21 +346,8 @@ bool Node::on_caller_message(const Client& client, const net::Parcel& parcel, st
     }
   } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
     apply(leases_.returned(returned->worker, client.caller, reactor_.now()));
-  } else if (const auto* const end = std::get_if<wire::EndActor>(&parcel.message)) {
-    if (const auto starting = job.starting_actors.find(end->actor); starting != job.starting_actors.end()) {
-      starting->second = true;
-      return true;
-    }
-    const auto worker = find_actor(end->actor);
-    if (worker == nullptr || worker->job->id != job.id) return true;
-    worker->killed_because = "its program ended it";
-    if (end->kill) {
-      kill_worker(*worker);
-    } else {
-      end_worker(worker);
-    }
   } else {
-    return false;
+    return on_actor_message(client, parcel, request);
   }
   return true;
 }
@@ -380,6 +363,10 @@ bool Node::on_worker_message(const Client& client, net::Parcel& parcel) {
     apply(blocked->blocked ? leases_.blocked(client.worker->id) : leases_.unblocked(client.worker->id));
   } else if (const auto* const forked = std::get_if<wire::WorkerForked>(&parcel.message)) {
     know_process(*client.worker, forked->pid, std::move(parcel.descriptors.front()));
+  } else if (const auto* const made = std::get_if<wire::ActorConstructed>(&parcel.message)) {
+    if (made->actor != client.worker->actor || made->incarnation != client.worker->incarnation) return true;
+    apply(made->failure ? actors_.constructor_failed(made->actor, made->incarnation, *made->failure)
+                        : actors_.incarnation_started(made->actor, made->incarnation));
   } else {
     return false;
   }
@@ -429,12 +416,13 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
 // What it asked for and what it started is nobody's now.
 void Node::end_caller(const Client& client) {
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
+  std::erase_if(actor_requests_, [&](const auto& entry) {
+    if (entry.second.client.caller != client.caller) return false;
+    actors_.drop_request(entry.first);
+    return true;
+  });
   apply(leases_.lessee_ended(client.caller));
-  for (const auto& [id, worker] : workers_) {
-    if (!worker->actor || worker->user.caller != client.caller) continue;
-    worker->killed_because = "the worker that made it is gone";
-    kill_worker(*worker);
-  }
+  apply(actors_.caller_ended(client.caller));
 }
 
 // ---- Jobs and zygotes
@@ -532,7 +520,10 @@ void Node::end_job(JobId id) {
   job->ended = true;
   jobs_.erase(found);
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
+  std::erase_if(actor_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
   apply(leases_.job_ended(id));
+  apply(actors_.job_ended(id));
+  std::erase_if(makings_, [&](const auto& entry) { return entry.second.job == job; });
   for (const auto& [worker_id, worker] : workers_) {
     if (worker->job == job) kill_worker(*worker);
   }
@@ -547,7 +538,8 @@ void Node::end_job(JobId id) {
 // ---- Workers
 
 async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* self, std::shared_ptr<Job> job,
-                                                                       ActorId actor, std::string label) {
+                                                                       ActorId actor, std::string label,
+                                                                       std::uint32_t incarnation) {
   const auto deadline = async::Deadline::after(kWorkerTime, self->reactor_.now());
   for (;;) {
     // A zygote that ended comes back within this time, or not at all.
@@ -558,7 +550,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* sel
       PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
     }
     const auto zygote = job->zygote;
-    auto worker = co_await fork_worker(self, job, actor, label, deadline);
+    auto worker = co_await fork_worker(self, job, actor, label, incarnation, deadline);
     if (worker || job->ended) co_return worker;
     // The zygote may have ended with the request unread. Its end is known at about the same time.
     PHAROS_CO_TRY_VOID(co_await async::sleep(kZygoteEndTime));
@@ -568,11 +560,13 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* sel
 
 async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self, std::shared_ptr<Job> job,
                                                                       ActorId actor, std::string label,
+                                                                      std::uint32_t incarnation,
                                                                       async::Deadline deadline) {
   auto worker = std::make_shared<Worker>();
   worker->id = WorkerId{random_u64()};
   worker->job = job;
   worker->actor = actor;
+  worker->incarnation = incarnation;
   worker->label = std::move(label);
 
   PHAROS_CO_TRY(net::SocketPair control, net::socket_pair());
@@ -604,6 +598,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   const auto identity =
       co_await net::accept(&self->reactor_, control.first.get(), self->identity(), std::move(key_for), deadline);
   if (!identity || job->ended) {
+    worker->failed_to_start = true;
     self->kill_worker(*worker);
     self->background_.spawn(conclude_worker(self, worker));
     if (!identity) {
@@ -620,40 +615,153 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
 }
 
 void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request) {
-  constexpr std::uint32_t kFirstIncarnation = 1;
   auto pair = net::socket_pair();
   if (!pair) {
     user.peer->respond(request, std::move(pair).error());
     return;
   }
-  worker.user = user;
+  if (!worker.actor) worker.user = user;
+  const auto making = makings_.find(worker.actor);
   std::vector<Fd> to_worker;
   to_worker.push_back(std::move(pair->first));
   std::vector<Fd> to_user;
   to_user.push_back(std::move(pair->second));
-  worker.control->send(wire::ServeCaller{user.caller, worker.actor, kFirstIncarnation}, std::move(to_worker));
-  user.peer->respond(request, wire::WorkerReady{worker.id, kFirstIncarnation, worker.pid}, std::move(to_user));
+  worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation}, std::move(to_worker));
+  const std::int32_t retries = making == makings_.end() ? 0 : making->second.start.max_task_retries;
+  user.peer->respond(request, wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, retries},
+                     std::move(to_user));
 }
 
-async::Async<void> Node::start_actor(Node* self, Client client, wire::StartActor actor, std::uint64_t request) {
-  auto worker = co_await start_worker(self, client.job, actor.actor, actor.label);
-  const bool ended = client.job->starting_actors.extract(actor.actor).mapped();
+// ---- Actors
+
+bool Node::on_actor_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
+  if (const auto* const start = std::get_if<wire::StartActor>(&parcel.message); start != nullptr && request) {
+    const scheduler::ActorSpec spec{.job = client.job->id,
+                                    .label = start->label,
+                                    .name = start->name,
+                                    .name_space = start->name_space,
+                                    .type = start->type,
+                                    .max_restarts = start->max_restarts,
+                                    .detached = start->detached};
+    makings_.try_emplace(start->actor, Making{client.job, *start, std::nullopt});
+    const auto id = expect_actor(client, *request);
+    apply(actors_.create(id, start->actor, spec, start->get_if_exists, client.caller));
+    if (actors_.find_spec(start->actor) == nullptr) makings_.erase(start->actor);
+  } else if (const auto* const connect = std::get_if<wire::ConnectActor>(&parcel.message);
+             connect != nullptr && request) {
+    const auto id = expect_actor(client, *request);
+    const auto lost = find_incarnation(connect->actor, connect->seen);
+    if (lost == nullptr) {
+      apply(actors_.connect(id, connect->actor, connect->seen));
+      return true;
+    }
+    // Nearly always the process has died, and that is known in a moment.
+    lost->reconnecting.push_back(id);
+    reactor_.run_at(reactor_.now() + kReasonTime, [this, weak = std::weak_ptr{lost}] {
+      if (const auto worker = weak.lock()) reconnect(*worker);
+    });
+  } else if (const auto* const find = std::get_if<wire::FindActor>(&parcel.message); find != nullptr && request) {
+    const auto found = actors_.find(find->name_space, find->name, find->type, client.caller);
+    if (found) {
+      client.peer->respond(*request, wire::ActorFound{*found, actors_.find_spec(*found)->label});
+    } else {
+      client.peer->respond(*request, found.error());
+    }
+  } else if (const auto* const hold = std::get_if<wire::HoldActor>(&parcel.message)) {
+    if (hold->count >= 0) {
+      apply(actors_.hold(hold->actor, client.caller, hold->count));
+      return true;
+    }
+    // A handle that was passed on may be let go of before its new holder is heard.
+    reactor_.run_at(reactor_.now() + kLetGoTime, [this, hold = *hold, caller = client.caller] {
+      apply(actors_.hold(hold.actor, caller, hold.count));
+    });
+  } else if (const auto* const kill = std::get_if<wire::KillActor>(&parcel.message)) {
+    const auto* const spec = actors_.find_spec(kill->actor);
+    if (spec != nullptr && spec->job == client.job->id) apply(actors_.kill(kill->actor, "its program ended it"));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Node::reconnect(Worker& worker) {
+  for (const auto id : std::exchange(worker.reconnecting, {})) {
+    apply(actors_.connect(id, worker.actor, worker.incarnation));
+  }
+}
+
+scheduler::ActorRequestId Node::expect_actor(const Client& client, std::uint64_t request) {
+  const scheduler::ActorRequestId id{++last_id_};
+  actor_requests_.emplace(id, ActorRequest{client, request});
+  return id;
+}
+
+void Node::apply(const scheduler::ActorEffects& effects) {
+  for (const auto& effect : effects) {
+    if (const auto* const start = std::get_if<scheduler::StartIncarnation>(&effect)) {
+      background_.spawn(start_incarnation(this, start->actor, start->incarnation));
+    } else if (const auto* const end = std::get_if<scheduler::EndIncarnation>(&effect)) {
+      end_incarnation(*end);
+    } else if (const auto* const ready = std::get_if<scheduler::ActorReady>(&effect)) {
+      const auto asked = actor_requests_.extract(ready->request);
+      if (asked.empty()) continue;
+      if (const auto worker = find_incarnation(ready->actor, ready->incarnation)) {
+        hand_over(*worker, asked.mapped().client, asked.mapped().request);
+      } else {
+        asked.mapped().client.peer->respond(asked.mapped().request,
+                                            Error{ErrorCode::kActorDied, "the actor's process has just ended"});
+      }
+    } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
+      const auto asked = actor_requests_.extract(refused->request);
+      if (!asked.empty()) asked.mapped().client.peer->respond(asked.mapped().request, refused->why);
+    }
+  }
+  if (const auto next = actors_.next_tick()) tick_actors_at(*next);
+}
+
+void Node::tick_actors_at(TimePoint when) {
+  if (when >= next_tick_) return;
+  next_tick_ = when;
+  reactor_.run_at(when, [this, when] {
+    if (next_tick_ == when) next_tick_ = TimePoint::max();
+    apply(actors_.tick(reactor_.now()));
+  });
+}
+
+void Node::end_incarnation(const scheduler::EndIncarnation& end) {
+  if (const auto worker = find_incarnation(end.actor, end.incarnation)) {
+    if (!end.kill) return end_worker(worker);
+    return kill_worker(*worker);
+  }
+  // Its process is being started.
+  if (const auto making = makings_.find(end.actor); making != makings_.end()) making->second.end = end;
+}
+
+async::Async<void> Node::start_incarnation(Node* self, ActorId actor, std::uint32_t incarnation) {
+  const auto found = self->makings_.find(actor);
+  if (found == self->makings_.end()) co_return;  // its job has ended
+  const auto job = found->second.job;
+  const std::string label = found->second.start.label;
+  auto worker = co_await start_worker(self, job, actor, label, incarnation);
+  const auto making = self->makings_.find(actor);
   if (!worker) {
-    client.peer->respond(request, std::move(worker).error());
+    const std::string why = worker.error().message();
+    self->apply(self->actors_.incarnation_ended(actor, incarnation, why, self->reactor_.now()));
     co_return;
   }
-  if (ended || !self->clients_.contains(client.peer.get())) {
-    (*worker)->killed_because = "its program ended it";
+  if (making == self->makings_.end()) {
     self->kill_worker(**worker);
-    client.peer->respond(request, Error{ErrorCode::kActorDied, "its program ended it before it had begun"}.with_outcome(
-                                      Outcome::kNotStarted));
     co_return;
   }
-  self->hand_over(**worker, client, request);
+  const auto& start = making->second.start;
+  (*worker)->control->send(wire::ConstructActor{actor, incarnation, start.constructor, start.arguments});
+  const auto end = std::exchange(making->second.end, std::nullopt);
+  if (end && end->incarnation == incarnation) self->end_incarnation(*end);
 }
 
 async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request) {
-  auto worker = co_await start_worker(self, job, ActorId{}, "task worker");
+  auto worker = co_await start_worker(self, job, ActorId{}, "task worker", 0);
   if (worker) {
     self->apply(self->leases_.worker_started(request, (*worker)->id));
     co_return;
@@ -726,9 +834,14 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   worker->error_output->drain();
   self->apply(self->leases_.worker_ended(worker->id));
   if (!worker->job->ended && worker->user.peer != nullptr) {
-    worker->user.peer->send(wire::WorkerEnded{worker->id, worker->actor, reason});
+    worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
   }
   self->workers_.erase(worker->id);
+  if (worker->actor && !worker->failed_to_start) {
+    self->apply(self->actors_.incarnation_ended(worker->actor, worker->incarnation, reason, self->reactor_.now()));
+    self->reconnect(*worker);
+    if (self->actors_.find_spec(worker->actor) == nullptr) self->makings_.erase(worker->actor);
+  }
   worker->concluded.complete();
 }
 

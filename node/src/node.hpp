@@ -16,6 +16,7 @@
 #include <pharos/net/peer.hpp>
 #include <pharos/net/reactor.hpp>
 #include <pharos/node/daemon.hpp>
+#include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/leases.hpp>
 
 #include "worker_output.hpp"
@@ -74,22 +75,29 @@ class Node final : public net::Peer::Owner {
 
   // Workers.
   static async::Async<Result<std::shared_ptr<Worker>>> start_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
-                                                                    std::string label);
+                                                                    std::string label, std::uint32_t incarnation);
   static async::Async<Result<std::shared_ptr<Worker>>> fork_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
-                                                                   std::string label, async::Deadline deadline);
-  static async::Async<void> start_actor(Node* self, Client client, wire::StartActor actor, std::uint64_t request);
+                                                                   std::string label, std::uint32_t incarnation,
+                                                                   async::Deadline deadline);
+  static async::Async<void> start_incarnation(Node* self, ActorId actor, std::uint32_t incarnation);
   static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
   static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   void end_worker(const std::shared_ptr<Worker>& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
   void hand_over(Worker& worker, const Client& user, std::uint64_t request);
+  bool on_actor_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request);
+  void reconnect(Worker& worker);
+  scheduler::ActorRequestId expect_actor(const Client& client, std::uint64_t request);
+  void apply(const scheduler::ActorEffects& effects);
+  void end_incarnation(const scheduler::EndIncarnation& end);
+  void tick_actors_at(TimePoint when);
   void kill_worker(Worker& worker);
   void apply(const scheduler::LeaseEffects& effects);
   static async::Async<void> end_idle_workers(Node* self);
   void end_caller(const Client& client);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
-  std::shared_ptr<Worker> find_actor(ActorId actor) const;
+  std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
 
   const process::Kept kept_;
   const DaemonOptions options_;
@@ -118,6 +126,20 @@ class Node final : public net::Peer::Owner {
   };
   std::unordered_map<scheduler::LeaseRequestId, LeaseRequest> lease_requests_;
   bool ends_idle_workers_ = false;
+
+  scheduler::ActorTable actors_;
+  struct ActorRequest {
+    Client client;
+    std::uint64_t request;
+  };
+  std::unordered_map<scheduler::ActorRequestId, ActorRequest> actor_requests_;
+  struct Making {
+    std::shared_ptr<Job> job;
+    wire::StartActor start;
+    std::optional<scheduler::EndIncarnation> end;  // wanted while its process was being started
+  };
+  std::unordered_map<ActorId, Making> makings_;  // how to make those that the table knows
+  TimePoint next_tick_ = TimePoint::max();
 
   async::AsyncGroup background_;
 };

@@ -128,7 +128,12 @@ TEST_F(StartStopTest, FiveHundredStartsAndStopsLeaveNothing) {
   std::sort(starts.begin(), starts.end());
   std::cout << "500 starts and stops: " << all.count() << " ms; a start: median " << starts[250].count()
             << " ms, longest " << starts.back().count() << " ms\n";
-  EXPECT_LT(all, 40s);
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr auto kMost = 100s;
+#else
+  constexpr auto kMost = 40s;
+#endif
+  EXPECT_LT(all, kMost);
   census().expect_nothing_left(0ms);
   EXPECT_TRUE(eventually([&] { return Holdings::now() == before; }, 2s))
       << "before: " << before << "\nafter: " << Holdings::now();

@@ -113,7 +113,7 @@ TEST_F(PeerTest, ARequestGetsItsResponseAndWhatBelongsToIt) {
     std::vector<Fd> socket;
     socket.emplace_back(::memfd_create("pharos-test", MFD_CLOEXEC));
     const auto actor = std::get<wire::StartActor>(message).actor.value();
-    from.respond(number, wire::WorkerReady{WorkerId{actor * 2}, 2, 3}, std::move(socket));
+    from.respond(number, wire::WorkerReady{WorkerId{actor * 2}, ActorId{actor}, 2, 3}, std::move(socket));
   });
   const auto here = peer_on(std::move(ends_.first), mine_);
   peer_on(std::move(ends_.second), theirs);
@@ -132,7 +132,7 @@ TEST_F(PeerTest, ResponsesReachTheirRequestsInWhateverOrderTheyCome) {
     numbers.push_back(number);
     labels.push_back(std::get<wire::StartActor>(message).label);
     if (numbers.size() < 3) return;
-    for (const std::size_t i : {2u, 0u, 1u}) from.respond(numbers[i], wire::WorkerEnded{WorkerId{1}, {}, labels[i]});
+    for (const std::size_t i : {2u, 0u, 1u}) from.respond(numbers[i], wire::WorkerEnded{WorkerId{1}, labels[i]});
   });
   const auto here = peer_on(std::move(ends_.first), mine_);
   peer_on(std::move(ends_.second), theirs);
@@ -167,11 +167,11 @@ TEST_F(PeerTest, ARequestEndsAtItsDeadlineAndItsLateResponseIsNobodys) {
   EXPECT_EQ(late.error().code(), ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(late.error().outcome(), Outcome::kUnknown);
   ASSERT_TRUE(theirs.wait([](const Told& told) { return told.requests.size() == 1; }));
-  EXPECT_TRUE(there->respond(theirs.value().requests[0], wire::WorkerEnded{WorkerId{1}, {}, "late"}));
+  EXPECT_TRUE(there->respond(theirs.value().requests[0], wire::WorkerEnded{WorkerId{1}, "late"}));
 
   std::thread answering{[&] {
     ASSERT_TRUE(theirs.wait([](const Told& told) { return told.requests.size() == 2; }));
-    there->respond(theirs.value().requests[1], wire::WorkerEnded{WorkerId{2}, {}, "in time"});
+    there->respond(theirs.value().requests[1], wire::WorkerEnded{WorkerId{2}, "in time"});
   }};
   const auto response = request(here, wire::LeaseWorker{});
   answering.join();

@@ -24,6 +24,10 @@ BuildId some_build_id() {
   return id;
 }
 
+std::vector<std::byte> some_bytes() {
+  return {std::byte{0}, std::byte{255}, std::byte{7}};
+}
+
 // One of each, no field as it is by default, so that a field that does not travel is seen. Texts hold what breaks
 // careless code: zeros, bytes that are no UTF-8.
 const std::vector<Message>& one_of_each() {
@@ -36,10 +40,10 @@ const std::vector<Message>& one_of_each() {
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
       LeaseWorker{},
       ReturnLease{WorkerId{3}},
-      StartActor{ActorId{4}, "count\0er"s},
-      EndActor{ActorId{5}, true},
-      WorkerReady{WorkerId{6}, 7, 8},
-      WorkerEnded{WorkerId{9}, ActorId{10}, "killed by signal 9"},
+      StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41},
+      KillActor{ActorId{5}},
+      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9},
+      WorkerEnded{WorkerId{9}, "killed by signal 9"},
       Output{"counter", 11, true, "li\0ne\n\xff"s},
       Stop{},
       Done{},
@@ -50,6 +54,13 @@ const std::vector<Message>& one_of_each() {
       ServeCaller{CallerId{18}, ActorId{19}, 20},
       EndWorker{},
       WorkerBlocked{true},
+      ConnectActor{ActorId{21}, 22},
+      FindActor{"space", "name", "7Counter"},
+      ActorFound{ActorId{23}, "counter"},
+      HoldActor{ActorId{24}, -25},
+      ConstructActor{ActorId{26}, 27, 28, some_bytes()},
+      ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
+      ActorConstructed{ActorId{29}, 30, std::nullopt},
   };
   return messages;
 }
@@ -72,20 +83,46 @@ auto fields(const ReturnLease& m) {
   return std::tie(worker);
 }
 auto fields(const StartActor& m) {
+  const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
+               max_task_retries] = m;
+  return std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
+                  max_task_retries);
+}
+auto fields(const KillActor& m) {
+  const auto& [actor] = m;
+  return std::tie(actor);
+}
+auto fields(const ConnectActor& m) {
+  const auto& [actor, seen] = m;
+  return std::tie(actor, seen);
+}
+auto fields(const FindActor& m) {
+  const auto& [name_space, name, type] = m;
+  return std::tie(name_space, name, type);
+}
+auto fields(const ActorFound& m) {
   const auto& [actor, label] = m;
   return std::tie(actor, label);
 }
-auto fields(const EndActor& m) {
-  const auto& [actor, kill] = m;
-  return std::tie(actor, kill);
+auto fields(const HoldActor& m) {
+  const auto& [actor, count] = m;
+  return std::tie(actor, count);
+}
+auto fields(const ConstructActor& m) {
+  const auto& [actor, incarnation, constructor, arguments] = m;
+  return std::tie(actor, incarnation, constructor, arguments);
+}
+auto fields(const ActorConstructed& m) {
+  const auto& [actor, incarnation, failure] = m;
+  return std::tuple{actor, incarnation, failure.has_value(), failure ? failure->message() : std::string{}};
 }
 auto fields(const WorkerReady& m) {
-  const auto& [worker, incarnation, pid] = m;
-  return std::tie(worker, incarnation, pid);
+  const auto& [worker, actor, incarnation, pid, max_task_retries] = m;
+  return std::tie(worker, actor, incarnation, pid, max_task_retries);
 }
 auto fields(const WorkerEnded& m) {
-  const auto& [worker, actor, reason] = m;
-  return std::tie(worker, actor, reason);
+  const auto& [worker, reason] = m;
+  return std::tie(worker, reason);
 }
 auto fields(const Output& m) {
   const auto& [label, pid, error, lines] = m;

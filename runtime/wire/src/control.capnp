@@ -13,8 +13,8 @@ struct Message {
     jobRegistered @2 :JobRegistered;  # also node to worker, unasked, before all else: a caller is a driver or a worker
     leaseWorker @3 :LeaseWorker;    # caller to node; answered by workerReady
     returnLease @4 :ReturnLease;    # caller to node
-    startActor @5 :StartActor;      # caller to node; answered by workerReady
-    endActor @6 :EndActor;          # caller to node
+    startActor @5 :StartActor;      # caller to node; answered by workerReady once it is constructed
+    killActor @6 :KillActor;        # caller to node
     workerReady @7 :WorkerReady;    # node to caller, with the socket for calls
     workerEnded @8 :WorkerEnded;    # node to caller
     output @9 :Output;              # node to driver
@@ -27,6 +27,12 @@ struct Message {
     serveCaller @16 :ServeCaller;   # node to worker, with the socket for calls
     endWorker @17 :Void;            # node to worker: destroy the actor, flush, exit
     workerBlocked @18 :WorkerBlocked;  # worker to node: its task waits for something, or goes on
+    connectActor @19 :ConnectActor;    # caller to node; answered by workerReady
+    findActor @20 :FindActor;          # caller to node; answered by actorFound
+    actorFound @21 :ActorFound;        # node to caller, which holds it now
+    holdActor @22 :HoldActor;          # caller to node: so many handles more or less
+    constructActor @23 :ConstructActor;      # node to worker
+    actorConstructed @24 :ActorConstructed;  # worker to node
   }
 }
 
@@ -49,10 +55,28 @@ struct JobRegistered { job @0 :UInt64; caller @1 :UInt64; node @2 :UInt64; cpus 
 
 struct LeaseWorker {}
 struct ReturnLease { worker @0 :UInt64; }
-struct StartActor { actor @0 :UInt64; label @1 :Text; }
-struct EndActor { actor @0 :UInt64; kill @1 :Bool; }
-struct WorkerReady { worker @0 :UInt64; incarnation @1 :UInt32; pid @2 :Int32; }
-struct WorkerEnded { worker @0 :UInt64; actor @1 :UInt64; reason @2 :Text; }
+struct StartActor {
+  actor @0 :UInt64;
+  label @1 :Text;
+  constructor @2 :UInt32;         # index in the program's table
+  arguments @3 :Data;
+  nameSpace @4 :Text;
+  name @5 :Text;                  # empty: none
+  type @6 :Text;                  # mangled
+  maxRestarts @7 :Int32;          # negative: without end
+  detached @8 :Bool;
+  getIfExists @9 :Bool;           # one of that name, instead
+  maxTaskRetries @10 :Int32;
+}
+struct KillActor { actor @0 :UInt64; }
+struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; }  # seen: the incarnation that the caller lost, 0 for none
+struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; }
+struct ActorFound { actor @0 :UInt64; label @1 :Text; }
+struct HoldActor { actor @0 :UInt64; count @1 :Int32; }
+struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; }
+struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
+struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; }
+struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
 struct Stop {}
 

@@ -15,7 +15,6 @@ Error bad(std::string what) {
 Result<void> check(const FrameHeader& header) {
   ByteCount most = kCallPayloadMax;
   switch (header.kind) {
-    case FrameKind::kConstruct:
     case FrameKind::kCall:
     case FrameKind::kReply: break;
     case FrameKind::kCancel: most = ByteCount{0}; break;

@@ -55,16 +55,22 @@ std::string text(capnp::Text::Reader from) {
   return {from.cStr(), from.size()};
 }
 
+std::vector<std::byte> bytes(capnp::Data::Reader from) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(from.begin());
+  return {begin, begin + from.size()};
+}
+
+void write_failure(schema::Failure::Builder to, const Error& error) {
+  to.setCode(static_cast<std::uint8_t>(error.code()));
+  to.setOutcome(static_cast<std::uint8_t>(error.outcome()));
+  to.setMessage(text_of(error.message()));
+  to.setRemedy(text_of(error.remedy()));
+  set_texts(to.initContext(static_cast<unsigned>(error.context().size())), error.context());
+}
+
 void write(Schema::Builder to, const Message& message) {
   std::visit(Overloaded{
-                 [&](const Failure& m) {
-                   auto b = to.initFailure();
-                   b.setCode(static_cast<std::uint8_t>(m.error.code()));
-                   b.setOutcome(static_cast<std::uint8_t>(m.error.outcome()));
-                   b.setMessage(text_of(m.error.message()));
-                   b.setRemedy(text_of(m.error.remedy()));
-                   set_texts(b.initContext(static_cast<unsigned>(m.error.context().size())), m.error.context());
-                 },
+                 [&](const Failure& m) { write_failure(to.initFailure(), m.error); },
                  [&](const RegisterJob& m) {
                    auto b = to.initRegisterJob();
                    b.setExecutable(text_of(m.executable));
@@ -88,22 +94,62 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initStartActor();
                    b.setActor(m.actor.value());
                    b.setLabel(text_of(m.label));
+                   b.setConstructor(m.constructor);
+                   b.setArguments(data_of(m.arguments));
+                   b.setNameSpace(text_of(m.name_space));
+                   b.setName(text_of(m.name));
+                   b.setType(text_of(m.type));
+                   b.setMaxRestarts(m.max_restarts);
+                   b.setDetached(m.detached);
+                   b.setGetIfExists(m.get_if_exists);
+                   b.setMaxTaskRetries(m.max_task_retries);
                  },
-                 [&](const EndActor& m) {
-                   auto b = to.initEndActor();
+                 [&](const KillActor& m) { to.initKillActor().setActor(m.actor.value()); },
+                 [&](const ConnectActor& m) {
+                   auto b = to.initConnectActor();
                    b.setActor(m.actor.value());
-                   b.setKill(m.kill);
+                   b.setSeen(m.seen);
+                 },
+                 [&](const FindActor& m) {
+                   auto b = to.initFindActor();
+                   b.setNameSpace(text_of(m.name_space));
+                   b.setName(text_of(m.name));
+                   b.setType(text_of(m.type));
+                 },
+                 [&](const ActorFound& m) {
+                   auto b = to.initActorFound();
+                   b.setActor(m.actor.value());
+                   b.setLabel(text_of(m.label));
+                 },
+                 [&](const HoldActor& m) {
+                   auto b = to.initHoldActor();
+                   b.setActor(m.actor.value());
+                   b.setCount(m.count);
+                 },
+                 [&](const ConstructActor& m) {
+                   auto b = to.initConstructActor();
+                   b.setActor(m.actor.value());
+                   b.setIncarnation(m.incarnation);
+                   b.setConstructor(m.constructor);
+                   b.setArguments(data_of(m.arguments));
+                 },
+                 [&](const ActorConstructed& m) {
+                   auto b = to.initActorConstructed();
+                   b.setActor(m.actor.value());
+                   b.setIncarnation(m.incarnation);
+                   if (m.failure) write_failure(b.initFailure(), *m.failure);
                  },
                  [&](const WorkerReady& m) {
                    auto b = to.initWorkerReady();
                    b.setWorker(m.worker.value());
+                   b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
                    b.setPid(m.pid);
+                   b.setMaxTaskRetries(m.max_task_retries);
                  },
                  [&](const WorkerEnded& m) {
                    auto b = to.initWorkerEnded();
                    b.setWorker(m.worker.value());
-                   b.setActor(m.actor.value());
                    b.setReason(text_of(m.reason));
                  },
                  [&](const Output& m) {
@@ -175,16 +221,51 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::LEASE_WORKER: return LeaseWorker{};
     case Schema::RETURN_LEASE: return ReturnLease{WorkerId{from.getReturnLease().getWorker()}};
-    case Schema::START_ACTOR:
-      return StartActor{ActorId{from.getStartActor().getActor()}, text(from.getStartActor().getLabel())};
-    case Schema::END_ACTOR: return EndActor{ActorId{from.getEndActor().getActor()}, from.getEndActor().getKill()};
+    case Schema::START_ACTOR: {
+      const auto r = from.getStartActor();
+      return StartActor{.actor = ActorId{r.getActor()},
+                        .label = text(r.getLabel()),
+                        .constructor = r.getConstructor(),
+                        .arguments = bytes(r.getArguments()),
+                        .name_space = text(r.getNameSpace()),
+                        .name = text(r.getName()),
+                        .type = text(r.getType()),
+                        .max_restarts = r.getMaxRestarts(),
+                        .detached = r.getDetached(),
+                        .get_if_exists = r.getGetIfExists(),
+                        .max_task_retries = r.getMaxTaskRetries()};
+    }
+    case Schema::KILL_ACTOR: return KillActor{ActorId{from.getKillActor().getActor()}};
+    case Schema::CONNECT_ACTOR:
+      return ConnectActor{ActorId{from.getConnectActor().getActor()}, from.getConnectActor().getSeen()};
+    case Schema::FIND_ACTOR: {
+      const auto r = from.getFindActor();
+      return FindActor{text(r.getNameSpace()), text(r.getName()), text(r.getType())};
+    }
+    case Schema::ACTOR_FOUND:
+      return ActorFound{ActorId{from.getActorFound().getActor()}, text(from.getActorFound().getLabel())};
+    case Schema::HOLD_ACTOR: return HoldActor{ActorId{from.getHoldActor().getActor()}, from.getHoldActor().getCount()};
+    case Schema::CONSTRUCT_ACTOR: {
+      const auto r = from.getConstructActor();
+      return ConstructActor{ActorId{r.getActor()}, r.getIncarnation(), r.getConstructor(), bytes(r.getArguments())};
+    }
+    case Schema::ACTOR_CONSTRUCTED: {
+      const auto r = from.getActorConstructed();
+      ActorConstructed m{ActorId{r.getActor()}, r.getIncarnation(), std::nullopt};
+      if (r.hasFailure()) {
+        m.failure = read_failure(r.getFailure());
+        if (!m.failure) return std::nullopt;
+      }
+      return m;
+    }
     case Schema::WORKER_READY: {
       const auto r = from.getWorkerReady();
-      return WorkerReady{WorkerId{r.getWorker()}, r.getIncarnation(), r.getPid()};
+      return WorkerReady{WorkerId{r.getWorker()}, ActorId{r.getActor()}, r.getIncarnation(), r.getPid(),
+                         r.getMaxTaskRetries()};
     }
     case Schema::WORKER_ENDED: {
       const auto r = from.getWorkerEnded();
-      return WorkerEnded{WorkerId{r.getWorker()}, ActorId{r.getActor()}, text(r.getReason())};
+      return WorkerEnded{WorkerId{r.getWorker()}, text(r.getReason())};
     }
     case Schema::OUTPUT: {
       const auto r = from.getOutput();
@@ -219,9 +300,11 @@ std::optional<Message> read(Schema::Reader from) {
 
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {
-      "Failure",      "RegisterJob",  "JobRegistered", "LeaseWorker", "ReturnLease",  "StartActor",  "EndActor",
-      "WorkerReady",  "WorkerEnded",  "Output",        "Stop",        "Done",         "ZygoteReady", "ForkWorker",
-      "WorkerForked", "WorkerReaped", "ServeCaller",   "EndWorker",   "WorkerBlocked"};
+      "Failure",      "RegisterJob", "JobRegistered", "LeaseWorker",    "ReturnLease",
+      "StartActor",   "KillActor",   "WorkerReady",   "WorkerEnded",    "Output",
+      "Stop",         "Done",        "ZygoteReady",   "ForkWorker",     "WorkerForked",
+      "WorkerReaped", "ServeCaller", "EndWorker",     "WorkerBlocked",  "ConnectActor",
+      "FindActor",    "ActorFound",  "HoldActor",     "ConstructActor", "ActorConstructed"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

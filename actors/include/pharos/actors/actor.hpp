@@ -23,13 +23,17 @@ PHAROS_API Arguments& scratch_arguments();
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const RegisteredFunction& function,
                                  const Arguments& arguments);
 PHAROS_API void kill_actor(const ActorHandle& actor);
+PHAROS_API void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to);
+/// Null after a failure.
+PHAROS_API std::shared_ptr<ActorHandle> decode_actor(Decoder& from);
 PHAROS_API ActorId id_of(const ActorHandle& actor);
 
 }  // namespace detail
 
 /// A handle to an object that lives in a worker process of its own. Copies are the same actor; any thread may call.
 /// Calls of one process to one actor run in the order in which they were made, one at a time.
-/// Ends: by kill(); when the last handle is gone and every call has been answered; with its Runtime. Its destructor
+/// A handle may be an argument of a call; the actor then lives as long as any process has one.
+/// Ends: by kill(); when the last handle is gone and every call has been answered; with its program. Its destructor
 /// runs unless it was killed.
 template <class T>
 class Actor {
@@ -51,8 +55,17 @@ class Actor {
 
   ActorId id() const { return detail::id_of(*handle_); }
 
+  const std::shared_ptr<detail::ActorHandle>& handle() const { return handle_; }
+
  private:
   std::shared_ptr<detail::ActorHandle> handle_;
+};
+
+/// A handle in an argument. Results cannot hold handles.
+template <class T>
+struct Codec<Actor<T>> {
+  static void encode(const Actor<T>& actor, Encoder& to) { detail::encode_actor(actor.handle(), to); }
+  static Actor<T> decode(Decoder& from) { return Actor<T>{detail::decode_actor(from)}; }
 };
 
 }  // namespace pharos

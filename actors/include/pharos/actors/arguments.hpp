@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -8,7 +9,15 @@
 #include <pharos/actors/ref.hpp>
 #include <pharos/wire/codec.hpp>
 
-namespace pharos::detail {
+namespace pharos {
+
+/// What an encoder collects beside bytes: handles that must live until the call has been answered.
+class CodecContext {
+ public:
+  std::vector<std::shared_ptr<const void>> kept;
+};
+
+namespace detail {
 
 /// The arguments of one call on their way out: bytes, and the places where results of other calls go in once they are
 /// there. A result that is there goes in at once.
@@ -20,9 +29,14 @@ struct Arguments {
   };
   Encoder bytes;
   std::vector<Hole> holes;  ///< by offset
+  CodecContext context;
 
+  Arguments() { bytes.set_context(&context); }
+  Arguments(Arguments&&) = delete;
   void clear() {
     bytes.clear();
+    if (!context.kept.empty()) [[unlikely]]
+      context.kept.clear();
     if (!holes.empty()) [[unlikely]]
       holes.clear();
   }
@@ -64,4 +78,5 @@ void encode_as(const Argument& argument, Arguments& to) {
   }
 }
 
-}  // namespace pharos::detail
+}  // namespace detail
+}  // namespace pharos

@@ -28,8 +28,20 @@ struct RuntimeOptions {
 };
 
 struct ActorOptions {
-  /// What it is called in messages and logs. Empty: its type.
+  /// What it is called in messages and logs, and how others find it (Runtime::actor()): one actor of a namespace has a
+  /// name at a time. Empty: its type, and nobody finds it.
   std::string name{};
+  /// Where its name counts. Empty: in this program alone.
+  std::string name_space{};
+  /// The actor of that name, if there is one, instead of a new one.
+  bool get_if_exists = false;
+  /// How often a new process takes over when its own dies: it is constructed anew, from the same arguments. Negative:
+  /// always. Restarts that follow each other closely wait, longer each time.
+  std::int32_t max_restarts = 0;
+  /// How often a call that was on its way when the process died is sent again. It may then run twice.
+  std::int32_t max_task_retries = 0;
+  /// Lives without handles, until it is killed or the cluster ends.
+  bool detached = false;
 };
 
 namespace detail {
@@ -80,6 +92,12 @@ class PHAROS_API Runtime {
     return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
   }
 
+  /// The actor of that name. Throws NotFound, or InvalidArgument if it is none of that type.
+  template <class T>
+  Actor<T> actor(const std::string& name, const std::string& name_space = {}) {
+    return Actor<T>{find_actor(name, name_space, typeid(T).name())};
+  }
+
   template <class T>
   void kill(const Actor<T>& actor) {
     actor.kill();
@@ -94,6 +112,8 @@ class PHAROS_API Runtime {
   std::shared_ptr<detail::ActorHandle> spawn_encoded(const ActorOptions& options, const char* type_name,
                                                      const detail::RegisteredFunction& constructor,
                                                      const detail::Arguments& arguments);
+  std::shared_ptr<detail::ActorHandle> find_actor(const std::string& name, const std::string& name_space,
+                                                  const char* type_name);
 
   std::shared_ptr<detail::Caller> caller_;
   std::shared_ptr<detail::Driver> driver_;  // none in a worker

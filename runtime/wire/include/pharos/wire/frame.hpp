@@ -14,13 +14,12 @@ namespace pharos::wire {
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
 enum class FrameKind : std::uint8_t {
-  kConstruct = 1,  ///< the first frame to a new actor: its constructor's arguments
-  kCall = 2,       ///< a method call or a task: arguments
-  kReply = 3,      ///< the result, or an encoded error
-  kCancel = 4,     ///< stop what carries this cancel id
-  kControl = 5,    ///< a control message (message.hpp) that asks for no answer
-  kRequest = 6,    ///< a control message that does
-  kResponse = 7,   ///< its answer, under the same number
+  kCall = 2,      ///< a method call or a task: arguments
+  kReply = 3,     ///< the result, or an encoded error
+  kCancel = 4,    ///< stop what carries this cancel id
+  kControl = 5,   ///< a control message (message.hpp) that asks for no answer
+  kRequest = 6,   ///< a control message that does
+  kResponse = 7,  ///< its answer, under the same number
 };
 
 /// How a call ended, in a reply.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,20 +45,57 @@ struct ReturnLease {
 };
 struct StartActor {
   ActorId actor;
+  std::string label{};
+  std::uint32_t constructor = 0;
+  std::vector<std::byte> arguments{};
+  std::string name_space{};
+  std::string name{};
+  std::string type{};
+  std::int32_t max_restarts = 0;
+  bool detached = false;
+  bool get_if_exists = false;
+  std::int32_t max_task_retries = 0;
+};
+struct KillActor {
+  ActorId actor;
+};
+struct ConnectActor {
+  ActorId actor;
+  std::uint32_t seen = 0;  ///< the incarnation that the caller has lost, 0 for none
+};
+struct FindActor {
+  std::string name_space;
+  std::string name;
+  std::string type;
+};
+struct ActorFound {
+  ActorId actor;
   std::string label;
 };
-struct EndActor {
+struct HoldActor {
   ActorId actor;
-  bool kill = false;  ///< at once; else after its destructor
+  std::int32_t count = 0;
+};
+struct ConstructActor {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  std::uint32_t constructor = 0;
+  std::vector<std::byte> arguments;
+};
+struct ActorConstructed {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  std::optional<Error> failure;
 };
 struct WorkerReady {
   WorkerId worker;
+  ActorId actor;  ///< which one is meant, where there is a choice; none for a task worker
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
+  std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
 };
 struct WorkerEnded {
   WorkerId worker;
-  ActorId actor;
   std::string reason;
 };
 struct Output {
@@ -94,9 +132,10 @@ struct WorkerBlocked {
   bool blocked = false;
 };
 
-using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, EndActor,
+using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
                              WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
-                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked>;
+                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
+                             HoldActor, ConstructActor, ActorConstructed>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

@@ -1,0 +1,364 @@
+#include <algorithm>
+
+#include <pharos/scheduler/actor_table.hpp>
+
+namespace pharos::scheduler {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Duration kFirstBackoff = 100ms;
+constexpr Duration kLongestBackoff = 10s;
+constexpr Duration kLivedForLong = 60s;
+
+/// Before the next restart, after so many since it last lived for long.
+Duration backoff_after(std::uint32_t restarts) {
+  if (restarts == 0) return 0s;
+  constexpr std::uint32_t kDoublingsMax = 7;  // 12.8 s: more would change nothing, or overflow
+  return std::min<Duration>(kLongestBackoff, kFirstBackoff * (1 << std::min(restarts - 1, kDoublingsMax)));
+}
+
+std::string quoted(const std::string& text) {
+  return '"' + text + '"';
+}
+
+std::string name_of(const std::string& name_space, const std::string& name) {
+  return "actor named " + quoted(name) + " in namespace " + quoted(name_space);
+}
+
+Error other_type(const ActorSpec& there, const std::string& wanted) {
+  return {ErrorCode::kInvalidArgument, "the " + name_of(there.name_space, there.name) + " has the type " +
+                                           quoted(there.type) + ", not " + quoted(wanted)};
+}
+
+Error died(const ActorSpec& spec, const std::string& how) {
+  return {ErrorCode::kActorDied, "actor " + quoted(spec.label) + " " + how};
+}
+
+}  // namespace
+
+ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const ActorSpec& spec, bool get_if_exists,
+                                CallerId creator) {
+  const auto refused = [request](ErrorCode code, std::string message) {
+    return ActorEffects{ActorRefused{request, {code, std::move(message)}}};
+  };
+  if (ended_callers_.contains(creator)) {
+    return refused(ErrorCode::kOwnerDied, "the creator of actor " + quoted(spec.label) + " has ended");
+  }
+  if (actors_.contains(actor)) {
+    return refused(ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor) + " already");
+  }
+  ActorEffects effects;
+  const Name name{spec.name_space, spec.name};
+  if (const auto taken = names_.find(name); !spec.name.empty() && taken != names_.end()) {
+    Actor& there = actors_.at(taken->second);
+    if (!get_if_exists) {
+      return refused(ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already");
+    }
+    if (there.spec.type != spec.type) return {ActorRefused{request, other_type(there.spec, spec.type)}};
+    if (answer_or_wait(request, taken->second, there, effects)) take(taken->second, there, creator);
+    return effects;
+  }
+
+  Actor& created = actors_[actor];
+  created.spec = spec;
+  ++living_;
+  actors_of_job_[spec.job].insert(actor);
+  if (!spec.name.empty()) names_[name] = actor;
+  take(actor, created, creator);
+  effects.push_back(StartIncarnation{actor, created.incarnation});
+  answer_or_wait(request, actor, created, effects);
+  return effects;
+}
+
+ActorEffects ActorTable::connect(ActorRequestId request, ActorId actor, std::uint32_t /*seen*/) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr) {
+    return {ActorRefused{request,
+                         {ErrorCode::kNotFound, "there is no actor " + to_string(actor) + ", or it ended long ago"}}};
+  }
+  ActorEffects effects;
+  answer_or_wait(request, actor, *found, effects);
+  return effects;
+}
+
+Result<ActorId> ActorTable::find(const std::string& name_space, const std::string& name, const std::string& type,
+                                 CallerId caller) {
+  const auto found = names_.find({name_space, name});
+  if (found == names_.end()) return Error{ErrorCode::kNotFound, "there is no " + name_of(name_space, name)};
+  Actor& actor = actors_.at(found->second);
+  if (!type.empty() && type != actor.spec.type) return other_type(actor.spec, type);
+  take(found->second, actor, caller);
+  return found->second;
+}
+
+ActorEffects ActorTable::hold(ActorId actor, CallerId caller, std::int32_t count) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr || !lives(*found) || found->spec.detached) return {};
+  if (count == 0 || ended_callers_.contains(caller)) return {};
+  std::int64_t& held = found->holds[caller];
+  held += count;
+  if (held != 0) {
+    held_[caller].insert(actor);
+    return {};
+  }
+  found->holds.erase(caller);
+  not_held_by(caller, actor);
+  ActorEffects effects;
+  if (found->holds.empty()) end_gently(actor, *found, effects);
+  return effects;
+}
+
+ActorEffects ActorTable::incarnation_started(ActorId actor, std::uint32_t incarnation) {
+  Actor* const found = find_process(actor, incarnation);
+  if (found == nullptr) return {};
+  if (found->state == State::kUnwanted) {
+    found->state = State::kEnding;
+    return {EndIncarnation{actor, incarnation, false}};
+  }
+  if (found->state != State::kStarting) return {};
+  found->state = State::kAlive;
+  ActorEffects effects;
+  for (const ActorRequestId request : found->requests) {
+    requests_.erase(request);
+    effects.push_back(ActorReady{request, actor, incarnation});
+  }
+  found->requests.clear();
+  return effects;
+}
+
+ActorEffects ActorTable::constructor_failed(ActorId actor, std::uint32_t incarnation, const Error& why) {
+  Actor* const found = find_process(actor, incarnation);
+  if (found == nullptr) return {};
+  ActorEffects effects;
+  if (found->state == State::kStarting) {
+    end_for_good(actor, *found, why, effects);
+  } else if (found->state != State::kUnwanted) {
+    return {};
+  }
+  found->state = State::kEnding;
+  effects.push_back(EndIncarnation{actor, incarnation, false});
+  return effects;
+}
+
+ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason,
+                                           TimePoint now) {
+  Actor* const found = find_process(actor, incarnation);
+  if (found == nullptr) return {};
+  ActorEffects effects;
+  if (!lives(*found)) {  // it was asked to
+    bury(actor, *found);
+    return effects;
+  }
+
+  const ActorSpec& spec = found->spec;
+  if (spec.max_restarts >= 0 && found->restarts >= static_cast<std::uint32_t>(spec.max_restarts)) {
+    std::string how = "ended: " + reason;
+    if (found->restarts > 0) {
+      how += "; it was restarted " + std::to_string(found->restarts) + (found->restarts == 1 ? " time" : " times");
+    }
+    end_for_good(actor, *found, died(spec, how), effects);
+    bury(actor, *found);
+    return effects;
+  }
+
+  // The first incarnation has nothing to start anew, so it does not matter that nobody knows how long it lived.
+  if (found->state == State::kAlive && now - found->since >= kLivedForLong) found->backoff = 0;
+  const Duration pause = backoff_after(found->backoff);
+  ++found->backoff;
+  ++found->restarts;
+  found->state = State::kRestarting;
+  found->since = now + pause;
+  if (pause == 0s) {
+    start(actor, *found, now, effects);
+  } else {
+    restarts_.insert({found->since, actor});
+  }
+  return effects;
+}
+
+ActorEffects ActorTable::kill(ActorId actor, const std::string& why) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr) return {};
+  ActorEffects effects;
+  if (lives(*found)) {
+    end_for_good(actor, *found, died(found->spec, why.empty() ? "was killed" : "was killed: " + why), effects);
+  }
+  if (found->state == State::kRestarting) {
+    bury(actor, *found);
+  } else {
+    kill_process(actor, *found, effects);
+  }
+  return effects;
+}
+
+ActorEffects ActorTable::caller_ended(CallerId caller) {
+  remember_ended(caller);
+  const auto held = held_.extract(caller);
+  if (held.empty()) return {};
+  ActorEffects effects;
+  for (const ActorId id : held.mapped()) {
+    Actor& actor = actors_.at(id);
+    actor.holds.erase(caller);
+    if (actor.holds.empty()) end_gently(id, actor, effects);
+  }
+  return effects;
+}
+
+void ActorTable::drop_request(ActorRequestId request) {
+  const auto found = requests_.find(request);
+  if (found == requests_.end()) return;
+  actors_.at(found->second.actor).requests.erase(found->second.place);
+  requests_.erase(found);
+}
+
+ActorEffects ActorTable::job_ended(JobId job) {
+  const auto ids = actors_of_job_.extract(job);
+  if (ids.empty()) return {};
+  ActorEffects effects;
+  for (const ActorId id : ids.mapped()) {
+    Actor& actor = actors_.at(id);
+    if (lives(actor)) end_for_good(id, actor, died(actor.spec, "ended: its job is over"), effects);
+    kill_process(id, actor, effects);
+    if (actor.state == State::kDead) dead_.erase(actor.in_dead);
+    actors_.erase(id);
+  }
+  return effects;
+}
+
+ActorEffects ActorTable::tick(TimePoint now) {
+  ActorEffects effects;
+  while (!restarts_.empty() && restarts_.begin()->first <= now) {
+    const ActorId id = restarts_.begin()->second;
+    restarts_.erase(restarts_.begin());
+    start(id, actors_.at(id), now, effects);
+  }
+  return effects;
+}
+
+std::optional<TimePoint> ActorTable::next_tick() const {
+  return restarts_.empty() ? std::nullopt : std::optional{restarts_.begin()->first};
+}
+
+const ActorSpec* ActorTable::find_spec(ActorId actor) const {
+  const auto found = actors_.find(actor);
+  return found == actors_.end() ? nullptr : &found->second.spec;
+}
+
+bool ActorTable::lives(const Actor& actor) {
+  return actor.state == State::kStarting || actor.state == State::kAlive || actor.state == State::kRestarting;
+}
+
+ActorTable::Actor* ActorTable::find_actor(ActorId actor) {
+  const auto found = actors_.find(actor);
+  return found == actors_.end() ? nullptr : &found->second;
+}
+
+// Invariant 3.
+ActorTable::Actor* ActorTable::find_process(ActorId actor, std::uint32_t incarnation) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr || found->incarnation != incarnation) return nullptr;
+  return found->state == State::kRestarting || found->state == State::kDead ? nullptr : found;
+}
+
+/// Whether the caller has, or may get, what it asked for.
+bool ActorTable::answer_or_wait(ActorRequestId request, ActorId id, Actor& actor, ActorEffects& effects) {
+  if (!lives(actor)) {
+    effects.push_back(ActorRefused{request, *actor.why});
+    return false;
+  }
+  if (actor.state == State::kAlive) {
+    effects.push_back(ActorReady{request, id, actor.incarnation});
+    return true;
+  }
+  if (actor.requests.size() >= kRequestsMax) {
+    effects.push_back(ActorRefused{request,
+                                   {ErrorCode::kOverloaded, std::to_string(kRequestsMax) + " requests wait for actor " +
+                                                                quoted(actor.spec.label)}});
+    return false;
+  }
+  const auto place = actor.requests.insert(actor.requests.end(), request);
+  const bool is_new = requests_.try_emplace(request, Request{id, place}).second;
+  PHAROS_CHECK(is_new, request);
+  return true;
+}
+
+// A count that comes to zero here stays: the release that came early belongs to a hold that is on its way, and this
+// caller has the actor now. It goes with the caller, or when hold() brings it to zero again.
+void ActorTable::take(ActorId id, Actor& actor, CallerId caller) {
+  if (actor.spec.detached || ended_callers_.contains(caller)) return;
+  ++actor.holds[caller];
+  held_[caller].insert(id);
+}
+
+void ActorTable::not_held_by(CallerId caller, ActorId actor) {
+  const auto held = held_.find(caller);
+  if (held == held_.end()) return;
+  held->second.erase(actor);
+  if (held->second.empty()) held_.erase(held);
+}
+
+void ActorTable::start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects) {
+  actor.state = State::kStarting;
+  actor.since = now;
+  ++actor.incarnation;
+  effects.push_back(StartIncarnation{id, actor.incarnation});
+}
+
+/// All but its process and its state, which are the caller's to end.
+void ActorTable::end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects) {
+  --living_;
+  if (!actor.spec.name.empty()) names_.erase({actor.spec.name_space, actor.spec.name});
+  if (actor.state == State::kRestarting) restarts_.erase({actor.since, id});
+  for (const auto& [caller, count] : actor.holds) not_held_by(caller, id);
+  actor.holds.clear();
+  for (const ActorRequestId request : actor.requests) {
+    requests_.erase(request);
+    effects.push_back(ActorRefused{request, why});
+  }
+  actor.requests.clear();
+  actor.why = std::move(why);
+}
+
+void ActorTable::end_gently(ActorId id, Actor& actor, ActorEffects& effects) {
+  end_for_good(id, actor, died(actor.spec, "ended: nobody holds it any more"), effects);
+  if (actor.state == State::kRestarting) {
+    bury(id, actor);
+  } else if (actor.state == State::kStarting) {
+    actor.state = State::kUnwanted;
+  } else {
+    actor.state = State::kEnding;
+    effects.push_back(EndIncarnation{id, actor.incarnation, false});
+  }
+}
+
+void ActorTable::kill_process(ActorId id, Actor& actor, ActorEffects& effects) {
+  if (actor.state == State::kRestarting || actor.state == State::kKilled || actor.state == State::kDead) return;
+  actor.state = State::kKilled;
+  effects.push_back(EndIncarnation{id, actor.incarnation, true});
+}
+
+void ActorTable::bury(ActorId id, Actor& actor) {
+  actor.state = State::kDead;
+  actor.in_dead = dead_.insert(dead_.end(), id);
+  if (dead_.size() <= kDeadMax) return;
+
+  const ActorId oldest = dead_.front();
+  dead_.pop_front();
+  const auto forgotten = actors_.find(oldest);
+  const auto of_job = actors_of_job_.find(forgotten->second.spec.job);
+  of_job->second.erase(oldest);
+  if (of_job->second.empty()) actors_of_job_.erase(of_job);
+  actors_.erase(forgotten);
+}
+
+void ActorTable::remember_ended(CallerId caller) {
+  if (!ended_callers_.insert(caller).second) return;
+  ended_callers_in_order_.push_back(caller);
+  if (ended_callers_in_order_.size() <= kEndedCallersMax) return;
+  ended_callers_.erase(ended_callers_in_order_.front());
+  ended_callers_in_order_.pop_front();
+}
+
+}  // namespace pharos::scheduler

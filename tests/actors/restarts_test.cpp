@@ -1,0 +1,190 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::restarts {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The life of actors beyond one process and one handle: restarts, names, handles that travel.
+
+class Counter {
+ public:
+  explicit Counter(int start) : value_{start} {}
+  int add(int amount) { return value_ += amount; }
+  int value() const { return value_; }
+  int process() const { return ::getpid(); }
+  int crash() {
+    ::raise(SIGKILL);
+    return 0;
+  }
+  /// Crashes the first time: leaves a file so that it is known.
+  int crash_once(const std::string& path) {
+    if (std::ifstream{path}.good()) return 7;
+    std::ofstream{path} << "was here";
+    ::raise(SIGKILL);
+    return 0;
+  }
+
+ private:
+  int value_;
+};
+class Other {
+ public:
+  int nothing() { return 0; }
+};
+
+int add_in_a_task(Actor<Counter> counter, int amount) {
+  return counter.call<&Counter::add>(amount).get();
+}
+int find_and_add(const std::string& name, const std::string& name_space, int amount) {
+  Runtime runtime;
+  return runtime.actor<Counter>(name, name_space).call<&Counter::add>(amount).get();
+}
+
+class Keeper {
+ public:
+  void take(Actor<Counter> counter) { counter_.emplace(std::move(counter)); }
+  int add(int amount) { return counter_->call<&Counter::add>(amount).get(); }
+  void drop() { counter_.reset(); }
+
+ private:
+  std::optional<Actor<Counter>> counter_;
+};
+
+Deadline soon() {
+  return Deadline::after(20s, std::chrono::steady_clock::now());
+}
+
+using RestartsTest = ClusterTest;
+
+TEST_F(RestartsTest, AnActorThatMayIsConstructedAnewWithItsArguments) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>({.max_restarts = 2}, 10);
+  EXPECT_EQ(counter.call<&Counter::add>(1).get(soon()), 11);
+  const int first = counter.call<&Counter::process>().get(soon());
+  const std::string text = message_of<ActorDied>([&] { counter.call<&Counter::crash>().get(soon()); });
+  EXPECT_SAYS(text, "restarted");
+  EXPECT_EQ(counter.call<&Counter::add>(1).get(soon()), 11);
+  EXPECT_NE(counter.call<&Counter::process>().get(soon()), first);
+}
+
+TEST_F(RestartsTest, WithoutRestartsLeftItIsDeadForGoodAndSaysHowOften) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>({.name = "mortal", .max_restarts = 1}, 0);
+  message_of<ActorDied>([&] { counter.call<&Counter::crash>().get(soon()); });
+  const std::string text = message_of<ActorDied>([&] { counter.call<&Counter::crash>().get(soon()); });
+  EXPECT_SAYS(text, "mortal");
+  EXPECT_SAYS(text, "SIGKILL");
+  EXPECT_SAYS(message_of<ActorDied>([&] { counter.call<&Counter::value>().get(soon()); }), "SIGKILL");
+}
+
+TEST_F(RestartsTest, CallsThatMayAreSentAgainBeforeLaterOnes) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>({.max_restarts = 1, .max_task_retries = 1}, 5);
+  const std::string path = census().folder().parent_path() / "crashed-once";
+  counter.call<&Counter::value>().get(soon());
+  const auto crashing = counter.call<&Counter::crash_once>(path);
+  const auto later = counter.call<&Counter::add>(1);
+  EXPECT_EQ(crashing.get(soon()), 7);
+  EXPECT_EQ(later.get(soon()), 6);
+  std::remove(path.c_str());
+}
+
+TEST_F(RestartsTest, AKilledActorIsNotRestarted) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>({.max_restarts = -1}, 0);
+  const int process = counter.call<&Counter::process>().get(soon());
+  counter.kill();
+  message_of<ActorDied>([&] { counter.call<&Counter::value>().get(soon()); });
+  EXPECT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }, 2s));
+  EXPECT_TRUE(eventually([&] { return census().processes(Part::kWorker).empty(); }, 2s));
+}
+
+TEST_F(RestartsTest, ANameFindsItsActorInTasksToo) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>({.name = "shared"}, 1);
+  EXPECT_EQ(runtime.actor<Counter>("shared").call<&Counter::add>(1).get(soon()), 2);
+  EXPECT_EQ(runtime.submit<&find_and_add>("shared", "", 1).get(soon()), 3);
+  EXPECT_EQ(counter.call<&Counter::value>().get(soon()), 3);
+  message_of<NotFound>([&] { runtime.actor<Counter>("nobody"); });
+  const std::string text = message_of<InvalidArgument>([&] { runtime.actor<Other>("shared"); });
+  EXPECT_SAYS(text, "shared");
+}
+
+TEST_F(RestartsTest, ANameIsTakenOnceAndFreeAgainAfterItsActor) {
+  Runtime runtime;
+  std::optional<Actor<Counter>> first{runtime.spawn<Counter>({.name = "one"}, 1)};
+  first->call<&Counter::value>().get(soon());
+  const auto second = runtime.spawn<Counter>({.name = "one"}, 2);
+  EXPECT_SAYS(message_of<AlreadyExists>([&] { second.call<&Counter::value>().get(soon()); }), "one");
+  const auto same = runtime.spawn<Counter>({.name = "one", .get_if_exists = true}, 3);
+  EXPECT_EQ(same.call<&Counter::value>().get(soon()), 1);
+  EXPECT_EQ(same.id(), first->id());
+  first->kill();
+  EXPECT_EQ(runtime.spawn<Counter>({.name = "one"}, 4).call<&Counter::value>().get(soon()), 4);
+}
+
+TEST_F(RestartsTest, OtherNameSpacesHaveNamesOfTheirOwn) {
+  Runtime runtime;
+  const auto here = runtime.spawn<Counter>({.name = "c"}, 1);
+  const auto there = runtime.spawn<Counter>({.name = "c", .name_space = "there"}, 2);
+  EXPECT_EQ(runtime.actor<Counter>("c").call<&Counter::value>().get(soon()), 1);
+  EXPECT_EQ(runtime.actor<Counter>("c", "there").call<&Counter::value>().get(soon()), 2);
+  EXPECT_EQ(runtime.submit<&find_and_add>("c", "there", 3).get(soon()), 5);
+}
+
+TEST_F(RestartsTest, AHandleIsAnArgumentOfTasksAndActors) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>(0);
+  std::vector<Ref<int>> added;
+  for (int i = 0; i < 20; ++i) added.push_back(runtime.submit<&add_in_a_task>(counter, 1));
+  for (const auto& ref : added) ref.get(soon());
+  EXPECT_EQ(counter.call<&Counter::value>().get(soon()), 20);
+  const auto keeper = runtime.spawn<Keeper>();
+  keeper.call<&Keeper::take>(counter).get(soon());
+  EXPECT_EQ(keeper.call<&Keeper::add>(1).get(soon()), 21);
+}
+
+TEST_F(RestartsTest, AnActorLivesAsLongAsAnyProcessHasAHandle) {
+  Runtime runtime;
+  const auto keeper = runtime.spawn<Keeper>();
+  int process = 0;
+  {
+    const auto counter = runtime.spawn<Counter>(0);
+    process = counter.call<&Counter::process>().get(soon());
+    keeper.call<&Keeper::take>(counter).get(soon());
+  }
+  for (int i = 1; i <= 5; ++i) EXPECT_EQ(keeper.call<&Keeper::add>(1).get(soon()), i);
+  EXPECT_EQ(::kill(process, 0), 0);
+  keeper.call<&Keeper::drop>().get(soon());
+  EXPECT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }, 2s));
+}
+
+TEST_F(RestartsTest, ADetachedActorLivesWithoutHandlesUntilItIsKilled) {
+  Runtime runtime;
+  int process = 0;
+  {
+    const auto counter = runtime.spawn<Counter>({.name = "alone", .detached = true}, 3);
+    process = counter.call<&Counter::process>().get(soon());
+  }
+  std::this_thread::sleep_for(100ms);  // it would be gone by then
+  const auto again = runtime.actor<Counter>("alone");
+  EXPECT_EQ(again.call<&Counter::value>().get(soon()), 3);
+  again.kill();
+  EXPECT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }, 2s));
+  message_of<NotFound>([&] { runtime.actor<Counter>("alone"); });
+}
+
+}  // namespace
+}  // namespace pharos::cluster::restarts
