@@ -72,6 +72,11 @@ std::size_t CallLink::send_now(CellHandle cell) {
   header.actor = callee_.actor.value();
   header.incarnation = callee_.incarnation;
   header.function = cell->call().function;
+  header.trace = cell->call().trace.value();
+  if (const Deadline deadline = cell->call().deadline; !deadline.is_never()) [[unlikely]] {
+    // 0 would be none: one that has passed has a nanosecond left.
+    header.time = std::max<std::int64_t>(deadline.left(std::chrono::steady_clock::now()).count(), 1);
+  }
   const auto arguments = cell->arguments();
   link_->send(header, arguments);
   unanswered_.push_back(cell.detach());

@@ -13,6 +13,7 @@
 #include <pharos/net/socket_link.hpp>
 
 #include "function_table.hpp"
+#include "running_call.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -84,7 +85,8 @@ ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std:
     : caller_{caller}, id_{id}, label_{std::move(label)} {}
 
 // A call whose arguments are not there yet keeps its place in the order.
-CellHandle ActorHandle::call(const RegisteredFunction& function, const Arguments& arguments) {
+CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function,
+                             const Arguments& arguments) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(stopped());
   CellHandle cell = caller->new_cell();
@@ -96,8 +98,17 @@ CellHandle ActorHandle::call(const RegisteredFunction& function, const Arguments
     cell->set_error(not_in_table(function.function));
     return cell;
   }
-  const auto incomplete = Caller::prepare(cell, {.function = function.index}, arguments);
+  const auto call = Caller::new_call(function, options.deadline);
+  const auto incomplete = Caller::prepare(cell, call, arguments);
   if (cell->ready()) return cell;
+  if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
+  if (incomplete != nullptr && options.unordered) {
+    caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) mutable {
+      if (missing) return cell->set_error(std::move(*missing));
+      if (!cell->ready()) link->send(std::move(cell));  // unless it has been given up
+    });
+    return cell;
+  }
   link_->send(cell);
   if (incomplete == nullptr) return cell;
   caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) {
@@ -154,7 +165,8 @@ Caller::Caller(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<actors::Fl
       reactor_{*kept_reactor_},
       flush_queue_{std::move(flush_queue)},
       room_{std::make_shared<actors::WaitingRoom>(
-          reactor_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); })},
+          reactor_, [queue = flush_queue_.get()] { queue->flush_all(); },
+          [this](ResultCell& cell) { cancel(cell, ErrorCode::kCancelled, "the call was cancelled"); })},
       tasks_{*this, reactor_},
       background_{reactor_} {}
 
@@ -271,7 +283,30 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
   incomplete->then(std::move(missing));
 }
 
-CellHandle Caller::submit(const RegisteredFunction& function, const Arguments& arguments) {
+// The calls that a call makes belong to its tree, and have no longer than it has.
+ResultCell::Call Caller::new_call(const RegisteredFunction& function, Deadline deadline) {
+  ResultCell::Call call{.function = function.index, .trace = {}, .deadline = deadline};
+  if (const auto* const running = actors::RunningCall::of_this_thread()) {
+    call.trace = running->trace();
+    call.deadline = std::min(deadline, running->deadline());
+  } else {
+    thread_local std::uint64_t last = random_u64();
+    call.trace = TraceId{++last};
+  }
+  return call;
+}
+
+void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
+  reactor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
+    if (cell->ready()) return;
+    if (const auto caller = self.lock()) caller->cancel(*cell, ErrorCode::kDeadlineExceeded, "its deadline has passed");
+    cell->set_error(
+        Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"}.with_outcome(
+            Outcome::kUnknown));
+  });
+}
+
+CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments) {
   CellHandle cell = new_cell();
   if (abandoned()) {
     cell->set_error(forked());
@@ -281,20 +316,23 @@ CellHandle Caller::submit(const RegisteredFunction& function, const Arguments& a
     cell->set_error(not_in_table(function.function));
     return cell;
   }
-  const auto incomplete = prepare(cell, {.function = function.index}, arguments);
+  auto call = new_call(function, options.deadline);
+  call.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(options.max_retries, 0, 255));
+  const auto incomplete = prepare(cell, call, arguments);
   if (cell->ready()) return cell;
+  if (!call.deadline.is_never()) give_up_at(call.deadline, cell);
   if (incomplete == nullptr) {
     tasks_.submit(cell);
     return cell;
   }
   complete_later(incomplete, [this, cell](std::optional<Error> missing) {
     if (missing) return cell->set_error(std::move(*missing));
-    tasks_.submit(cell);
+    if (!cell->ready()) tasks_.submit(cell);  // unless it has been given up
   });
   return cell;
 }
 
-void Caller::cancel(ResultCell& cell) {
+void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
   bool given_up = tasks_.cancel(cell);
   if (!given_up) {
     const std::lock_guard lock{mutex_};
@@ -306,8 +344,7 @@ void Caller::cancel(ResultCell& cell) {
     given_up = true;
     actor->link()->advance();
   }
-  if (given_up)
-    cell.set_error(Error{ErrorCode::kCancelled, "the call was cancelled"}.with_outcome(Outcome::kNotStarted));
+  if (given_up) cell.set_error(Error{code, why}.with_outcome(Outcome::kNotStarted));
 }
 
 std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
@@ -575,8 +612,9 @@ Arguments& scratch_arguments() {
   return arguments;
 }
 
-CellHandle call_actor(const ActorHandle& actor, const RegisteredFunction& function, const Arguments& arguments) {
-  return const_cast<ActorHandle&>(actor).call(function, arguments);
+CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
+                      const Arguments& arguments) {
+  return const_cast<ActorHandle&>(actor).call(options, function, arguments);
 }
 void kill_actor(const ActorHandle& actor) {
   const_cast<ActorHandle&>(actor).kill();

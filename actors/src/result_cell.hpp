@@ -29,7 +29,10 @@ class ResultCell {
   struct Call {
     wire::FrameKind kind = wire::FrameKind::kCall;
     std::uint8_t attempt = 0;
+    std::uint8_t max_retries = 0;  ///< of a task: how often it may be sent to another worker
     std::uint32_t function = 0;
+    TraceId trace;
+    Deadline deadline = Deadline::never();
   };
 
   static CellHandle make(std::shared_ptr<actors::WaitingRoom> room) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pharos/actors/options.hpp>
 #include <pharos/async/deadline.hpp>
 
 namespace pharos::detail {
@@ -19,6 +20,10 @@ class RunningCall {
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
   /// Somebody has asked for it to stop.
   virtual bool cancelled() const = 0;
+  virtual Context context() const = 0;
+  // What the calls that it makes inherit.
+  virtual TraceId trace() const = 0;
+  virtual Deadline deadline() const = 0;
 
  protected:
   RunningCall();

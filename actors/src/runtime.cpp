@@ -61,9 +61,9 @@ Runtime::~Runtime() {
   driver_->stop();
 }
 
-detail::CellHandle Runtime::submit_encoded(const detail::RegisteredFunction& function,
+detail::CellHandle Runtime::submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
                                            const detail::Arguments& arguments) {
-  return caller_->submit(function, arguments);
+  return caller_->submit(options, function, arguments);
 }
 
 std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& options, const char* type_name,
@@ -89,6 +89,17 @@ std::string Runtime::address() const {
 bool cancelled() {
   const auto* const running = actors::RunningCall::of_this_thread();
   return running != nullptr && running->cancelled();
+}
+
+Context context() {
+  Context context;
+  if (const auto* const running = actors::RunningCall::of_this_thread()) {
+    context = running->context();
+  } else if (const auto of_worker = detail::caller_of_worker()) {
+    context.job = of_worker->job();
+    context.node = of_worker->node();
+  }
+  return context;
 }
 
 }  // namespace pharos

@@ -207,9 +207,21 @@ void TaskPool::lose_worker(WorkerId worker, const Error& why) {
     if (found == workers_.end()) return;
     link = std::move(found->link);
     workers_.erase(found);
+  }
+  CallLink::Unanswered unanswered = link->cut(why);
+  const auto may = [](const CellHandle& task) { return task->call().attempt < task->call().max_retries; };
+  const auto failed = std::stable_partition(unanswered.sent.begin(), unanswered.sent.end(), may);
+  {
+    const std::lock_guard lock{mutex_};
+    if (!closed_) {
+      for (auto task = unanswered.sent.begin(); task != failed; ++task) ++(*task)->call().attempt;
+      waiting_.insert(waiting_.begin(), unanswered.sent.begin(), failed);
+      unanswered.sent.erase(unanswered.sent.begin(), failed);
+    }
+    while (Worker* const next = waiting_.empty() ? nullptr : least_busy()) feed(*next);
     requests = leases_to_request();
   }
-  link->lose(why);
+  for (const CellHandle& task : unanswered.sent) task->set_error(Error{why}.with_outcome(Outcome::kUnknown));
   request_leases(requests);
 }
 

@@ -17,7 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
@@ -56,6 +56,8 @@ constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, th
 struct Instance {
   void* object = nullptr;
   const Function* constructor = nullptr;
+  ActorId actor;
+  std::uint32_t incarnation = 0;
 
   void destroy() {
     if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));
@@ -94,12 +96,14 @@ class Calls {
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
+  WorkerId worker() const { return worker_; }
   net::Reactor& reactor() { return reactor_; }
   /// A task of this worker waits for something: it takes no others meanwhile.
   bool blocked() const { return blocked_.load() != 0; }
 
   void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
     node_ = node;
+    worker_ = WorkerId{registered.caller.value()};  // a worker calls by its own number
     caller_->join(std::move(node), registered);
   }
 
@@ -119,6 +123,7 @@ class Calls {
   Strand strand_;
   Instance instance_;
   std::shared_ptr<net::Peer> node_;
+  WorkerId worker_;
   std::atomic<int> blocked_ = 0;
 };
 
@@ -137,7 +142,7 @@ class CallerLink final : public net::Link::Handler,
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
-    note_cancels(frames);
+    note_marks(frames);
     batches_waiting_.fetch_add(1);
     calls_.strand().push(shared_from_this(), std::move(frames));
     // Whoever blocks gives back what it finds; this, what comes later.
@@ -163,7 +168,7 @@ class CallerLink final : public net::Link::Handler,
       const TimePoint after = std::chrono::steady_clock::now();
       reply(frame.header, error, after - before);
       first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
-      if (any_cancelled_.load(std::memory_order_relaxed)) forget_cancel(frame.header.number);
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(frame.header.number);
       before = after;
     }
     batch_ = {};
@@ -174,11 +179,8 @@ class CallerLink final : public net::Link::Handler,
   void on_drained() override { link_->flush(); }
 
   /// Its caller has asked for this call to stop.
-  bool cancelled(std::uint64_t number) const {
-    if (!any_cancelled_.load(std::memory_order_acquire)) return false;
-    const std::lock_guard lock{cancelled_mutex_};
-    return cancelled_.contains(number);
-  }
+  bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
+  Deadline deadline_of(std::uint64_t number) const { return mark_of(number).deadline; }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -194,21 +196,36 @@ class CallerLink final : public net::Link::Handler,
   }
 
  private:
-  // They overtake the calls that they came behind.
-  void note_cancels(net::FrameBatch frames) {
+  // Cancels overtake the calls that they came behind; and the time that a call has left begins now.
+  void note_marks(net::FrameBatch frames) {
     while (!frames.empty()) {
       const FrameHeader header = frames.next().header;
-      if (header.kind != FrameKind::kCancel) continue;
-      const std::lock_guard lock{cancelled_mutex_};
-      if (header.number < first_unanswered_.load()) continue;  // too late
-      cancelled_.insert(header.number);
-      any_cancelled_.store(true, std::memory_order_release);
+      if (header.kind == FrameKind::kCancel) {
+        const std::lock_guard lock{marks_mutex_};
+        if (header.number < first_unanswered_.load()) continue;  // too late
+        marks_[header.number].cancelled = true;
+        any_marks_.store(true, std::memory_order_release);
+      } else if (header.time != 0) {
+        const std::lock_guard lock{marks_mutex_};
+        marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.reactor().now());
+        any_marks_.store(true, std::memory_order_release);
+      }
     }
   }
-  void forget_cancel(std::uint64_t number) {
-    const std::lock_guard lock{cancelled_mutex_};
-    cancelled_.erase(number);
-    any_cancelled_.store(!cancelled_.empty(), std::memory_order_release);
+  struct Mark {
+    bool cancelled = false;
+    Deadline deadline = Deadline::never();
+  };
+  Mark mark_of(std::uint64_t number) const {
+    if (!any_marks_.load(std::memory_order_acquire)) return {};
+    const std::lock_guard lock{marks_mutex_};
+    const auto found = marks_.find(number);
+    return found == marks_.end() ? Mark{} : found->second;
+  }
+  void forget_mark(std::uint64_t number) {
+    const std::lock_guard lock{marks_mutex_};
+    marks_.erase(number);
+    any_marks_.store(!marks_.empty(), std::memory_order_release);
   }
 
   void give_back_frames(net::FrameBatch& batch) {
@@ -257,9 +274,9 @@ class CallerLink final : public net::Link::Handler,
   std::shared_ptr<net::SocketLink> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
   std::atomic<std::uint64_t> first_unanswered_ = 0;
-  std::atomic<bool> any_cancelled_ = false;
-  mutable std::mutex cancelled_mutex_;
-  std::unordered_set<std::uint64_t> cancelled_;
+  std::atomic<bool> any_marks_ = false;
+  mutable std::mutex marks_mutex_;
+  std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
   Encoder result_;
@@ -269,8 +286,8 @@ class CallerLink final : public net::Link::Handler,
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
-  Running(Calls& calls, CallerLink* link, std::uint64_t number, bool is_task)
-      : calls_{calls}, link_{link}, number_{number}, is_task_{is_task}, detour_{calls.reactor()} {}
+  Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
+      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, detour_{calls.reactor()} {}
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
@@ -291,6 +308,18 @@ class Running final : public RunningCall {
     if (is_task_) calls_.unblock();
   }
   bool cancelled() const override { return link_ != nullptr && link_->cancelled(number_); }
+  TraceId trace() const override { return trace_; }
+  Deadline deadline() const override { return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_); }
+  Context context() const override {
+    const Instance& instance = calls_.instance();
+    return {.job = calls_.caller()->job(),
+            .node = calls_.caller()->node(),
+            .worker = calls_.worker(),
+            .actor = instance.actor,
+            .incarnation = instance.incarnation,
+            .trace = trace_,
+            .deadline = deadline()};
+  }
 
  private:
   // A task for which there will be no worker soon is run by the one who waits for it.
@@ -299,7 +328,7 @@ class Running final : public RunningCall {
     const Function& function = function_table()[cell.call().function];
     Decoder arguments{cell.arguments()};
     Encoder result;
-    const Running running{calls_, link_, number_, is_task_};
+    const Running running{calls_, link_, number_, cell.call().trace, is_task_};
     auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
     if (error) {
       cell.set_error(std::move(*error));
@@ -312,13 +341,19 @@ class Running final : public RunningCall {
   Calls& calls_;
   CallerLink* const link_;
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
+  const TraceId trace_;
   const bool is_task_;
   const net::Reactor::Detour detour_;
 };
 
 std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
   const FrameHeader& header = frame.header;
-  if (cancelled(header.number)) {
+  const Mark mark = mark_of(header.number);
+  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.reactor().now())) [[unlikely]] {
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with_outcome(
+        Outcome::kNotStarted);
+  }
+  if (mark.cancelled) {
     return Error{ErrorCode::kCancelled, "the call was cancelled"}.with_outcome(Outcome::kNotStarted);
   }
   if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
@@ -344,7 +379,7 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
   if (serves_.actor && instance.object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
-  const Running running{calls_, this, header.number, !serves_.actor};
+  const Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
   return guarded(function, [&] { function.call(instance.object, arguments, result_); });
 }
 
@@ -383,8 +418,10 @@ class Construction final : public Strand::Runner,
     const Function& constructor = functions[actor_.constructor];
     Instance& instance = calls_.instance();
     instance.constructor = &constructor;
+    instance.actor = actor_.actor;
+    instance.incarnation = actor_.incarnation;
     Decoder arguments{actor_.arguments};
-    const Running running{calls_, nullptr, 0, false};
+    const Running running{calls_, nullptr, 0, TraceId{}, false};
     const auto error = guarded(constructor, [&] { instance.object = constructor.construct(arguments); });
     if (!error) return std::nullopt;
     return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(

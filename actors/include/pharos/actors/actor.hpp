@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <pharos/actors/function.hpp>
+#include <pharos/actors/options.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
@@ -20,8 +21,8 @@ class ActorHandle;
 /// Those of this thread's next call; emptied by each use.
 PHAROS_API Arguments& scratch_arguments();
 
-PHAROS_API CellHandle call_actor(const ActorHandle& actor, const RegisteredFunction& function,
-                                 const Arguments& arguments);
+PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
+                                 const RegisteredFunction& function, const Arguments& arguments);
 PHAROS_API void kill_actor(const ActorHandle& actor);
 PHAROS_API void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to);
 /// Null after a failure.
@@ -44,10 +45,14 @@ class Actor {
   /// argument: the call, and later ones of this process to this actor, wait until its result is there.
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(const Args&... args) const {
+    return call<Method>(CallOptions{}, args...);
+  }
+  template <auto Method, class... Args>
+  Ref<detail::ResultOf<Method>> call(const CallOptions& options, const Args&... args) const {
     using Function = detail::MethodFunction<T, Method>;
     detail::Arguments& arguments = detail::scratch_arguments();
     Function::Params::encode(arguments, args...);
-    return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, *Function::registered, arguments)};
+    return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, options, *Function::registered, arguments)};
   }
 
   /// Ends its process now, whatever it does. Calls that are under way throw ActorDied.

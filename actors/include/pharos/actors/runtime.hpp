@@ -9,6 +9,7 @@
 
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/function.hpp>
+#include <pharos/actors/options.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
@@ -70,10 +71,14 @@ class PHAROS_API Runtime {
   /// argument: the task waits until its result is there.
   template <auto F, class... Args>
   Ref<detail::ResultOf<F>> submit(const Args&... args) {
+    return submit<F>(TaskOptions{}, args...);
+  }
+  template <auto F, class... Args>
+  Ref<detail::ResultOf<F>> submit(const TaskOptions& options, const Args&... args) {
     using Function = detail::TaskFunction<F>;
     detail::Arguments& arguments = detail::scratch_arguments();
     Function::Params::encode(arguments, args...);
-    return Ref<detail::ResultOf<F>>{submit_encoded(*Function::registered, arguments)};
+    return Ref<detail::ResultOf<F>>{submit_encoded(options, *Function::registered, arguments)};
   }
 
   /// Makes a T in a worker process of its own: `runtime.spawn<Counter>(10)`. Returns at once; what its constructor
@@ -108,7 +113,8 @@ class PHAROS_API Runtime {
   std::string address() const;
 
  private:
-  detail::CellHandle submit_encoded(const detail::RegisteredFunction& function, const detail::Arguments& arguments);
+  detail::CellHandle submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
+                                    const detail::Arguments& arguments);
   std::shared_ptr<detail::ActorHandle> spawn_encoded(const ActorOptions& options, const char* type_name,
                                                      const detail::RegisteredFunction& constructor,
                                                      const detail::Arguments& arguments);
@@ -121,5 +127,8 @@ class PHAROS_API Runtime {
 
 /// Inside of a call that runs in a worker: whether somebody has asked for it to stop. False elsewhere.
 PHAROS_API bool cancelled();
+
+/// Where this code runs, and for whom. All empty where there is neither a Runtime nor a worker.
+PHAROS_API Context context();
 
 }  // namespace pharos

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/base/id.hpp>
+
+namespace pharos {
+
+using async::Deadline;
+
+/// How one task is run: `runtime.submit<&f>({.max_retries = 3}, arguments…)`.
+struct TaskOptions {
+  /// Nobody wants it after that: its Ref throws DeadlineExceeded, and it does not begin any more. What it calls in turn
+  /// has no longer.
+  Deadline deadline = Deadline::never();
+  /// How often it is run again when the worker that ran it dies. It may then run more than once.
+  std::int32_t max_retries = 0;
+};
+
+/// How one call of an actor is made: `actor.call<&T::m>({.deadline = …}, arguments…)`.
+struct CallOptions {
+  /// As for a task.
+  Deadline deadline = Deadline::never();
+  /// It need not wait for earlier calls whose arguments are not there yet.
+  bool unordered = false;
+};
+
+/// Where the code that asks for it runs, and for whom.
+struct Context {
+  JobId job{};
+  NodeId node{};
+  WorkerId worker{};                      ///< none in a program
+  ActorId actor{};                        ///< none in a program, or in a task
+  std::uint32_t incarnation = 0;          ///< of the actor: above 1, it was restarted
+  TraceId trace{};                        ///< of the call tree that this call belongs to; none outside of calls
+  Deadline deadline = Deadline::never();  ///< of the running call
+};
+
+}  // namespace pharos

@@ -1,0 +1,158 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::options {
+namespace {
+
+using namespace std::chrono_literals;
+
+Deadline in(Duration duration) {
+  return Deadline::after(duration, std::chrono::steady_clock::now());
+}
+Deadline soon() {
+  return in(20s);
+}
+
+int twice(int value) {
+  return 2 * value;
+}
+int stay(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds{ms});
+  return ms;
+}
+/// Dies as often as it is told, counted in a file.
+int die_first(const std::string& path, int times) {
+  int runs = 0;
+  std::ifstream{path} >> runs;
+  std::ofstream{path} << runs + 1;
+  if (runs < times) ::raise(SIGKILL);
+  return runs + 1;
+}
+long left_of_deadline_ms() {
+  const Deadline deadline = context().deadline;
+  if (deadline.is_never()) return -1;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left(std::chrono::steady_clock::now())).count();
+}
+long left_in_an_inner_task_ms() {
+  Runtime runtime;
+  return runtime.submit<&left_of_deadline_ms>().get();
+}
+std::uint64_t trace() {
+  return context().trace.value();
+}
+bool inner_trace_is_the_same() {
+  Runtime runtime;
+  return runtime.submit<&trace>().get() == trace() && trace() != 0;
+}
+int stay_in_an_inner_task(int ms) {
+  Runtime runtime;
+  return runtime.submit<&stay>(ms).get();
+}
+
+class Witness {
+ public:
+  std::uint64_t actor() { return context().actor.value(); }
+  int incarnation() { return static_cast<int>(context().incarnation); }
+  bool knows_worker_node_and_job(std::uint64_t job) {
+    const Context here = context();
+    return here.worker && here.node && here.job.value() == job;
+  }
+  int crash() {
+    ::raise(SIGKILL);
+    return 0;
+  }
+  int stay(int ms) { return options::stay(ms); }
+  int note(int value) {
+    notes_ = notes_ * 10 + value;
+    return notes_;
+  }
+
+ private:
+  int notes_ = 0;
+};
+
+class OptionsTest : public ClusterTest {
+ protected:
+  std::string file() const { return census().folder().parent_path() / "pharos-options-test"; }
+  void TearDown() override {
+    std::remove(file().c_str());
+    ClusterTest::TearDown();
+  }
+};
+
+TEST_F(OptionsTest, ATaskWhoseWorkerDiesRunsAgainAsOftenAsItMay) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&die_first>({.max_retries = 3}, file(), 2).get(soon()), 3);
+  std::remove(file().c_str());
+  message_of<WorkerDied>([&] { runtime.submit<&die_first>({.max_retries = 1}, file(), 5).get(soon()); });
+  std::remove(file().c_str());
+  message_of<WorkerDied>([&] { runtime.submit<&die_first>(file(), 5).get(soon()); });
+}
+
+TEST_F(OptionsTest, ATaskThatCannotBeginBeforeItsDeadlineDoesNot) {
+  Runtime runtime{RuntimeOptions{.cpus = 1}};
+  const auto busy = runtime.submit<&stay>(400);
+  const auto late = runtime.submit<&twice>({.deadline = in(50ms)}, 1);
+  EXPECT_LT(time_of([&] { message_of<DeadlineExceeded>([&] { late.get(soon()); }); }), 300ms);
+  EXPECT_EQ(late.try_get().error().outcome(), Outcome::kNotStarted);
+  EXPECT_EQ(busy.get(soon()), 400);
+  EXPECT_EQ(runtime.submit<&twice>({.deadline = in(10s)}, 2).get(soon()), 4);
+}
+
+TEST_F(OptionsTest, ACallThatRunsPastItsDeadlineIsUnknownAndOneBehindItNeverBegins) {
+  Runtime runtime;
+  const auto witness = runtime.spawn<Witness>();
+  EXPECT_EQ(witness.call<&Witness::note>(1).get(soon()), 1);
+  const auto running = witness.call<&Witness::stay>({.deadline = in(50ms)}, 300);
+  const auto behind = witness.call<&Witness::note>({.deadline = in(100ms)}, 2);
+  message_of<DeadlineExceeded>([&] { running.get(soon()); });
+  EXPECT_EQ(running.try_get().error().outcome(), Outcome::kUnknown);
+  message_of<DeadlineExceeded>([&] { behind.get(soon()); });
+  EXPECT_EQ(witness.call<&Witness::note>(3).get(soon()), 13);
+}
+
+TEST_F(OptionsTest, WhatACallCallsHasNoLongerThanTheCall) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&left_of_deadline_ms>().get(soon()), -1);
+  const long left = runtime.submit<&left_in_an_inner_task_ms>({.deadline = in(5s)}).get(soon());
+  EXPECT_GT(left, 1000);
+  EXPECT_LE(left, 5000);
+  message_of<DeadlineExceeded>(
+      [&] { runtime.submit<&stay_in_an_inner_task>({.deadline = in(100ms)}, 10'000).get(soon()); });
+}
+
+TEST_F(OptionsTest, AnUnorderedCallDoesNotWaitForOthersArguments) {
+  Runtime runtime;
+  const auto witness = runtime.spawn<Witness>();
+  EXPECT_EQ(witness.call<&Witness::note>(1).get(soon()), 1);
+  const auto waits =
+      witness.call<&Witness::note>({.unordered = true}, runtime.submit<&stay>(200).then([](int) { return 2; }));
+  EXPECT_EQ(witness.call<&Witness::note>(3).get(soon()), 13);
+  EXPECT_EQ(waits.get(soon()), 132);
+}
+
+TEST_F(OptionsTest, CodeKnowsWhereItRuns) {
+  Runtime runtime;
+  EXPECT_FALSE(context().worker);
+  EXPECT_FALSE(context().trace);
+  const auto witness = runtime.spawn<Witness>({.max_restarts = 1});
+  EXPECT_EQ(witness.call<&Witness::actor>().get(soon()), witness.id().value());
+  EXPECT_TRUE(witness.call<&Witness::knows_worker_node_and_job>(runtime.job().value()).get(soon()));
+  EXPECT_EQ(witness.call<&Witness::incarnation>().get(soon()), 1);
+  message_of<ActorDied>([&] { witness.call<&Witness::crash>().get(soon()); });
+  EXPECT_EQ(witness.call<&Witness::incarnation>().get(soon()), 2);
+  EXPECT_TRUE(runtime.submit<&inner_trace_is_the_same>().get(soon()));
+  EXPECT_NE(runtime.submit<&trace>().get(soon()), runtime.submit<&trace>().get(soon()));
+}
+
+}  // namespace
+}  // namespace pharos::cluster::options
