@@ -51,7 +51,7 @@ ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const Act
   }
   ActorEffects effects;
   const Name name{spec.name_space, spec.name};
-  if (const auto taken = names_.find(name); !spec.name.empty() && taken != names_.end()) {
+  if (const auto taken = names_.find(name); taken != names_.end()) {
     Actor& there = actors_.at(taken->second);
     if (!get_if_exists) {
       return refused(ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already");

@@ -313,6 +313,7 @@ TEST_F(ActorTableTest, WhoTakesAnActorHasItThoughItsReleaseOfAnEarlierHoldCameFi
   hold(5, 8, -1);
   EXPECT_EQ(*find("x", "", 8), ActorId{5});  // 8's count is zero now
   EXPECT_EQ(hold(5, 7, -1), Texts{});
+  EXPECT_EQ(hold(5, 8, 0), Texts{});
   EXPECT_EQ(hold(5, 8, 1), Texts{});
   EXPECT_EQ(hold(5, 8, -1), (Texts{"end 5.1"}));
 
@@ -471,7 +472,7 @@ TEST_F(ActorTableTest, ALongLifeDoesNotBringBackRestarts) {
 }
 
 TEST_F(ActorTableTest, ATickStartsAllThatIsDueOldestFirstAndNothingElse) {
-  for (const std::uint64_t actor : {5, 6, 7}) {
+  for (const std::uint64_t actor : {5u, 6u, 7u}) {
     create_alive(actor, spec_with(-1));
     ended(actor, 1);
   }
@@ -617,7 +618,7 @@ TEST_F(ActorTableTest, TheEndOfAJobKillsAndForgetsItsActorsInWhateverStateTheyAr
   connect(2, 5);
   EXPECT_EQ(sorted(job_ended(7)), (Texts{"kill 10.1", "kill 11.1", "kill 12.1", "kill 13.1", "kill 14.1",
                                          "refuse 10" + kJobOver, "refuse 2" + kJobOver}));
-  for (const std::uint64_t actor : {5, 10, 11, 12, 13, 14, 15, 16}) {
+  for (const std::uint64_t actor : {5u, 10u, 11u, 12u, 13u, 14u, 15u, 16u}) {
     EXPECT_EQ(table_.find_spec(ActorId{actor}), nullptr);
     EXPECT_EQ(started(actor, 1), Texts{});
     EXPECT_EQ(ended(actor, 1), Texts{});
@@ -638,13 +639,23 @@ TEST_F(ActorTableTest, TheLastTenThousandDeadAreRemembered) {
     create(i, i, spec_of(7));
     kill(i);
   }
-  for (std::uint64_t i = 1; i <= all; ++i) ended(i, 1);
+  for (std::uint64_t i = 1; i <= all; ++i) {
+    ended(i, 1);
+    ended(i, 1);  // counts once
+  }
   EXPECT_EQ(connect(100'000, 1).front().substr(0, 24), "refuse 100000, not found");
   EXPECT_EQ(connect(100'001, 2).front().substr(0, 24), "refuse 100001, not found");
   EXPECT_EQ(connect(100'002, 3), (Texts{"refuse 100002, actor died: actor \"a\" was killed"}));
   EXPECT_EQ(connect(100'003, all), (Texts{"refuse 100003, actor died: actor \"a\" was killed"}));
   EXPECT_EQ(job_ended(7), Texts{});
   EXPECT_EQ(connect(100'004, all).front().substr(0, 24), "refuse 100004, not found");
+
+  for (std::uint64_t i = 200'001; i <= 200'000 + all; ++i) {
+    create(i, i, spec_of(8));
+    ended(i, 1, "exit 3");
+  }
+  EXPECT_EQ(connect(100'005, 200'002).front().substr(0, 24), "refuse 100005, not found");
+  EXPECT_EQ(connect(100'006, 200'003), (Texts{"refuse 100006, actor died: actor \"a\" ended: exit 3"}));
 }
 
 // The rules again, with no thought of speed: a list of actors, one of holds and one of requests, in the order in which
