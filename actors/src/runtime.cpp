@@ -61,6 +61,10 @@ Runtime::~Runtime() {
   driver_->stop();
 }
 
+detail::CellHandle Runtime::new_cell() const {
+  return caller_->new_cell();
+}
+
 detail::CellHandle Runtime::submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
                                            const detail::Arguments& arguments) {
   return caller_->submit(options, function, arguments);

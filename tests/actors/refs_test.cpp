@@ -205,6 +205,43 @@ TEST_F(RefsTest, ThenMakesSomethingOfAResultAndAnErrorPassesBy) {
   EXPECT_SAYS(message_of<UserError>([&] { threw.get(soon()); }), "in then");
 }
 
+TEST_F(RefsTest, WhenAllBringsAllInOneAndTheFirstErrorOnceAllHaveEnded) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  std::vector<Ref<int>> refs;
+  for (int i = 0; i < 50; ++i) refs.push_back(runtime.submit<&twice>(i));
+  const auto all = when_all(refs).get(soon());
+  ASSERT_EQ(all.size(), 50u);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], 2 * i);
+  const auto [number, text] =
+      when_all(refs[3], refs[4].then([](int value) { return std::to_string(value); })).get(soon());
+  EXPECT_EQ(number, 6);
+  EXPECT_EQ(text, "8");
+  refs.push_back(runtime.submit<&fail>());
+  refs.push_back(runtime.submit<&late>(1, 200));
+  const auto failed = when_all(refs);
+  EXPECT_SAYS(message_of<UserError>([&] { failed.get(soon()); }), "no result");
+  EXPECT_TRUE(refs.back().ready());
+  message_of<InvalidArgument>([] { static_cast<void>(when_all(std::vector<Ref<int>>{})); });
+}
+
+TEST_F(RefsTest, WhenAnySaysWhichWasFirst) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  const std::vector<Ref<int>> refs{runtime.submit<&late>(1, 1000), runtime.submit<&late>(2, 10)};
+  EXPECT_EQ(when_any(refs).get(soon()), 1u);
+  EXPECT_EQ(runtime.submit<&twice>(when_all(refs).then([](const std::vector<int>& all) { return all[0] + all[1]; }))
+                .get(soon()),
+            6);
+}
+
+TEST_F(RefsTest, WhatIsPutIsAnArgumentAgainAndAgain) {
+  Runtime runtime;
+  const auto bytes = runtime.put(Bytes{std::string(1 << 20, 'b')});
+  EXPECT_TRUE(bytes.ready());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(runtime.submit<&size_of>(bytes).get(soon()), 1u << 20);
+  EXPECT_EQ(runtime.put(21).get(), 21);
+  EXPECT_EQ(runtime.submit<&twice>(runtime.put(21)).get(soon()), 42);
+}
+
 TEST_F(RefsTest, ACallThatHasNotBegunIsCancelledAtOnce) {
   Runtime runtime{RuntimeOptions{.cpus = 1}};
   const auto busy = runtime.submit<&late>(1, 300);

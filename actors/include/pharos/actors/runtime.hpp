@@ -103,6 +103,17 @@ class PHAROS_API Runtime {
     return Actor<T>{find_actor(name, name_space, typeid(T).name())};
   }
 
+  /// A value that is there, as a Ref: to be an argument again and again.
+  template <class T>
+  Ref<T> put(const T& value) {
+    detail::check_travels<T>();
+    detail::CellHandle cell = new_cell();
+    Encoder encoded;
+    Codec<T>::encode(value, encoded);
+    cell.set_value(encoded);
+    return Ref<T>{std::move(cell)};
+  }
+
   template <class T>
   void kill(const Actor<T>& actor) {
     actor.kill();
@@ -113,6 +124,7 @@ class PHAROS_API Runtime {
   std::string address() const;
 
  private:
+  detail::CellHandle new_cell() const;
   detail::CellHandle submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
                                     const detail::Arguments& arguments);
   std::shared_ptr<detail::ActorHandle> spawn_encoded(const ActorOptions& options, const char* type_name,

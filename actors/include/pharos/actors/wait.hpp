@@ -1,8 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -96,6 +99,76 @@ Waited<T> wait(const std::vector<Ref<T>>& refs, const WaitOptions& options = {})
 template <class T>
 std::vector<Ref<T>> wait(RefSet<T>& refs, const WaitOptions& options = {}) {
   return refs.wait(options);
+}
+
+namespace detail {
+
+/// Runs `make` on the thread for callbacks when all cells are ready; what it returns or throws is the result.
+template <class R, class Make>
+Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make) {
+  if (cells.empty()) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
+  }
+  CellHandle made = cells.front().sibling();
+  struct State {
+    std::atomic<std::size_t> pending;
+    Make make;
+  };
+  const std::shared_ptr<State> state{new State{cells.size(), std::move(make)}};
+  for (const CellHandle& cell : cells) {
+    cell.when_ready([state, made, cell] {
+      if (state->pending.fetch_sub(1) != 1) return;
+      cell.call_back([state, made] { complete_with<R>(made, state->make); });
+    });
+  }
+  return Ref<R>{std::move(made)};
+}
+
+template <class T>
+std::vector<CellHandle> cells_of(const std::vector<Ref<T>>& refs) {
+  std::vector<CellHandle> cells;
+  for (const Ref<T>& ref : refs) cells.push_back(ref.cell());
+  return cells;
+}
+
+}  // namespace detail
+
+/// All results in one, in their order; the first error, if there is one, once all have ended.
+template <class T>
+auto when_all(const std::vector<Ref<T>>& refs) {
+  if constexpr (std::is_void_v<T>) {
+    return detail::when_ready<void>(detail::cells_of(refs), [refs] {
+      for (const Ref<void>& ref : refs) ref.get();
+    });
+  } else {
+    return detail::when_ready<std::vector<T>>(detail::cells_of(refs), [refs] {
+      std::vector<T> results;
+      for (const Ref<T>& ref : refs) results.push_back(ref.get());
+      return results;
+    });
+  }
+}
+template <class... T>
+Ref<std::tuple<T...>> when_all(const Ref<T>&... refs) {
+  return detail::when_ready<std::tuple<T...>>({refs.cell()...}, [refs...] { return std::tuple<T...>{refs.get()...}; });
+}
+
+/// Which of them was ready first, by its place: also one that failed.
+template <class T>
+Ref<std::size_t> when_any(const std::vector<Ref<T>>& refs) {
+  const std::vector<detail::CellHandle> cells = detail::cells_of(refs);
+  if (cells.empty()) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
+  }
+  const detail::CellHandle first = cells.front().sibling();
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    cells[i].when_ready([first, i] {
+      Encoder place;
+      Codec<std::size_t>::encode(i, place);
+      first.set_value(place);  // the first of all counts
+    });
+  }
+  return Ref<std::size_t>{first};
 }
 
 }  // namespace pharos
