@@ -1,0 +1,123 @@
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::examples {
+namespace {
+
+using namespace std::chrono_literals;
+
+// An example checks its own result and says so by its status; these tests look at what people see of it.
+
+std::vector<std::string> lines_of(const std::string& text, char end = '\n') {
+  std::vector<std::string> lines;
+  std::istringstream stream{text};
+  for (std::string line; std::getline(stream, line, end);) lines.push_back(line);
+  return lines;
+}
+
+/// What it printed; it must have found its own result right.
+std::string output_of(const std::string& program, const std::vector<std::string>& arguments = {}) {
+  ChildProgram child{program, arguments};
+  const auto end = child.wait(25s);
+  EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) << end.status << ": " << end.output << end.error;
+  EXPECT_EQ(end.error, "");
+  return end.output;
+}
+
+/// The numbers that follow `text`, in all lines that have it.
+std::vector<double> numbers_after(const std::string& text, const std::string& output) {
+  std::vector<double> numbers;
+  for (std::size_t at = 0; (at = output.find(text, at)) != std::string::npos;) {
+    at += text.size();
+    numbers.push_back(std::strtod(output.c_str() + at, nullptr));
+  }
+  return numbers;
+}
+
+using ExamplesTest = ClusterTest;
+
+TEST_F(ExamplesTest, HelloGreetsBothVisitorsInOrder) {
+  EXPECT_EQ(output_of(HELLO),
+            "Hello, Ada Lovelace! You are visitor number 1.\nHello, Grace Hopper! You are visitor number 2.\n");
+}
+
+TEST_F(ExamplesTest, MonteCarloPiGetsBetterOnOneLineUntilAllTasksAreDone) {
+  const std::string output = output_of(MONTE_CARLO_PI);
+  const auto lines = lines_of(output);
+  ASSERT_EQ(lines.size(), 2u) << output;
+  EXPECT_SAYS(lines[0], "64 of 64 tasks");
+  const auto deviations = numbers_after("+- ", lines[0]);
+  EXPECT_TRUE(std::is_sorted(deviations.rbegin(), deviations.rend())) << lines[0];
+  EXPECT_NEAR(numbers_after("pi = ", lines[0]).back(), 3.14159, 0.001);
+}
+
+TEST_F(ExamplesTest, ParameterServersLossFallsToTheNoise) {
+  const std::string output = output_of(PARAMETER_SERVER);
+  const auto losses = numbers_after("  loss ", output);
+  ASSERT_EQ(losses.size(), 11u) << output;
+  EXPECT_GT(losses.front(), 10);
+  EXPECT_LT(losses[1], losses[0] / 2);
+  EXPECT_LT(losses[2], losses[1]);
+  EXPECT_LT(losses.back(), 0.015);
+}
+
+TEST_F(ExamplesTest, WordCountKnowsItsTextWithoutFiles) {
+  const auto lines = lines_of(output_of(WORD_COUNT));
+  ASSERT_EQ(lines.size(), 12u);
+  EXPECT_EQ(lines[1], "the                    18");
+  EXPECT_EQ(lines[2], "of                     16");
+  EXPECT_EQ(lines[3], "was                    12");
+}
+
+TEST_F(ExamplesTest, WordCountCountsFilesAndNamesOneThatIsMissing) {
+  const std::string folder = census().folder().parent_path() / "pharos-word-count";
+  std::filesystem::create_directory(folder);
+  std::ofstream{folder + "/first"} << "Once upon a time,\nupon";
+  std::ofstream{folder + "/second"} << "a \xc3\xa9t\xc3\xa9: UPON!";
+  const auto lines = lines_of(output_of(WORD_COUNT, {folder + "/first", folder + "/second"}));
+  ChildProgram child{WORD_COUNT, {folder + "/missing"}};
+  const auto end = child.wait();
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_EQ(lines[1], "upon                    3");
+  EXPECT_EQ(lines[2], "a                       2");
+  EXPECT_SAYS(lines.back(), "8 words, 5 different ones");
+  EXPECT_EQ(WEXITSTATUS(end.status), 2);
+  EXPECT_SAYS(end.error, "missing cannot be read");
+}
+
+TEST_F(ExamplesTest, ActorPoolPaintsEveryLineAndEveryPainterPaints) {
+  const auto lines = lines_of(output_of(ACTOR_POOL));
+  ASSERT_EQ(lines.size(), 33u);
+  EXPECT_EQ(lines[10], lines[20]);
+  std::istringstream counts{lines.back().substr(lines.back().find(':') + 1)};
+  int sum = 0;
+  for (int painter = 0; painter < 4; ++painter) {
+    int count = 0;
+    counts >> count;
+    EXPECT_GE(count, 1) << lines.back();
+    sum += count;
+  }
+  EXPECT_EQ(sum, 31);
+}
+
+TEST_F(ExamplesTest, WorkQueueFindsTheLongestWay) {
+  const std::string output = output_of(WORK_QUEUE);
+  EXPECT_SAYS(output, "begins at 837799 and takes 524 steps");
+  EXPECT_EQ(numbers_after("a producer made ", output), (std::vector<double>{100, 100}));
+  EXPECT_EQ(numbers_after("a consumer did ", output).size(), 3u);
+}
+
+}  // namespace
+}  // namespace pharos::cluster::examples
