@@ -692,7 +692,7 @@ class Model {
     }
     actors.push_back({id, spec});
     take(actors.back(), creator);
-    requests.push_back({request, id});
+    requests.emplace_back(request, id);
     return {"start " + incarnation_text(id, 1)};
   }
   Texts connect(ActorRequestId request, ActorId id) {
@@ -700,7 +700,7 @@ class Model {
     if (actor == nullptr) return refuse(request, {ErrorCode::kNotFound, kAnyText});
     if (!actor->lives()) return refuse(request, *actor->why);
     if (actor->state == "alive") return {ready(request, *actor)};
-    requests.push_back({request, id});
+    requests.emplace_back(request, id);
     return {};
   }
   std::optional<ActorId> find(const std::string& name_space, const std::string& name, const std::string& type,
