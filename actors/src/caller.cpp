@@ -10,6 +10,7 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/base/thread_local.hpp>
 #include <pharos/net/socket_link.hpp>
 
 #include "function_table.hpp"
@@ -52,6 +53,10 @@ void remove_live(Caller* caller) {
   const std::lock_guard lock{live().mutex};
   std::erase(live().callers, caller);
 }
+
+// Found without a call, unlike what a thread_local of a class is.
+PHAROS_THREAD_LOCAL Arguments* scratch = nullptr;
+PHAROS_THREAD_LOCAL std::uint64_t last_trace = 0;
 
 Error stopped() {
   return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
@@ -290,8 +295,9 @@ ResultCell::Call Caller::new_call(const RegisteredFunction& function, Deadline d
     call.trace = running->trace();
     call.deadline = std::min(deadline, running->deadline());
   } else {
-    thread_local std::uint64_t last = random_u64();
-    call.trace = TraceId{++last};
+    if (last_trace == 0) [[unlikely]]
+      last_trace = random_u64();
+    call.trace = TraceId{++last_trace};
   }
   return call;
 }
@@ -607,9 +613,12 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
 // ---- what the public templates call
 
 Arguments& scratch_arguments() {
-  thread_local Arguments arguments;
-  arguments.clear();
-  return arguments;
+  if (scratch == nullptr) [[unlikely]] {
+    thread_local Arguments arguments;
+    scratch = &arguments;
+  }
+  scratch->clear();
+  return *scratch;
 }
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
