@@ -1,24 +1,21 @@
 #include "running_call.hpp"
 
-#include <pharos/base/thread_local.hpp>
+#include <utility>
+
+#include "thread_state.hpp"
 
 namespace pharos::actors {
-namespace {
 
-PHAROS_THREAD_LOCAL RunningCall* innermost = nullptr;
-
-}  // namespace
+PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
 
 RunningCall* RunningCall::of_this_thread() {
-  return innermost;
+  return this_thread.running;
 }
 
-RunningCall::RunningCall() : outer_{innermost} {
-  innermost = this;
-}
+RunningCall::RunningCall() : outer_{std::exchange(this_thread.running, this)} {}
 
 RunningCall::~RunningCall() {
-  innermost = outer_;
+  this_thread.running = outer_;
 }
 
 }  // namespace pharos::actors

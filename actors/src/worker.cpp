@@ -2,8 +2,6 @@
 
 #include <cxxabi.h>
 #include <pthread.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,6 +30,7 @@
 #include "caller.hpp"
 #include "flush_queue.hpp"
 #include "function_table.hpp"
+#include "reactor_platform.hpp"
 #include "running_call.hpp"
 #include "strand.hpp"
 
@@ -89,15 +88,17 @@ class CallerLink;
 /// The worker's; any thread.
 class Calls {
  public:
-  Calls(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<FlushQueue> flush_queue)
-      : reactor_{*reactor}, flush_queue_{flush_queue}, caller_{detail::Caller::make(std::move(reactor), flush_queue)} {}
+  explicit Calls(const std::shared_ptr<Platform>& platform)
+      : platform_{platform},
+        flush_queue_{FlushQueue::make(*platform, kFlushDelayMax)},
+        caller_{detail::Caller::make(platform, flush_queue_)} {}
 
   Strand& strand() { return strand_; }
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
   WorkerId worker() const { return worker_; }
-  net::Reactor& reactor() { return reactor_; }
+  Platform& platform() { return *platform_; }
   /// A task of this worker waits for something: it takes no others meanwhile.
   bool blocked() const { return blocked_.load() != 0; }
 
@@ -117,7 +118,7 @@ class Calls {
   }
 
  private:
-  net::Reactor& reactor_;
+  const std::shared_ptr<Platform> platform_;
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::shared_ptr<detail::Caller> caller_;
   Strand strand_;
@@ -135,7 +136,7 @@ class CallerLink final : public net::Link::Handler,
  public:
   CallerLink(Calls& calls, wire::ServeCaller serves) : calls_{calls}, serves_{serves} {}
 
-  void start(std::shared_ptr<net::SocketLink> link) {
+  void start(std::shared_ptr<net::Link> link) {
     link_ = std::move(link);
     link_->start(shared_from_this());
   }
@@ -159,13 +160,13 @@ class CallerLink final : public net::Link::Handler,
     // A reply must not wait until calls behind it are done, however long they take: then the timer writes it.
     if (more_follow || !batch.one_left()) calls_.flush_queue().add(weak_from_this());
     batch_ = std::move(batch);
-    TimePoint before = std::chrono::steady_clock::now();
+    TimePoint before = calls_.platform().now();
     while (!batch_.empty()) {
       const wire::FrameView frame = batch_.next();
       if (frame.header.kind == FrameKind::kCancel) continue;
       result_.clear();
       const std::optional<Error> error = run_one(frame);
-      const TimePoint after = std::chrono::steady_clock::now();
+      const TimePoint after = calls_.platform().now();
       reply(frame.header, error, after - before);
       first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
       if (any_marks_.load(std::memory_order_relaxed)) forget_mark(frame.header.number);
@@ -207,7 +208,7 @@ class CallerLink final : public net::Link::Handler,
         any_marks_.store(true, std::memory_order_release);
       } else if (header.time != 0) {
         const std::lock_guard lock{marks_mutex_};
-        marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.reactor().now());
+        marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.platform().now());
         any_marks_.store(true, std::memory_order_release);
       }
     }
@@ -271,7 +272,7 @@ class CallerLink final : public net::Link::Handler,
 
   Calls& calls_;
   const wire::ServeCaller serves_;
-  std::shared_ptr<net::SocketLink> link_;
+  std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
   std::atomic<std::uint64_t> first_unanswered_ = 0;
   std::atomic<bool> any_marks_ = false;
@@ -287,23 +288,23 @@ class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
   Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
-      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, detour_{calls.reactor()} {}
+      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, detour_{calls.platform()} {}
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
-    cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.reactor().now())));
-    if (cell.ready() || deadline.expired(calls_.reactor().now())) return;
+    cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.platform().now())));
+    if (cell.ready() || deadline.expired(calls_.platform().now())) return;
     if (is_task_) calls_.block(*link_);
     // Looks up now and then: the task may come back to this worker's own pool, from a worker that does not run it after
     // all; and this call may be cancelled.
-    for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.reactor().now());
+    for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.platform().now());
          slice = std::min<Duration>(2 * slice, 64ms)) {
       if (run_instead(cell)) break;
       if (cancelled()) {
         cell.cancel();
         break;
       }
-      cell.park(std::min(deadline, async::Deadline::after(slice, calls_.reactor().now())));
+      cell.park(std::min(deadline, async::Deadline::after(slice, calls_.platform().now())));
     }
     if (is_task_) calls_.unblock();
   }
@@ -343,13 +344,13 @@ class Running final : public RunningCall {
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
-  const net::Reactor::Detour detour_;
+  const Platform::Detour detour_;
 };
 
 std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
   const FrameHeader& header = frame.header;
   const Mark mark = mark_of(header.number);
-  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.reactor().now())) [[unlikely]] {
+  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
     return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with_outcome(
         Outcome::kNotStarted);
   }
@@ -384,23 +385,14 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
 }
 
 /// The constructor, in its place among the calls.
-class Construction final : public Strand::Runner,
-                           public net::Reactor::Watcher,
-                           public std::enable_shared_from_this<Construction> {
+class Construction final : public Strand::Runner, public std::enable_shared_from_this<Construction> {
  public:
   Construction(Calls& calls, std::shared_ptr<net::Peer> node, wire::ConstructActor actor)
       : calls_{calls}, node_{std::move(node)}, actor_{std::move(actor)} {}
 
-  // On a thread that polls, outside of the reactor's own strand: the constructor may wait for what that brings.
   void start() {
-    calls_.reactor().watch(begin_.get(), EPOLLIN, shared_from_this());
     calls_.strand().push(shared_from_this(), {});
-    const std::uint64_t one = 1;
-    PHAROS_CHECK(::write(begin_.get(), &one, sizeof one) == sizeof one, errno);
-  }
-  void on_ready(std::uint32_t) override {
-    calls_.reactor().unwatch(begin_.get());
-    calls_.strand().run();
+    calls_.platform().run_aside([self = shared_from_this()] { self->calls_.strand().run(); });
   }
 
   void run(net::FrameBatch, bool) override {
@@ -431,7 +423,6 @@ class Construction final : public Strand::Runner,
   Calls& calls_;
   const std::shared_ptr<net::Peer> node_;
   const wire::ConstructActor actor_;
-  const Fd begin_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 };
 
 void Calls::construct(wire::ConstructActor actor) {
@@ -448,14 +439,14 @@ void Calls::block(CallerLink& link) {
 class Worker final : public net::Peer::Owner {
  public:
   void serve(Fd control, const process::Preamble& preamble) {
-    const auto deadline = async::Deadline::after(kHandshakeTime, reactor_->now());
+    const auto deadline = async::Deadline::after(kHandshakeTime, reactor_.now());
     const net::Identity self{net::Role::kWorker, preamble.id};
     if (auto node = net::initiate(control.get(), preamble.key, self, deadline); !node) {
       log(LogLevel::kError, "the node does not answer", {kv("error", node.error())});
       return;
     }
-    const auto link = net::SocketLink::make(*reactor_, std::move(control), net::Descriptors::kAccepted);
-    node_ = net::Peer::make(*reactor_, link, *this);
+    const auto link = net::SocketLink::make(reactor_, std::move(control), net::Descriptors::kAccepted);
+    node_ = net::Peer::make(reactor_, link, *this);
     link->start(node_);
     // The zygote says the same, unless it dies between the fork and its word.
     if (Fd handle{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))}) {
@@ -470,15 +461,14 @@ class Worker final : public net::Peer::Owner {
 
  private:
   [[noreturn]] void poll() {
-    for (;;) reactor_->poll_one(async::Deadline::never(), net::Reactor::Poller::kServer);
+    for (;;) reactor_.poll_one(async::Deadline::never(), net::Reactor::Poller::kServer);
   }
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
     if (const auto* const serve = std::get_if<wire::ServeCaller>(&parcel.message)) {
       auto caller = std::make_shared<CallerLink>(calls_, *serve);
       callers_.push_back(caller);
-      caller->start(
-          net::SocketLink::make(*reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused));
+      caller->start(platform_->make_call_link(std::move(parcel.descriptors.front())));
     } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
       calls_.join(node_, *registered);
       detail::set_caller_of_worker(calls_.caller());
@@ -497,15 +487,16 @@ class Worker final : public net::Peer::Owner {
   // A call that runs on is cut off; else the actor's destructor runs and streams are flushed. Static destructors do
   // not: they belong to main, which never ran here.
   [[noreturn]] void end() {
-    if (calls_.strand().stop(async::Deadline::after(kBusyTime, reactor_->now()))) {
+    if (calls_.strand().stop(reactor_, async::Deadline::after(kBusyTime, reactor_.now()))) {
       calls_.instance().destroy();
       std::fflush(nullptr);
     }
     ::_exit(0);
   }
 
-  const std::shared_ptr<net::Reactor> reactor_ = std::make_shared<net::Reactor>();
-  Calls calls_{reactor_, FlushQueue::make(*reactor_, kFlushDelayMax)};
+  const std::shared_ptr<ReactorPlatform> platform_ = std::make_shared<ReactorPlatform>();
+  net::Reactor& reactor_ = platform_->reactor();
+  Calls calls_{platform_};
   std::shared_ptr<net::Peer> node_;
   std::vector<std::shared_ptr<CallerLink>> callers_;
   std::thread standby_;
