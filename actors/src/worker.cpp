@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -111,6 +112,10 @@ class Calls {
   /// Runs the constructor, in its place among the calls, and tells the node.
   void construct(wire::ConstructActor actor);
 
+  void serve(wire::ServeCaller caller, Fd socket);
+  /// Its connection has ended. What it sent before still runs.
+  void forget(const CallerLink& link);
+
   /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
   void block(CallerLink& link);
   void unblock() {
@@ -126,6 +131,8 @@ class Calls {
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
+  std::mutex links_mutex_;
+  std::vector<std::shared_ptr<CallerLink>> links_;
 };
 
 /// One caller's connection: runs its calls on the worker's strand and answers.
@@ -150,15 +157,17 @@ class CallerLink final : public net::Link::Handler,
     if (calls_.blocked()) calls_.strand().give_back_waiting();
   }
   void on_idle() override { calls_.strand().run(); }
-  void on_closed(Error) override { link_->close(); }
+  void on_closed(Error) override {
+    link_->close();
+    calls_.forget(*this);
+  }
   void flush() override {
+    unflushed_.store(false);
     link_->flush();
     link_->resume();
   }
 
   void run(net::FrameBatch batch, bool more_follow) override {
-    // A reply must not wait until calls behind it are done, however long they take: then the timer writes it.
-    if (more_follow || !batch.one_left()) calls_.flush_queue().add(weak_from_this());
     batch_ = std::move(batch);
     TimePoint before = calls_.platform().now();
     while (!batch_.empty()) {
@@ -168,6 +177,8 @@ class CallerLink final : public net::Link::Handler,
       const std::optional<Error> error = run_one(frame);
       const TimePoint after = calls_.platform().now();
       reply(frame.header, error, after - before);
+      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
+      if ((more_follow || !batch_.empty()) && !unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
       first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
       if (any_marks_.load(std::memory_order_relaxed)) forget_mark(frame.header.number);
       before = after;
@@ -274,6 +285,7 @@ class CallerLink final : public net::Link::Handler,
   const wire::ServeCaller serves_;
   std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
+  std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
   std::atomic<std::uint64_t> first_unanswered_ = 0;
   std::atomic<bool> any_marks_ = false;
   mutable std::mutex marks_mutex_;
@@ -429,6 +441,24 @@ void Calls::construct(wire::ConstructActor actor) {
   std::make_shared<Construction>(*this, node_, std::move(actor))->start();
 }
 
+void Calls::serve(wire::ServeCaller caller, Fd socket) {
+  const auto link = std::make_shared<CallerLink>(*this, caller);
+  {
+    const std::lock_guard lock{links_mutex_};
+    links_.push_back(link);
+  }
+  link->start(platform_->make_call_link(std::move(socket)));
+}
+
+void Calls::forget(const CallerLink& link) {
+  std::shared_ptr<CallerLink> forgotten;  // goes after the lock
+  const std::lock_guard lock{links_mutex_};
+  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) { return each.get() == &link; });
+  if (found == links_.end()) return;
+  forgotten = std::move(*found);
+  links_.erase(found);
+}
+
 void Calls::block(CallerLink& link) {
   if (blocked_.fetch_add(1) != 0) return;
   node_->send(wire::WorkerBlocked{true});
@@ -466,9 +496,7 @@ class Worker final : public net::Peer::Owner {
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
     if (const auto* const serve = std::get_if<wire::ServeCaller>(&parcel.message)) {
-      auto caller = std::make_shared<CallerLink>(calls_, *serve);
-      callers_.push_back(caller);
-      caller->start(platform_->make_call_link(std::move(parcel.descriptors.front())));
+      calls_.serve(*serve, std::move(parcel.descriptors.front()));
     } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
       calls_.join(node_, *registered);
       detail::set_caller_of_worker(calls_.caller());
@@ -498,7 +526,6 @@ class Worker final : public net::Peer::Owner {
   net::Reactor& reactor_ = platform_->reactor();
   Calls calls_{platform_};
   std::shared_ptr<net::Peer> node_;
-  std::vector<std::shared_ptr<CallerLink>> callers_;
   std::thread standby_;
 };
 
