@@ -437,7 +437,7 @@ void Caller::connect_worker(CallLink& link, net::Parcel parcel, const Error& why
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
   link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
-               {ready->actor, ready->incarnation, ready->max_task_retries}, why_ended);
+               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote}, why_ended);
 }
 
 async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
@@ -616,8 +616,10 @@ Arguments& scratch_arguments() {
 }
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
-                      const Arguments& arguments) {
-  return const_cast<ActorHandle&>(actor).call(options, function, arguments);
+                      Arguments& arguments) {
+  CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments);
+  arguments.let_go();
+  return cell;
 }
 void kill_actor(const ActorHandle& actor) {
   const_cast<ActorHandle&>(actor).kill();

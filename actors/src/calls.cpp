@@ -5,15 +5,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <exception>
-#include <optional>
-#include <unordered_map>
+#include <utility>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/async/outermost.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/wire/error_codec.hpp>
 
 #include "function_table.hpp"
+#include "reply_cache.hpp"
 #include "running_call.hpp"
 
 namespace pharos::actors {
@@ -30,6 +32,8 @@ constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker i
 constexpr Duration kFlushDelayMax = 50us;
 constexpr std::size_t kFlushBytes = 32 << 10;
 constexpr std::size_t kRepliesMax = 192 << 10;
+constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead for all others well before
+constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
 constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, that wait to be run
 
 /// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object,
@@ -53,18 +57,42 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
 
 }  // namespace
 
+class CoroutineCall;
+
+/// A caller on another machine: what it is owed survives its connections. The strand's, but for `link`.
+struct RemoteCaller {
+  explicit RemoteCaller(CallerId caller) : id{caller} {}
+
+  std::shared_ptr<net::Link> link() const {
+    const std::lock_guard lock{mutex};
+    return newest_link;
+  }
+
+  const CallerId id;
+  ReplyCache replies;
+  mutable std::mutex mutex;
+  std::shared_ptr<net::Link> newest_link;
+};
+
 /// One caller's connection: runs its calls on the worker's strand and answers.
 class CallerLink final : public net::Link::Handler,
                          public Strand::Runner,
                          public Flushable,
                          public std::enable_shared_from_this<CallerLink> {
  public:
-  CallerLink(Calls& calls, wire::ServeCaller serves) : calls_{calls}, serves_{serves} {}
+  /// `remote`: null for a caller on this machine, whose connection ends only with one of the two.
+  CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
+      : calls_{calls}, serves_{serves}, remote_{std::move(remote)} {}
 
   void start(std::shared_ptr<net::Link> link) {
     link_ = std::move(link);
+    if (remote_ != nullptr) {
+      const std::lock_guard lock{remote_->mutex};
+      remote_->newest_link = link_;
+    }
     link_->start(shared_from_this());
   }
+  const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
@@ -81,32 +109,15 @@ class CallerLink final : public net::Link::Handler,
   }
   void flush() override {
     unflushed_.store(false);
-    link_->flush();
+    out()->flush();
     link_->resume();
   }
 
-  void run(net::FrameBatch batch, bool more_follow) override {
-    batch_ = std::move(batch);
-    TimePoint before = calls_.platform().now();
-    while (!batch_.empty()) {
-      const wire::FrameView frame = batch_.next();
-      if (frame.header.kind == FrameKind::kCancel) continue;
-      result_.clear();
-      const std::optional<Error> error = run_one(frame);
-      const TimePoint after = calls_.platform().now();
-      reply(frame.header, error, after - before);
-      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
-      if ((more_follow || !batch_.empty()) && !unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
-      first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
-      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(frame.header.number);
-      before = after;
-    }
-    batch_ = {};
-    batches_waiting_.fetch_sub(1);
-    link_->resume();
-  }
+  // Defined below CoroutineCall.
+  void run(net::FrameBatch batch, bool more_follow) override;
+  void conclude(CoroutineCall& call, bool more_follow);
 
-  void on_drained() override { link_->flush(); }
+  void on_drained() override { out()->flush(); }
 
   /// Its caller has asked for this call to stop.
   bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
@@ -131,10 +142,7 @@ class CallerLink final : public net::Link::Handler,
     while (!frames.empty()) {
       const FrameHeader header = frames.next().header;
       if (header.kind == FrameKind::kCancel) {
-        const std::lock_guard lock{marks_mutex_};
-        if (header.number < first_unanswered_.load()) continue;  // too late
-        marks_[header.number].cancelled = true;
-        any_marks_.store(true, std::memory_order_release);
+        note_cancel(header.number);
       } else if (header.time != 0) {
         const std::lock_guard lock{marks_mutex_};
         marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.platform().now());
@@ -142,6 +150,7 @@ class CallerLink final : public net::Link::Handler,
       }
     }
   }
+  void note_cancel(std::uint64_t number);
   struct Mark {
     bool cancelled = false;
     Deadline deadline = Deadline::never();
@@ -168,59 +177,123 @@ class CallerLink final : public net::Link::Handler,
     }
   }
 
-  std::optional<Error> run_one(const wire::FrameView& frame);
+  std::optional<Error> refusal_of(const FrameHeader& header) const;
+  std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);
+  void leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call);
+  void flush_later() {
+    if (!unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
+  }
 
-  void reply(const FrameHeader& call, const std::optional<Error>& error, Duration execution) {
+  // Of a remote caller: false for what is not to be run, because it has come before or is no call.
+  bool take_account(const wire::FrameView& frame) {
+    ReplyCache& replies = remote_->replies;
+    replies.acknowledge_below(frame.header.acknowledged);
+    if (frame.header.kind == FrameKind::kAcknowledge) {
+      for (std::size_t at = 0; at + sizeof(std::uint64_t) <= frame.payload.size(); at += sizeof(std::uint64_t)) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, frame.payload.data() + at, sizeof number);
+        replies.acknowledge(number);
+      }
+      return false;
+    }
+    switch (replies.arrive(frame.header)) {
+      case ReplyCache::Arrival::kFirst: return true;
+      case ReplyCache::Arrival::kUnderWay: return false;
+      case ReplyCache::Arrival::kAnswered: {
+        const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
+        out()->send(known.header, known.payload);
+        return false;
+      }
+      case ReplyCache::Arrival::kForgotten: break;
+    }
+    const Error forgotten{ErrorCode::kUnavailable,
+                          "its caller was cut off for so long that what became of the call is forgotten"};
+    reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
+    return false;
+  }
+
+  // Where replies go: a remote caller may have come back by another connection than the one that brought the call.
+  std::shared_ptr<net::Link> out() const { return remote_ == nullptr ? link_ : remote_->link(); }
+
+  void send(const FrameHeader& header, std::span<const std::byte> payload) {
+    if (remote_ == nullptr) {
+      link_->send(header, payload);
+      if (link_->queued() > kFlushBytes) link_->flush();
+      // A caller that does not read gets no more results until it does.
+      if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
+      return;
+    }
+    remote_->replies.answer(header, payload);
+    const auto link = remote_->link();
+    if (remote_->replies.bytes() > kKeptRepliesMax && remote_->replies.size() > 1) {
+      log(LogLevel::kError, "a caller acknowledges no replies; its connection is closed",
+          {kv("caller", remote_->id), kv("kept", ByteCount{remote_->replies.bytes()})});
+      remote_->replies.forget();
+      return link->close();
+    }
+    link->send(header, payload);
+    if (link->queued() > kFlushBytes) link->flush();
+    if (link->queued() > kRepliesMax) link->wait_for_room(kRepliesMax, Deadline::never());
+  }
+
+  void reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result, Duration execution) {
     FrameHeader header = call;
     header.kind = FrameKind::kReply;
     header.time = execution.count();
     if (error) {
-      result_.clear();
-      Codec<Error>::encode(*error, result_);
+      result.clear();
+      Codec<Error>::encode(*error, result);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result_.size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, execution);
-    if (result_.failed()) return reply(call, detail::cannot_travel("the result", result_), execution);
-    if (result_.has_shared()) {
-      link_->send(header, result_.flattened());
+    if (result.size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, result, execution);
+    if (result.failed()) return reply(call, detail::cannot_travel("the result", result), result, execution);
+    if (result.has_shared()) {
+      send(header, result.flattened());
     } else {
-      link_->send(header, result_.bytes());
+      send(header, result.bytes());
     }
-    if (link_->queued() > kFlushBytes) link_->flush();
-    // A caller that does not read gets no more results until it does.
-    if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
   }
 
-  void reply_too_large(const FrameHeader& call, Duration execution) {
-    const ByteCount size{result_.size()};
+  void reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
+    const ByteCount size{result.size()};
     reply(call,
           Error{ErrorCode::kInvalidArgument,
                 "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel"},
-          execution);
+          result, execution);
   }
 
   Calls& calls_;
   const wire::ServeCaller serves_;
+  const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
   std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
-  std::atomic<std::uint64_t> first_unanswered_ = 0;
+  std::atomic<std::uint64_t> first_not_begun_ = 0;
   std::atomic<bool> any_marks_ = false;
   mutable std::mutex marks_mutex_;
   std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
+  std::unordered_map<std::uint64_t, std::shared_ptr<CoroutineCall>> suspended_;
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
+  TimePoint last_end_;     // of the last call in it
   Encoder result_;
 };
 
 namespace {
 
-/// A call while this thread runs it.
+/// As long as this lives, its thread runs user code, of this call.
+struct UserCode {
+  UserCode(RunningCall& call, Platform& platform) : scope{call}, detour{platform} {}
+  const RunningCall::Scope scope;
+  const Platform::Detour detour;
+};
+
+/// A call that runs, or is suspended.
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
   Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
-      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, detour_{calls.platform()} {}
+      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task} {}
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
@@ -261,7 +334,8 @@ class Running final : public RunningCall {
     const Function& function = function_table()[cell.call().function];
     Decoder arguments{cell.arguments()};
     Encoder result;
-    const Running running{calls_, link_, number_, cell.call().trace, is_task_};
+    Running running{calls_, link_, number_, cell.call().trace, is_task_};
+    const UserCode inside{running, calls_.platform()};
     auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
     if (error) {
       cell.set_error(std::move(*error));
@@ -276,97 +350,215 @@ class Running final : public RunningCall {
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
-  const Platform::Detour detour_;
 };
 
 }  // namespace
 
-std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
-  const FrameHeader& header = frame.header;
+/// A call of a method that is a coroutine, from its beginning to its end. It is its own executor, so that whatever runs
+/// on it takes its turn among the calls, and runs as this call. Owned by whoever runs it, and by its link while it is
+/// suspended. On the strand, but for cancel(), and what an executor does on any thread.
+class CoroutineCall final : public async::Executor, public std::enable_shared_from_this<CoroutineCall> {
+ public:
+  CoroutineCall(Calls& calls, std::shared_ptr<CallerLink> link, const FrameHeader& header, const Function& function)
+      : header_{header},
+        calls_{calls},
+        link_{std::move(link)},
+        function_{function},
+        running_{calls, link_.get(), header.number, TraceId{header.trace}, false} {}
+
+  /// Runs it to its first wait, or its end.
+  void begin(void* object, Decoder& arguments) {
+    body_.emplace(*this, function_.begin(object, &arguments, &result_));
+    const UserCode inside{running_, calls_.platform()};
+    body_->start();
+    body_->run();
+  }
+
+  bool ended() const { return ended_; }
+  const FrameHeader& header() const { return header_; }
+  const std::optional<Error>& error() const { return error_; }
+  Encoder& result() { return result_; }
+
+  /// Its waits end.
+  void cancel() {
+    cancelled_.store(true);
+    post([this] { body_->cancel_wait(); });
+  }
+
+  void post(async::Callback work) override {
+    calls_.executor().push(std::make_shared<Slice>(shared_from_this(), std::move(work)));
+  }
+  TimePoint now() const override { return calls_.executor().now(); }
+  async::TimerId run_at(TimePoint when, async::Callback work) override {
+    return calls_.platform().executor().run_at(
+        when, [self = shared_from_this(), work = std::move(work)]() mutable { self->post(std::move(work)); });
+  }
+  bool cancel(async::TimerId timer) override { return calls_.platform().executor().cancel(timer); }
+
+ private:
+  class Body final : public async::detail::Outermost {
+   public:
+    Body(CoroutineCall& call, async::Async<void> coroutine)
+        : Outermost{call, call.cancelled_, std::move(coroutine)}, call_{call} {}
+
+   private:
+    void ended() override {
+      call_.error_ = guarded(call_.function_, [this] { take(); });
+      call_.ended_ = true;
+    }
+    CoroutineCall& call_;
+  };
+
+  /// From one wait to the next.
+  class Slice final : public Strand::Runner {
+   public:
+    Slice(std::shared_ptr<CoroutineCall> call, async::Callback work) : call_{std::move(call)}, work_{std::move(work)} {}
+
+    void run(net::FrameBatch, bool more_follow) override {
+      {
+        const UserCode inside{call_->running_, call_->calls_.platform()};
+        std::exchange(work_, {})();
+      }
+      if (call_->ended_ && !std::exchange(call_->concluded_, true)) call_->link_->conclude(*call_, more_follow);
+    }
+    void give_back(net::FrameBatch) override {}
+    void on_drained() override { call_->link_->on_drained(); }
+
+   private:
+    const std::shared_ptr<CoroutineCall> call_;
+    async::Callback work_;
+  };
+
+  const FrameHeader header_;
+  Calls& calls_;
+  const std::shared_ptr<CallerLink> link_;
+  const Function& function_;
+  Running running_;
+  Encoder result_;
+  std::atomic<bool> cancelled_ = false;
+  std::optional<Error> error_;
+  bool ended_ = false;
+  bool concluded_ = false;
+  std::optional<Body> body_;  // its frames use what is above
+};
+
+void CallerLink::note_cancel(std::uint64_t number) {
+  std::shared_ptr<CoroutineCall> suspended;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    const auto found = suspended_.find(number);
+    if (found != suspended_.end()) suspended = found->second;
+    if (suspended == nullptr && number < first_not_begun_.load()) return;  // too late
+    marks_[number].cancelled = true;
+    any_marks_.store(true, std::memory_order_release);
+  }
+  if (suspended != nullptr) suspended->cancel();
+}
+
+void CallerLink::run(net::FrameBatch batch, bool more_follow) {
+  batch_ = std::move(batch);
+  last_end_ = calls_.platform().now();
+  while (!batch_.empty()) {
+    const wire::FrameView frame = batch_.next();
+    if (frame.header.kind == FrameKind::kCancel) continue;
+    if (remote_ != nullptr && !take_account(frame)) continue;
+    const std::uint64_t number = frame.header.number;
+    if (auto waits = run_one(frame)) {
+      leave_suspended(number, std::move(waits));
+    } else {
+      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
+      if (more_follow || !batch_.empty()) flush_later();
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(number);
+    }
+    first_not_begun_.store(number + 1, std::memory_order_relaxed);
+  }
+  batch_ = {};
+  batches_waiting_.fetch_sub(1);
+  link_->resume();
+}
+
+void CallerLink::leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call) {
+  bool cancelled = false;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    suspended_.emplace(number, call);
+    const auto mark = marks_.find(number);
+    cancelled = mark != marks_.end() && mark->second.cancelled;
+  }
+  if (cancelled) call->cancel();
+}
+
+void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
+  reply(call.header(), call.error(), call.result(), {});
+  if (more_follow) flush_later();
+  const std::lock_guard lock{marks_mutex_};
+  suspended_.erase(call.header().number);
+  marks_.erase(call.header().number);
+  any_marks_.store(!marks_.empty(), std::memory_order_release);
+}
+
+// Why the call does not begin.
+std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
   const Mark mark = mark_of(header.number);
   if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
-    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with_outcome(
-        Outcome::kNotStarted);
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"};
   }
-  if (mark.cancelled) {
-    return Error{ErrorCode::kCancelled, "the call was cancelled"}.with_outcome(Outcome::kNotStarted);
-  }
+  if (mark.cancelled) return Error{ErrorCode::kCancelled, "the call was cancelled"};
   if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
-    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"}.with_outcome(
-        Outcome::kNotStarted);
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
   }
   const auto functions = function_table();
   if (header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
                  "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
                      std::to_string(functions.size()),
-                 "Caller and worker must be the same build."}
-        .with_outcome(Outcome::kNotStarted);
+                 "Caller and worker must be the same build."};
   }
   const Function& function = functions[header.function];
-  Decoder arguments{frame.payload};
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
-    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
-        .with_outcome(Outcome::kNotStarted);
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"};
   }
-  Instance& instance = calls_.instance();
-  if (serves_.actor && instance.object == nullptr) {
+  if (serves_.actor && calls_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
-  const Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
-  return guarded(function, [&] { function.call(instance.object, arguments, result_); });
+  return std::nullopt;
 }
 
-namespace {
-
-/// The constructor, in its place among the calls.
-class Construction final : public Strand::Runner, public std::enable_shared_from_this<Construction> {
- public:
-  Construction(Calls& calls, std::shared_ptr<net::Peer> node, wire::ConstructActor actor)
-      : calls_{calls}, node_{std::move(node)}, actor_{std::move(actor)} {}
-
-  void start() {
-    calls_.strand().push(shared_from_this(), {});
-    calls_.platform().run_aside([self = shared_from_this()] { self->calls_.strand().run(); });
+// Runs it, or a coroutine to its first wait; that is returned if it waits.
+std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame) {
+  const FrameHeader& header = frame.header;
+  result_.clear();
+  if (auto refusal = refusal_of(header)) [[unlikely]] {
+    reply(header, std::move(*refusal).with_outcome(Outcome::kNotStarted), result_, {});
+    return nullptr;
   }
-
-  void run(net::FrameBatch, bool) override {
-    node_->send(wire::ActorConstructed{actor_.actor, actor_.incarnation, construct()});
+  const Function& function = function_table()[header.function];
+  void* const object = calls_.instance().object;
+  Decoder arguments{frame.payload};
+  if (function.begin != nullptr) {
+    auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
+    coroutine->begin(object, arguments);
+    if (!coroutine->ended()) return coroutine;
+    reply(header, coroutine->error(), coroutine->result(), {});
+    return nullptr;
   }
-  void give_back(net::FrameBatch) override {}
-  void on_drained() override {}
-
- private:
-  std::optional<Error> construct() {
-    const auto functions = function_table();
-    if (actor_.constructor >= functions.size() || functions[actor_.constructor].kind != FunctionKind::kConstructor) {
-      return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
-    }
-    const Function& constructor = functions[actor_.constructor];
-    Instance& instance = calls_.instance();
-    instance.constructor = &constructor;
-    instance.actor = actor_.actor;
-    instance.incarnation = actor_.incarnation;
-    Decoder arguments{actor_.arguments};
-    const Running running{calls_, nullptr, 0, TraceId{}, false};
-    const auto error = guarded(constructor, [&] { instance.object = constructor.construct(arguments); });
-    if (!error) return std::nullopt;
-    return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
-        Outcome::kNotStarted);
+  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
+  std::optional<Error> error;
+  {
+    const UserCode inside{running, calls_.platform()};
+    error = guarded(function, [&] { function.call(object, arguments, result_); });
   }
-
-  Calls& calls_;
-  const std::shared_ptr<net::Peer> node_;
-  const wire::ConstructActor actor_;
-};
-
-}  // namespace
+  const TimePoint end = calls_.platform().now();
+  reply(header, error, result_, end - std::exchange(last_end_, end));
+  return nullptr;
+}
 
 Calls::Calls(const std::shared_ptr<Platform>& platform)
     : platform_{platform},
       flush_queue_{FlushQueue::make(*platform, kFlushDelayMax)},
-      caller_{detail::Caller::make(platform, flush_queue_)} {}
+      caller_{detail::Caller::make(platform, flush_queue_)},
+      executor_{*platform, strand_} {}
 
 void Calls::on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel) {
   if (const auto* const caller = std::get_if<wire::ServeCaller>(&parcel.message)) {
@@ -393,14 +585,39 @@ bool Calls::stop() {
   return true;
 }
 
+std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
+  const auto functions = function_table();
+  if (actor.constructor >= functions.size() || functions[actor.constructor].kind != FunctionKind::kConstructor) {
+    return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
+  }
+  const Function& constructor = functions[actor.constructor];
+  instance_.constructor = &constructor;
+  instance_.actor = actor.actor;
+  instance_.incarnation = actor.incarnation;
+  Decoder arguments{actor.arguments};
+  Running running{*this, nullptr, 0, TraceId{}, false};
+  const UserCode inside{running, *platform_};
+  const auto error = guarded(constructor, [&] { instance_.object = constructor.construct(arguments); });
+  if (!error) return std::nullopt;
+  return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+      Outcome::kNotStarted);
+}
+
 void Calls::construct(wire::ConstructActor actor) {
-  std::make_shared<Construction>(*this, node_, std::move(actor))->start();
+  executor_.post([this, actor = std::move(actor)] {
+    node_->send(wire::ActorConstructed{actor.actor, actor.incarnation, run_constructor(actor)});
+  });
 }
 
 void Calls::serve(wire::ServeCaller caller, Fd socket) {
-  const auto link = std::make_shared<CallerLink>(*this, caller);
+  std::shared_ptr<CallerLink> link;
   {
     const std::lock_guard lock{links_mutex_};
+    std::shared_ptr<RemoteCaller> remote;
+    if (caller.remote) {
+      remote = remote_callers_.try_emplace(caller.caller, std::make_shared<RemoteCaller>(caller.caller)).first->second;
+    }
+    link = std::make_shared<CallerLink>(*this, caller, std::move(remote));
     links_.push_back(link);
   }
   link->start(platform_->make_call_link(std::move(socket)));
@@ -413,6 +630,17 @@ void Calls::forget(const CallerLink& link) {
   if (found == links_.end()) return;
   forgotten = std::move(*found);
   links_.erase(found);
+  if (link.remote() == nullptr) return;
+  platform_->executor().run_at(platform_->now() + kReturnTime,
+                               [this, remote = link.remote()] { forget_if_away(remote); });
+}
+
+// On the platform's executor, which is not the strand: what they have is left to them.
+void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
+  const std::lock_guard lock{links_mutex_};
+  const bool here =
+      std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
+  if (!here) executor_.post([caller] { caller->replies.forget(); });
 }
 
 void Calls::block(CallerLink& link) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "flush_queue.hpp"
 #include "platform.hpp"
 #include "strand.hpp"
+#include "strand_executor.hpp"
 
 namespace pharos::actors {
 
@@ -30,6 +33,7 @@ struct Instance {
 };
 
 class CallerLink;
+struct RemoteCaller;
 
 /// What a worker does: serves callers, in an order that they share, and calls for the code that it runs.
 /// Made and composed by whoever is the worker's process, which reads for it. Any thread.
@@ -38,6 +42,8 @@ class Calls {
   explicit Calls(const std::shared_ptr<Platform>& platform);
 
   Strand& strand() { return strand_; }
+  /// What runs on it takes its turn among the calls.
+  StrandExecutor& executor() { return executor_; }
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
@@ -61,17 +67,21 @@ class Calls {
   void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered);
   void serve(wire::ServeCaller caller, Fd socket);
   void construct(wire::ConstructActor actor);
+  std::optional<Error> run_constructor(const wire::ConstructActor& actor);
+  void forget_if_away(const std::shared_ptr<RemoteCaller>& caller);
 
   const std::shared_ptr<Platform> platform_;
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::shared_ptr<detail::Caller> caller_;
   Strand strand_;
+  StrandExecutor executor_;
   Instance instance_;
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
   std::mutex links_mutex_;
   std::vector<std::shared_ptr<CallerLink>> links_;
+  std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;  // all that were ever here
 };
 
 }  // namespace pharos::actors

@@ -25,6 +25,13 @@ class Platform : public Clock {
     virtual ~Alarm() = default;
     virtual void set(Duration from_now) = 0;
   };
+  /// Rings soon after ring(), once or as often, on any thread that reads, though the executor may be busy: what it does
+  /// may take long, and wait for what others read. Ends as an Alarm does.
+  class Bell {
+   public:
+    virtual ~Bell() = default;
+    virtual void ring() = 0;
+  };
   /// Inside a callback: as long as one lives, this thread runs code that takes long or waits.
   class Detour {
    public:
@@ -42,10 +49,9 @@ class Platform : public Clock {
   /// A connection for calls, over this socket; not started.
   virtual std::shared_ptr<net::Link> make_call_link(Fd socket) = 0;
   virtual std::unique_ptr<Alarm> make_alarm(async::Callback ring) = 0;
+  virtual std::unique_ptr<Bell> make_bell(async::Callback ring) = 0;
   /// A thread for code that may take long.
   virtual std::unique_ptr<async::Executor> make_thread(const char* name) = 0;
-  /// Runs `work` soon on a thread that reads, outside of the executor: it may wait for what that brings.
-  virtual void run_aside(async::Callback work) = 0;
 
   // How threads wait for a word; see WaitingRoom.
   /// Reads by itself, for one event or until interrupt_leader() or the deadline. One thread at a time.

@@ -57,21 +57,33 @@ class TimerAlarm final : public Platform::Alarm {
   const std::shared_ptr<Bell> bell_;
 };
 
-class Aside final : public net::Reactor::Watcher, public std::enable_shared_from_this<Aside> {
+class EventBell final : public Platform::Bell {
  public:
-  Aside(net::Reactor& reactor, async::Callback work) : reactor_{reactor}, work_{std::move(work)} {
-    PHAROS_CHECK(event_, errno);
+  EventBell(net::Reactor& reactor, async::Callback ring)
+      : reactor_{reactor}, bell_{std::make_shared<Bell>(std::move(ring))} {
+    reactor_.watch(bell_->event.get(), EPOLLIN, bell_);
   }
-  void start() { reactor_.watch(event_.get(), EPOLLIN, shared_from_this()); }
-  void on_ready(std::uint32_t) override {
-    reactor_.unwatch(event_.get());
-    work_();
+  ~EventBell() override { reactor_.unwatch(bell_->event.get()); }
+
+  void ring() override {
+    const std::uint64_t one = 1;
+    PHAROS_CHECK(::write(bell_->event.get(), &one, sizeof one) == sizeof one, errno);
   }
 
  private:
+  // Edge-triggered, and never read: each write is an event.
+  struct Bell final : net::Reactor::Watcher {
+    explicit Bell(async::Callback callback)
+        : event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, ring{std::move(callback)} {
+      PHAROS_CHECK(event, errno);
+    }
+    void on_ready(std::uint32_t) override { ring(); }
+    const Fd event;
+    async::Callback ring;
+  };
+
   net::Reactor& reactor_;
-  async::Callback work_;
-  const Fd event_{::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)};
+  const std::shared_ptr<Bell> bell_;
 };
 
 }  // namespace
@@ -88,8 +100,8 @@ std::unique_ptr<async::Executor> ReactorPlatform::make_thread(const char* name) 
   return std::make_unique<async::ThreadExecutor>(name);
 }
 
-void ReactorPlatform::run_aside(async::Callback work) {
-  std::make_shared<Aside>(reactor_, std::move(work))->start();
+std::unique_ptr<Platform::Bell> ReactorPlatform::make_bell(async::Callback ring) {
+  return std::make_unique<EventBell>(reactor_, std::move(ring));
 }
 
 void ReactorPlatform::sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) {

@@ -17,8 +17,8 @@ class ReactorPlatform final : public Platform {
   async::Executor& executor() override { return reactor_; }
   std::shared_ptr<net::Link> make_call_link(Fd socket) override;
   std::unique_ptr<Alarm> make_alarm(async::Callback ring) override;
+  std::unique_ptr<Bell> make_bell(async::Callback ring) override;
   std::unique_ptr<async::Executor> make_thread(const char* name) override;
-  void run_aside(async::Callback work) override;
   void lead(async::Deadline deadline) override { reactor_.poll_one(deadline, net::Reactor::Poller::kLeader); }
   void interrupt_leader() override { reactor_.interrupt(); }
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) override;

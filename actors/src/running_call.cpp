@@ -12,9 +12,9 @@ RunningCall* RunningCall::of_this_thread() {
   return this_thread.running;
 }
 
-RunningCall::RunningCall() : outer_{std::exchange(this_thread.running, this)} {}
+RunningCall::Scope::Scope(RunningCall& call) : outer_{std::exchange(this_thread.running, &call)} {}
 
-RunningCall::~RunningCall() {
+RunningCall::Scope::~Scope() {
   this_thread.running = outer_;
 }
 

@@ -178,7 +178,7 @@ TEST_P(SocketLinkTest, AHeaderArrivesAsItWasSent) {
   header.function = 8;
   header.trace = 9;
   header.time = -10;
-  header.cancel = 11;
+  header.acknowledged = 11;
   header.payload_bytes = 12345;  // what is said here does not count
   const std::byte payload[3] = {};
   ASSERT_TRUE(sender->send(header, payload));

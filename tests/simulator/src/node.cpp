@@ -321,16 +321,17 @@ void Node::end_worker(const std::shared_ptr<Worker>& worker) {
 
 // Every caller is on a machine of its own: its connection may be cut although both live.
 void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request) {
-  auto [to_worker, to_user] = process_.network().connect(static_cast<bool>(worker.actor));
+  const bool remote = static_cast<bool>(worker.actor);
+  auto [to_worker, to_user] = process_.network().connect(remote);
   if (!worker.actor) worker.user = user;
   const auto making = makings_.find(worker.actor);
   std::vector<Fd> for_worker;
   for_worker.push_back(std::move(to_worker));
   std::vector<Fd> for_user;
   for_user.push_back(std::move(to_user));
-  worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation}, std::move(for_worker));
+  worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation, remote}, std::move(for_worker));
   const std::int32_t retries = making == makings_.end() ? 0 : making->second.start.max_task_retries;
-  user.peer->respond(request, wire::WorkerReady{worker.id, worker.actor, worker.incarnation, 0, retries},
+  user.peer->respond(request, wire::WorkerReady{worker.id, worker.actor, worker.incarnation, 0, retries, remote},
                      std::move(for_user));
 }
 

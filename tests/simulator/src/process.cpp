@@ -103,8 +103,10 @@ class Process::ProcessPlatform final : public actors::Platform, public std::enab
   std::unique_ptr<Alarm> make_alarm(async::Callback ring) override {
     return std::make_unique<ProcessAlarm>(process_, std::move(ring));
   }
+  std::unique_ptr<Bell> make_bell(async::Callback ring) override {
+    return std::make_unique<ProcessBell>(process_, std::move(ring));
+  }
   std::unique_ptr<async::Executor> make_thread(const char*) override { return std::make_unique<Thread>(process_); }
-  void run_aside(async::Callback work) override { process_.soon(std::move(work)); }
 
   void lead(async::Deadline deadline) override {
     if (std::exchange(interrupted_, false)) return;
@@ -137,6 +139,21 @@ class Process::ProcessPlatform final : public actors::Platform, public std::enab
         : process_{process}, ring_{std::make_shared<async::Callback>(std::move(ring))} {}
     void set(Duration from_now) override {
       process_.at(process_.world().now() + from_now, [weak = std::weak_ptr{ring_}] {
+        if (const auto ring = weak.lock()) (*ring)();
+      });
+    }
+
+   private:
+    Process& process_;
+    std::shared_ptr<async::Callback> ring_;
+  };
+
+  class ProcessBell final : public Bell {
+   public:
+    ProcessBell(Process& process, async::Callback ring)
+        : process_{process}, ring_{std::make_shared<async::Callback>(std::move(ring))} {}
+    void ring() override {
+      process_.soon([weak = std::weak_ptr{ring_}] {
         if (const auto ring = weak.lock()) (*ring)();
       });
     }
