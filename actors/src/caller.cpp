@@ -55,7 +55,6 @@ void remove_live(Caller* caller) {
 
 // Found without a call, unlike what a thread_local of a class is.
 PHAROS_THREAD_LOCAL Arguments* scratch = nullptr;
-PHAROS_THREAD_LOCAL std::uint64_t last_trace = 0;
 
 Error stopped() {
   return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
