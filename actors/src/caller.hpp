@@ -79,7 +79,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   std::shared_ptr<ActorHandle> adopt(ActorId id, const std::string& label, bool held);
   CellHandle new_cell() const { return ResultCell::make(room_); }
   /// A task that waits for a worker that will not come soon is the thread's that waits for it.
-  bool take_back(ResultCell& cell) { return tasks_.take_back(cell); }
+  bool take_back(ResultCell& cell);
 
   /// Tells the node, after all that it has been told before.
   void tell_node(wire::Message message);
@@ -106,7 +106,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
  private:
   Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue);
 
-  void request_lease() override;
+  void request_lease(actors::TaskPool& pool) override;
   void return_lease(WorkerId worker) override;
   void worker_disconnected(WorkerId worker) override;
 
@@ -122,7 +122,11 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   void complete(const std::shared_ptr<Incomplete>& incomplete);
   std::vector<std::shared_ptr<ActorHandle>> actors();
 
-  static async::Async<void> lease_worker(Caller* self);
+  /// Of tasks that hold so much.
+  Result<actors::TaskPool*> pool_of(const TaskOptions& options);
+  std::vector<actors::TaskPool*> pools();
+
+  static async::Async<void> lease_worker(Caller* self, actors::TaskPool* pool);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
   static async::Async<void> connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen);
   static async::Async<Result<wire::ActorFound>> ask_for_actor(Caller* self, wire::FindActor find);
@@ -140,14 +144,15 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   async::Executor& executor_;
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
   const std::shared_ptr<actors::WaitingRoom> room_;
-  actors::TaskPool tasks_;
+  actors::TaskPool tasks_;  // of the usual shape
   std::shared_ptr<net::Peer> node_;
   wire::JobRegistered registered_;
   std::atomic<bool> abandoned_ = false;
 
   std::mutex mutex_;
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
-  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;  // oldest first
+  std::map<scheduler::Resources, std::unique_ptr<actors::TaskPool>> other_tasks_;  // of other shapes
+  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;                // oldest first
   std::uint64_t last_incomplete_ = 0;
   std::optional<Error> over_;  // why nothing can be asked of the node any more
   bool tends_tasks_ = false;   // the strand's

@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/async/outermost.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/scheduler/resources.hpp>
 #include <pharos/wire/error_codec.hpp>
 
 #include "function_table.hpp"
@@ -93,6 +95,7 @@ class CallerLink final : public net::Link::Handler,
     link_->start(shared_from_this());
   }
   const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
+  const wire::Holding& holding() const { return serves_.holding; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
@@ -318,13 +321,25 @@ class Running final : public RunningCall {
   Deadline deadline() const override { return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_); }
   Context context() const override {
     const Instance& instance = calls_.instance();
+    const wire::Holding& held = is_task_ ? link_->holding() : instance.holding;
+    std::map<std::string, double> amounts;
+    for (const auto& [name, amount] : held.amounts) {
+      amounts.emplace(name, static_cast<double>(amount) / scheduler::Resources::kWhole);
+    }
+    const auto cpus = amounts.extract("cpu");
+    amounts.erase("gpu");  // they are named
     return {.job = calls_.caller()->job(),
             .node = calls_.caller()->node(),
             .worker = calls_.worker(),
             .actor = instance.actor,
             .incarnation = instance.incarnation,
+            .restarted = instance.incarnation > 1,
+            .name_space = is_task_ ? to_string(calls_.caller()->job()) : instance.name_space,
             .trace = trace_,
-            .deadline = deadline()};
+            .deadline = deadline(),
+            .cpus = cpus.empty() ? 0 : cpus.mapped(),
+            .gpus = held.gpus,
+            .resources = std::move(amounts)};
   }
 
  private:
@@ -594,6 +609,8 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   instance_.constructor = &constructor;
   instance_.actor = actor.actor;
   instance_.incarnation = actor.incarnation;
+  instance_.name_space = actor.name_space;
+  instance_.holding = actor.holding;
   Decoder arguments{actor.arguments};
   Running running{*this, nullptr, 0, TraceId{}, false};
   const UserCode inside{running, *platform_};

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,6 +27,8 @@ struct Instance {
   const detail::Function* constructor = nullptr;
   ActorId actor;
   std::uint32_t incarnation = 0;
+  std::string name_space;
+  wire::Holding holding;
 
   void destroy() {
     if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));

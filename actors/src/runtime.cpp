@@ -106,6 +106,7 @@ Context context() {
   } else if (const auto of_worker = detail::caller_of_worker()) {
     context.job = of_worker->job();
     context.node = of_worker->node();
+    context.name_space = to_string(context.job);
   }
   return context;
 }

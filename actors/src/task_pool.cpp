@@ -58,7 +58,7 @@ std::uint32_t TaskPool::leases_to_request() {
 }
 
 void TaskPool::request_leases(std::uint32_t count) {
-  for (std::uint32_t i = 0; i < count; ++i) leases_.request_lease();
+  for (std::uint32_t i = 0; i < count; ++i) leases_.request_lease(*this);
 }
 
 void TaskPool::submit(CellHandle cell) {

@@ -333,10 +333,11 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     }
     cluster.run_for(12s);  // idle workers go
     const Node& node = cluster.node();
-    if (node.workers() != 0 || node.jobs() != 0 || node.actors().size() != 0 || node.leases().in_use() != 0) {
+    if (node.workers() != 0 || node.jobs() != 0 || node.actors().size() != 0 ||
+        node.leases().left() != node.leases().total()) {
       run.wrong += "left behind: " + std::to_string(node.workers()) + " workers, " + std::to_string(node.jobs()) +
-                   " jobs, " + std::to_string(node.actors().size()) + " actors, " +
-                   std::to_string(node.leases().in_use()) + " CPUs\n";
+                   " jobs, " + std::to_string(node.actors().size()) + " actors, " + node.leases().left().to_string() +
+                   " left\n";
     }
     run.hash = cluster.world().trace().hash();
     run.events = cluster.world().steps();

@@ -104,8 +104,14 @@ void close_all_but(const std::vector<unsigned>& kept) {
   ::close_range(next, ~0U, 0);
 }
 
+/// Of "NAME=value".
+std::string name_of_variable(const std::string& variable) {
+  return variable.substr(0, variable.find('='));
+}
+
 struct ForkRequest {
   WorkerId worker;
+  std::vector<std::string> variables;
   std::vector<Fd> descriptors;  // control socket, standard output, standard error
 };
 
@@ -161,7 +167,7 @@ class Zygote final : public net::Peer::Owner {
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
     if (const auto* const fork = std::get_if<wire::ForkWorker>(&parcel.message)) {
-      requests_.push_back({fork->worker, std::move(parcel.descriptors)});
+      requests_.push_back({fork->worker, fork->variables, std::move(parcel.descriptors)});
     }
   }
   void on_peer_closed(net::Peer&, const Error&) override { ended_ = true; }
@@ -173,6 +179,9 @@ class Zygote final : public net::Peer::Owner {
     if (pid == 0) {
       reset_signals();
       ::setpgid(0, 0);
+      for (const std::string& variable : request.variables) {
+        ::setenv(name_of_variable(variable).c_str(), variable.c_str() + variable.find('=') + 1, 1);
+      }
       ::dup2(request.descriptors[1].get(), STDOUT_FILENO);
       ::dup2(request.descriptors[2].get(), STDERR_FILENO);
       // What is the zygote's own: above all the next workers' sockets, which would not end with those workers.
@@ -197,6 +206,11 @@ class Zygote final : public net::Peer::Owner {
                               {request.descriptors[1].get(), STDOUT_FILENO},
                               {request.descriptors[2].get(), STDERR_FILENO}},
                     .folder = {}};
+    for (const std::string& variable : request.variables) {
+      std::erase_if(program.environment,
+                    [&](const std::string& each) { return name_of_variable(each) == name_of_variable(variable); });
+      program.environment.push_back(variable);
+    }
     program.environment.push_back(role_variable(InheritedRole::kWorker, kControl));
     const auto pid = spawn(program);
     if (!pid) log(LogLevel::kError, "cannot execute a worker", {kv("error", pid.error())});

@@ -68,6 +68,19 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   set_texts(to.initContext(static_cast<unsigned>(error.context().size())), error.context());
 }
 
+void write_amounts(capnp::List<schema::Amount>::Builder to, const Amounts& amounts) {
+  unsigned i = 0;
+  for (const auto& [name, amount] : amounts) {
+    to[i].setName(text_of(name));
+    to[i++].setAmount(amount);
+  }
+}
+
+void write_holding(schema::Holding::Builder to, const Holding& holding) {
+  write_amounts(to.initAmounts(static_cast<unsigned>(holding.amounts.size())), holding.amounts);
+  set_texts(to.initGpus(static_cast<unsigned>(holding.gpus.size())), holding.gpus);
+}
+
 void write_program(schema::RegisterJob::Builder to, const RegisterJob& m) {
   to.setExecutable(text_of(m.executable));
   set_texts(to.initArguments(static_cast<unsigned>(m.arguments.size())), m.arguments);
@@ -97,8 +110,16 @@ void write(Schema::Builder to, const Message& message) {
                    b.setWarning(text_of(m.warning));
                    b.setAddress(text_of(m.address));
                  },
-                 [&](const LeaseWorker&) { to.initLeaseWorker(); },
-                 [&](const ReturnLease& m) { to.initReturnLease().setWorker(m.worker.value()); },
+                 [&](const LeaseWorker& m) {
+                   auto b = to.initLeaseWorker();
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   write_asker(b, m.asker);
+                 },
+                 [&](const ReturnLease& m) {
+                   auto b = to.initReturnLease();
+                   b.setWorker(m.worker.value());
+                   b.setCaller(m.caller.value());
+                 },
                  [&](const StartActor& m) {
                    auto b = to.initStartActor();
                    b.setActor(m.actor.value());
@@ -112,6 +133,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setDetached(m.detached);
                    b.setGetIfExists(m.get_if_exists);
                    b.setMaxTaskRetries(m.max_task_retries);
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    write_asker(b, m.asker);
                  },
                  [&](const KillActor& m) {
@@ -150,6 +172,8 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setConstructor(m.constructor);
                    b.setArguments(data_of(m.arguments));
+                   b.setNameSpace(text_of(m.name_space));
+                   write_holding(b.initHolding(), m.holding);
                  },
                  [&](const ActorConstructed& m) {
                    auto b = to.initActorConstructed();
@@ -172,6 +196,13 @@ void write(Schema::Builder to, const Message& message) {
                    b.setLabel(text_of(m.label));
                    b.setConstructor(m.constructor);
                    b.setArguments(data_of(m.arguments));
+                   b.setNameSpace(text_of(m.name_space));
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   auto gpus = b.initGpus(static_cast<unsigned>(m.gpus.size()));
+                   for (unsigned i = 0; i < gpus.size(); ++i) {
+                     gpus[i].setIndex(m.gpus[i].index);
+                     gpus[i].setAmount(m.gpus[i].amount);
+                   }
                  },
                  [&](const EndIncarnation& m) {
                    auto b = to.initEndIncarnation();
@@ -192,6 +223,21 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setNode(m.node.value());
                    b.setMaxTaskRetries(m.max_task_retries);
+                   b.setAddress(text_of(m.address));
+                 },
+                 [&](const JoinCluster& m) {
+                   auto b = to.initJoinCluster();
+                   b.setNode(m.node.value());
+                   b.setAddress(text_of(m.address));
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                 },
+                 [&](const ClusterJoined& m) { to.initClusterJoined().setCpus(m.cpus); },
+                 [&](const LeaseGranted& m) {
+                   auto b = to.initLeaseGranted();
+                   b.setNumber(m.number);
+                   b.setWorker(m.worker.value());
+                   b.setNode(m.node.value());
+                   b.setAddress(text_of(m.address));
                  },
                  [&](const Refused& m) {
                    auto b = to.initRefused();
@@ -218,6 +264,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setPid(m.pid);
                    b.setError(m.error);
                    b.setLines(data_of(m.lines));
+                   b.setJob(m.job.value());
                  },
                  [&](const Stop&) { to.initStop(); },
                  [&](const Done&) { to.setDone(); },
@@ -227,7 +274,11 @@ void write(Schema::Builder to, const Message& message) {
                    b.setFunctions(m.functions);
                    b.setCannotFork(text_of(m.cannot_fork));
                  },
-                 [&](const ForkWorker& m) { to.initForkWorker().setWorker(m.worker.value()); },
+                 [&](const ForkWorker& m) {
+                   auto b = to.initForkWorker();
+                   b.setWorker(m.worker.value());
+                   set_texts(b.initVariables(static_cast<unsigned>(m.variables.size())), m.variables);
+                 },
                  [&](const WorkerForked& m) {
                    auto b = to.initWorkerForked();
                    b.setWorker(m.worker.value());
@@ -244,6 +295,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
                    b.setRemote(m.remote);
+                   write_holding(b.initHolding(), m.holding);
                  },
                  [&](const EndWorker&) { to.setEndWorker(); },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
@@ -259,6 +311,22 @@ std::optional<Error> read_failure(schema::Failure::Reader from) {
           static_cast<Outcome>(from.getOutcome()));
   for (auto& line : texts(from.getContext())) error = std::move(error).with(std::move(line));
   return error;
+}
+
+Amounts read_amounts(capnp::List<schema::Amount>::Reader from) {
+  Amounts amounts;
+  for (const auto each : from) amounts.insert_or_assign(text(each.getName()), each.getAmount());
+  return amounts;
+}
+
+std::vector<GpuShare> read_gpus(capnp::List<schema::GpuShare>::Reader from) {
+  std::vector<GpuShare> gpus;
+  for (const auto each : from) gpus.push_back({each.getIndex(), each.getAmount()});
+  return gpus;
+}
+
+Holding read_holding(schema::Holding::Reader from) {
+  return {read_amounts(from.getAmounts()), texts(from.getGpus())};
 }
 
 std::optional<RegisterJob> read_program(schema::RegisterJob::Reader from) {
@@ -285,8 +353,11 @@ std::optional<Message> read(Schema::Reader from) {
       return JobRegistered{JobId{r.getJob()}, CallerId{r.getCaller()}, NodeId{r.getNode()},
                            r.getCpus(),       text(r.getWarning()),    text(r.getAddress())};
     }
-    case Schema::LEASE_WORKER: return LeaseWorker{};
-    case Schema::RETURN_LEASE: return ReturnLease{WorkerId{from.getReturnLease().getWorker()}};
+    case Schema::LEASE_WORKER:
+      return LeaseWorker{read_amounts(from.getLeaseWorker().getAmounts()),
+                         read_asker(from.getLeaseWorker().getAsker())};
+    case Schema::RETURN_LEASE:
+      return ReturnLease{WorkerId{from.getReturnLease().getWorker()}, CallerId{from.getReturnLease().getCaller()}};
     case Schema::START_ACTOR: {
       const auto r = from.getStartActor();
       return StartActor{.actor = ActorId{r.getActor()},
@@ -300,6 +371,7 @@ std::optional<Message> read(Schema::Reader from) {
                         .detached = r.getDetached(),
                         .get_if_exists = r.getGetIfExists(),
                         .max_task_retries = r.getMaxTaskRetries(),
+                        .amounts = read_amounts(r.getAmounts()),
                         .asker = read_asker(r.getAsker())};
     }
     case Schema::KILL_ACTOR: {
@@ -324,7 +396,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
-      return ConstructActor{ActorId{r.getActor()}, r.getIncarnation(), r.getConstructor(), bytes(r.getArguments())};
+      return ConstructActor{ActorId{r.getActor()},   r.getIncarnation(),     r.getConstructor(),
+                            bytes(r.getArguments()), text(r.getNameSpace()), read_holding(r.getHolding())};
     }
     case Schema::ACTOR_CONSTRUCTED: {
       const auto r = from.getActorConstructed();
@@ -349,7 +422,10 @@ std::optional<Message> read(Schema::Reader from) {
                               .job = JobId{r.getJob()},
                               .label = text(r.getLabel()),
                               .constructor = r.getConstructor(),
-                              .arguments = bytes(r.getArguments())};
+                              .arguments = bytes(r.getArguments()),
+                              .name_space = text(r.getNameSpace()),
+                              .amounts = read_amounts(r.getAmounts()),
+                              .gpus = read_gpus(r.getGpus())};
     }
     case Schema::END_INCARNATION: {
       const auto r = from.getEndIncarnation();
@@ -361,8 +437,17 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::ACTOR_ALIVE: {
       const auto r = from.getActorAlive();
-      return ActorAlive{r.getNumber(), ActorId{r.getActor()}, r.getIncarnation(), NodeId{r.getNode()},
-                        r.getMaxTaskRetries()};
+      return ActorAlive{r.getNumber(),       ActorId{r.getActor()}, r.getIncarnation(),
+                        NodeId{r.getNode()}, r.getMaxTaskRetries(), text(r.getAddress())};
+    }
+    case Schema::JOIN_CLUSTER: {
+      const auto r = from.getJoinCluster();
+      return JoinCluster{NodeId{r.getNode()}, text(r.getAddress()), read_amounts(r.getAmounts())};
+    }
+    case Schema::CLUSTER_JOINED: return ClusterJoined{from.getClusterJoined().getCpus()};
+    case Schema::LEASE_GRANTED: {
+      const auto r = from.getLeaseGranted();
+      return LeaseGranted{r.getNumber(), WorkerId{r.getWorker()}, NodeId{r.getNode()}, text(r.getAddress())};
     }
     case Schema::REFUSED: {
       auto why = read_failure(from.getRefused().getFailure());
@@ -382,7 +467,7 @@ std::optional<Message> read(Schema::Reader from) {
       const auto r = from.getOutput();
       const auto lines = r.getLines();
       return Output{text(r.getLabel()), r.getPid(), r.getError(),
-                    std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()}};
+                    std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()}, JobId{r.getJob()}};
     }
     case Schema::STOP: return Stop{};
     case Schema::DONE: return Done{};
@@ -392,14 +477,16 @@ std::optional<Message> read(Schema::Reader from) {
       if (!read_exactly(r.getBuildId(), m.build_id)) return std::nullopt;
       return m;
     }
-    case Schema::FORK_WORKER: return ForkWorker{WorkerId{from.getForkWorker().getWorker()}};
+    case Schema::FORK_WORKER:
+      return ForkWorker{WorkerId{from.getForkWorker().getWorker()}, texts(from.getForkWorker().getVariables())};
     case Schema::WORKER_FORKED:
       return WorkerForked{WorkerId{from.getWorkerForked().getWorker()}, from.getWorkerForked().getPid()};
     case Schema::WORKER_REAPED:
       return WorkerReaped{WorkerId{from.getWorkerReaped().getWorker()}, from.getWorkerReaped().getStatus()};
     case Schema::SERVE_CALLER: {
       const auto r = from.getServeCaller();
-      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote()};
+      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote(),
+                         read_holding(r.getHolding())};
     }
     case Schema::END_WORKER: return EndWorker{};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};
@@ -442,7 +529,10 @@ std::string_view name_of(const Message& message) {
                                                 "EndIncarnation",
                                                 "IncarnationEnded",
                                                 "ActorAlive",
-                                                "Refused"};
+                                                "Refused",
+                                                "JoinCluster",
+                                                "ClusterJoined",
+                                                "LeaseGranted"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

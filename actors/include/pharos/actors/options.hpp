@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/id.hpp>
@@ -12,6 +14,13 @@ using async::Deadline;
 
 /// How one task is run: `runtime.submit<&f>({.max_retries = 3}, arguments…)`.
 struct TaskOptions {
+  /// What it holds while it runs. It waits until a node has that much left; what no node could ever give is refused.
+  /// A task that waits for others lends its CPUs to them meanwhile.
+  double cpus = 1;
+  /// A share of one GPU (0.5), or so many whole ones. It sees those alone, in CUDA_VISIBLE_DEVICES, and none without.
+  double gpus = 0;
+  /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
+  std::map<std::string, double> resources{};
   /// Nobody wants it after that: its Ref throws DeadlineExceeded, and it does not begin any more. What it calls in turn
   /// has no longer.
   Deadline deadline = Deadline::never();
@@ -31,11 +40,16 @@ struct CallOptions {
 struct Context {
   JobId job{};
   NodeId node{};
-  WorkerId worker{};                      ///< none in a program
-  ActorId actor{};                        ///< none in a program, or in a task
-  std::uint32_t incarnation = 0;          ///< of the actor: above 1, it was restarted
-  TraceId trace{};                        ///< of the call tree that this call belongs to; none outside of calls
-  Deadline deadline = Deadline::never();  ///< of the running call
+  WorkerId worker{};              ///< none in a program
+  ActorId actor{};                ///< none in a program, or in a task
+  std::uint32_t incarnation = 0;  ///< of the actor, from 1
+  bool restarted = false;         ///< the actor: this is not its first incarnation
+  std::string name_space{};       ///< where names count that do not say otherwise; of an actor, where its own does
+  TraceId trace{};                ///< of the call tree that this call belongs to; none outside of calls
+  Deadline deadline = Deadline::never();      ///< of the running call
+  double cpus = 0;                            ///< that the task or actor holds
+  std::vector<std::string> gpus{};            ///< that it sees, as CUDA_VISIBLE_DEVICES names them
+  std::map<std::string, double> resources{};  ///< what else it holds
 };
 
 }  // namespace pharos

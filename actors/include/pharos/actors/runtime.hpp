@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,13 @@ struct ActorOptions {
   std::string name_space{};
   /// The actor of that name, if there is one, instead of a new one.
   bool get_if_exists = false;
+  /// What it holds as long as its process lives. Its calls wait until a node has that much left, first come first
+  /// served; what no node could ever give is refused. When its process dies it asks anew.
+  double cpus = 0;
+  /// A share of one GPU (0.5), or so many whole ones. It sees those alone, in CUDA_VISIBLE_DEVICES, and none without.
+  double gpus = 0;
+  /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
+  std::map<std::string, double> resources{};
   /// How often a new process takes over when its own dies: it is constructed anew, from the same arguments. Negative:
   /// always. Restarts that follow each other closely wait, longer each time.
   std::int32_t max_restarts = 0;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,9 +46,24 @@ struct Asker {
   CallerId caller;
   std::uint64_t number = 0;  ///< of the question; the node's own
 };
-struct LeaseWorker {};
+/// Of resources, by name, in steps of 1/10000.
+using Amounts = std::map<std::string, std::int64_t>;
+struct GpuShare {
+  std::uint32_t index = 0;  ///< among the node's
+  std::int64_t amount = 0;
+};
+/// What the code of a worker may use.
+struct Holding {
+  Amounts amounts;
+  std::vector<std::string> gpus;  ///< as CUDA_VISIBLE_DEVICES names them
+};
+struct LeaseWorker {
+  Amounts amounts;
+  Asker asker{};
+};
 struct ReturnLease {
   WorkerId worker;
+  CallerId caller{};  ///< filled in by its node
 };
 struct StartActor {
   ActorId actor;
@@ -61,6 +77,7 @@ struct StartActor {
   bool detached = false;
   bool get_if_exists = false;
   std::int32_t max_task_retries = 0;
+  Amounts amounts{};
   Asker asker{};
 };
 struct KillActor {
@@ -93,6 +110,8 @@ struct ConstructActor {
   std::uint32_t incarnation = 0;
   std::uint32_t constructor = 0;
   std::vector<std::byte> arguments;
+  std::string name_space{};
+  Holding holding{};
 };
 struct ActorConstructed {
   ActorId actor;
@@ -116,6 +135,9 @@ struct StartIncarnation {
   std::string label;
   std::uint32_t constructor = 0;
   std::vector<std::byte> arguments;
+  std::string name_space;
+  Amounts amounts;
+  std::vector<GpuShare> gpus;
 };
 struct EndIncarnation {
   ActorId actor;
@@ -133,6 +155,21 @@ struct ActorAlive {
   std::uint32_t incarnation = 0;
   NodeId node;
   std::int32_t max_task_retries = 0;
+  std::string address{};  ///< of its node, for other nodes; empty: the head's
+};
+struct JoinCluster {
+  NodeId node;
+  std::string address;  ///< where other nodes reach it
+  Amounts amounts;      ///< that it gives; nothing: it runs nothing
+};
+struct ClusterJoined {
+  std::uint32_t cpus = 0;  ///< of all nodes
+};
+struct LeaseGranted {
+  std::uint64_t number = 0;
+  WorkerId worker;
+  NodeId node;
+  std::string address;  ///< as in ActorAlive
 };
 struct Refused {
   std::uint64_t number = 0;
@@ -155,6 +192,7 @@ struct Output {
   std::int32_t pid = 0;
   bool error = false;
   std::string lines;
+  JobId job{};
 };
 struct Stop {};
 struct Done {};
@@ -165,6 +203,7 @@ struct ZygoteReady {
 };
 struct ForkWorker {
   WorkerId worker;
+  std::vector<std::string> variables{};  ///< "NAME=value", set before user code runs
 };
 struct WorkerForked {
   WorkerId worker;
@@ -179,17 +218,19 @@ struct ServeCaller {
   ActorId actor;
   std::uint32_t incarnation = 0;
   bool remote = false;  ///< as in WorkerReady
+  Holding holding{};    ///< of its tasks; an actor has its own
 };
 struct EndWorker {};
 struct WorkerBlocked {
   bool blocked = false;
 };
 
-using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
-                             WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
-                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
-                             HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
-                             EndIncarnation, IncarnationEnded, ActorAlive, Refused>;
+using Message =
+    std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
+                 WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
+                 EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
+                 ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation, EndIncarnation, IncarnationEnded,
+                 ActorAlive, Refused, JoinCluster, ClusterJoined, LeaseGranted>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
