@@ -53,6 +53,9 @@ void remove_live(Caller* caller) {
   std::erase(live().callers, caller);
 }
 
+// Found without a call, unlike what a thread_local of a class is.
+PHAROS_THREAD_LOCAL Arguments* scratch = nullptr;
+
 Error stopped() {
   return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
           "Keep the Runtime alive until the last get()."};
@@ -610,9 +613,12 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
 // ---- what the public templates call
 
 Arguments& scratch_arguments() {
-  thread_local Arguments arguments;
-  arguments.clear();
-  return arguments;
+  if (scratch == nullptr) [[unlikely]] {
+    thread_local Arguments arguments;
+    scratch = &arguments;
+  }
+  scratch->clear();
+  return *scratch;
 }
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
