@@ -73,6 +73,8 @@ std::size_t CallLink::send_now(CellHandle cell) {
   header.incarnation = callee_.incarnation;
   header.function = cell->call().function;
   header.trace = cell->call().trace.value();
+  header.retry_on = cell->call().retry_on;
+  header.retries = cell->call().max_retries;
   if (const Deadline deadline = cell->call().deadline; !deadline.is_never()) [[unlikely]] {
     // 0 would be none: one that has passed has a nanosecond left.
     header.time = std::max<std::int64_t>(deadline.left(std::chrono::steady_clock::now()).count(), 1);

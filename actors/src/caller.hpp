@@ -30,7 +30,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   ActorId id() const { return id_; }
   const std::string& label() const { return label_; }
   const std::shared_ptr<actors::CallLink>& link() const { return link_; }
-  CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
+  CellHandle call(const CallOptions& options, const RegisteredFunction& function, Arguments& arguments);
   void kill();
   /// A user's share: when the last is gone, and every call is answered, the actor is let go.
   std::shared_ptr<ActorHandle> share();
@@ -67,9 +67,9 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// What the node tells callers; false for a message that is none of those.
   bool on_node_message(const wire::Message& message);
 
-  CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments);
+  CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, Arguments& arguments);
   std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
-                                     const RegisteredFunction& constructor, const Arguments& arguments);
+                                     const RegisteredFunction& constructor, Arguments& arguments);
   /// The call of a pending result is wanted no more: given up with this error if it has not begun, else its worker is
   /// told.
   void cancel(ResultCell& cell, ErrorCode code, const char* why);
@@ -113,9 +113,10 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// A call whose arguments wait for other results.
   struct Incomplete;
   /// Gives the cell its call, and its arguments if they are there: then null. A result that is an error fails the cell.
-  static ResultCell::Call new_call(const RegisteredFunction& function, Deadline deadline);
+  template <class Options>
+  static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
-  static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
+  static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
   void complete_later(const std::shared_ptr<Incomplete>& incomplete,
                       async::UniqueFunction<void(std::optional<Error>)> then);
@@ -130,7 +131,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
 
   std::shared_ptr<actors::CallLink> new_link(std::weak_ptr<actors::CallLink::Observer> observer);
-  void connect_worker(actors::CallLink& link, net::Parcel parcel, const Error& why_ended);
+  void connect_worker(actors::CallLink& link, net::Parcel parcel, const std::string& whose);
   void take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer);
   std::optional<Error> over();
 

@@ -66,13 +66,13 @@ detail::CellHandle Runtime::new_cell() const {
 }
 
 detail::CellHandle Runtime::submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
-                                           const detail::Arguments& arguments) {
+                                           detail::Arguments& arguments) {
   return caller_->submit(options, function, arguments);
 }
 
 std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& options, const char* type_name,
                                                             const detail::RegisteredFunction& constructor,
-                                                            const detail::Arguments& arguments) {
+                                                            detail::Arguments& arguments) {
   return caller_->spawn(options, type_name, constructor, arguments);
 }
 

@@ -34,6 +34,7 @@
 #include "function_table.hpp"
 #include "running_call.hpp"
 #include "strand.hpp"
+#include "thrown.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -64,24 +65,33 @@ struct Instance {
   }
 };
 
-/// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object,
-/// which the sanitizer takes for a mistake.)
+/// Runs one call; what it throws is an error that names the function. `again`, if it is given, is set when that is what
+/// `retry_on` says. (A forced unwinding has no exception object, which the sanitizer takes for a mistake.)
 template <class Call>
-__attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call) {
+__attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call,
+                                                                  const Function* retry_on = nullptr,
+                                                                  bool* again = nullptr) {
   try {
     call();
     return std::nullopt;
   } catch (const abi::__forced_unwind&) {
     // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
     log(LogLevel::kError, "a function ended its thread; the worker ends",
-        {kv("function", readable_name(function.name))});
+        {kv("function", readable_name(function.name()))});
     ::_exit(1);
+  } catch (const BadArguments& e) {
+    return e.error();
   } catch (...) {
-    Error error = detail::current_exception();
-    if (error.code() != ErrorCode::kUserError) return error;
-    return Error{ErrorCode::kUserError, readable_name(function.name) + " " + error.message()};
+    if (retry_on != nullptr) *again = retry_on->handles();
+    return error_of_call(function);
   }
 }
+
+/// What a call that fails is run again for.
+struct Retries {
+  std::uint32_t retry_on = 0;  ///< 1 + index of the types in the table
+  std::uint32_t max = 0;       ///< until it has been run again so often
+};
 
 class CallerLink;
 
@@ -286,8 +296,33 @@ class CallerLink final : public net::Link::Handler,
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
-  Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
-      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, detour_{calls.reactor()} {}
+  Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task, std::uint32_t attempt = 0)
+      : calls_{calls},
+        link_{link},
+        number_{number},
+        trace_{trace},
+        is_task_{is_task},
+        attempt_{attempt},
+        detour_{calls.reactor()} {}
+
+  /// Runs the function; at once again, as long as it throws what it may be run again for.
+  std::optional<Error> run(const Function& function, void* instance, Decoder arguments, Encoder& result,
+                           const Retries& retries) {
+    if (retries.retry_on == 0) [[likely]]
+      return attempt(function, instance, arguments, result);
+    const auto functions = function_table();
+    const bool known =
+        retries.retry_on <= functions.size() && functions[retries.retry_on - 1].kind == FunctionKind::kExceptionTypes;
+    if (!known) return no_such_types(function);
+    for (;; ++attempt_) {
+      result.clear();
+      bool again = false;
+      Decoder from_the_start = arguments;
+      auto error = attempt(function, instance, from_the_start, result, &functions[retries.retry_on - 1], &again);
+      const bool wanted = !cancelled() && !deadline().expired(calls_.reactor().now());
+      if (!error || !again || !wanted || attempt_ >= retries.max) return error;
+    }
+  }
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
@@ -317,19 +352,33 @@ class Running final : public RunningCall {
             .worker = calls_.worker(),
             .actor = instance.actor,
             .incarnation = instance.incarnation,
+            .attempt = attempt_,
             .trace = trace_,
             .deadline = deadline()};
   }
 
  private:
+  static std::optional<Error> attempt(const Function& function, void* instance, Decoder& arguments, Encoder& result,
+                                      const Function* retry_on = nullptr, bool* again = nullptr) {
+    return guarded(
+        function, [&] { function.call(instance, arguments, result); }, retry_on, again);
+  }
+  static Error no_such_types(const Function& function) {
+    return Error{
+        ErrorCode::kFunctionNotFound,
+        "the worker does not have the exceptions for which " + readable_name(function.name()) + " is to be run again",
+        "Caller and worker must be the same build."}
+        .with_outcome(Outcome::kNotStarted);
+  }
+
   // A task for which there will be no worker soon is run by the one who waits for it.
   bool run_instead(detail::ResultCell& cell) {
     if (!calls_.caller()->take_back(cell)) return false;
-    const Function& function = function_table()[cell.call().function];
-    Decoder arguments{cell.arguments()};
+    const auto& call = cell.call();
     Encoder result;
-    const Running running{calls_, link_, number_, cell.call().trace, is_task_};
-    auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
+    Running running{calls_, link_, number_, call.trace, is_task_, call.attempt};
+    auto error = running.run(function_table()[call.function], nullptr, Decoder{cell.arguments()}, result,
+                             {call.retry_on, call.max_retries});
     if (error) {
       cell.set_error(std::move(*error));
     } else {
@@ -343,6 +392,7 @@ class Running final : public RunningCall {
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
+  std::uint32_t attempt_;
   const net::Reactor::Detour detour_;
 };
 
@@ -369,18 +419,18 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
         .with_outcome(Outcome::kNotStarted);
   }
   const Function& function = functions[header.function];
-  Decoder arguments{frame.payload};
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
-    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
+                 "Caller and worker must be the same build."}
         .with_outcome(Outcome::kNotStarted);
   }
   Instance& instance = calls_.instance();
   if (serves_.actor && instance.object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
-  const Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
-  return guarded(function, [&] { function.call(instance.object, arguments, result_); });
+  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  return running.run(function, instance.object, Decoder{frame.payload}, result_, {header.retry_on, header.retries});
 }
 
 /// The constructor, in its place among the calls.
@@ -424,8 +474,9 @@ class Construction final : public Strand::Runner,
     const Running running{calls_, nullptr, 0, TraceId{}, false};
     const auto error = guarded(constructor, [&] { instance.object = constructor.construct(arguments); });
     if (!error) return std::nullopt;
-    return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+    Error died = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->to_string()}.with_outcome(
         Outcome::kNotStarted);
+    return error->thrown() ? std::move(died).with_thrown(*error->thrown()) : died;
   }
 
   Calls& calls_;
@@ -519,7 +570,7 @@ void run_worker(Fd control) {
   const auto preamble = process::receive_preamble(control.get(), deadline);
   if (!preamble) ::_exit(1);
   ::prctl(PR_SET_NAME, preamble->name);
-  if (!fix_function_table()) ::_exit(1);
+  fix_function_table();
   // Never destroyed: the process ends by _exit, whichever thread is where.
   auto* const worker = new Worker;
   worker->serve(std::move(control), *preamble);

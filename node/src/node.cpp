@@ -627,9 +627,12 @@ void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request) 
   std::vector<Fd> to_user;
   to_user.push_back(std::move(pair->second));
   worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation}, std::move(to_worker));
-  const std::int32_t retries = making == makings_.end() ? 0 : making->second.start.max_task_retries;
-  user.peer->respond(request, wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, retries},
-                     std::move(to_user));
+  wire::WorkerReady ready{worker.id, worker.actor, worker.incarnation, worker.pid, 0, {}};
+  if (making != makings_.end()) {
+    ready.max_task_retries = making->second.start.max_task_retries;
+    ready.ended = making->second.ended;
+  }
+  user.peer->respond(request, std::move(ready), std::move(to_user));
 }
 
 // ---- Actors
@@ -643,7 +646,7 @@ bool Node::on_actor_message(const Client& client, const net::Parcel& parcel, std
                                     .type = start->type,
                                     .max_restarts = start->max_restarts,
                                     .detached = start->detached};
-    makings_.try_emplace(start->actor, Making{client.job, *start, std::nullopt});
+    makings_.try_emplace(start->actor, Making{client.job, *start, std::nullopt, {}});
     const auto id = expect_actor(client, *request);
     apply(actors_.create(id, start->actor, spec, start->get_if_exists, client.caller));
     if (actors_.find_spec(start->actor) == nullptr) makings_.erase(start->actor);
@@ -838,6 +841,9 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   }
   self->workers_.erase(worker->id);
   if (worker->actor && !worker->failed_to_start) {
+    if (const auto making = self->makings_.find(worker->actor); making != self->makings_.end()) {
+      making->second.ended = reason;
+    }
     self->apply(self->actors_.incarnation_ended(worker->actor, worker->incarnation, reason, self->reactor_.now()));
     self->reconnect(*worker);
     if (self->actors_.find_spec(worker->actor) == nullptr) self->makings_.erase(worker->actor);

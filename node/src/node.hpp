@@ -137,6 +137,7 @@ class Node final : public net::Peer::Owner {
     std::shared_ptr<Job> job;
     wire::StartActor start;
     std::optional<scheduler::EndIncarnation> end;  // wanted while its process was being started
+    std::string ended;                             // how its last process ended
   };
   std::unordered_map<ActorId, Making> makings_;  // how to make those that the table knows
   TimePoint next_tick_ = TimePoint::max();

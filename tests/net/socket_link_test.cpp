@@ -180,7 +180,8 @@ TEST_P(SocketLinkTest, AHeaderArrivesAsItWasSent) {
   header.function = 8;
   header.trace = 9;
   header.time = -10;
-  header.cancel = 11;
+  header.retry_on = 11;
+  header.retries = 13;
   header.payload_bytes = 12345;  // what is said here does not count
   const std::byte payload[3] = {};
   ASSERT_TRUE(sender->send(header, payload));

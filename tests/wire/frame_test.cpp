@@ -25,7 +25,8 @@ TEST(FrameHeader, IsSixtyFourBytesWithEachFieldAtItsPlace) {
   EXPECT_EQ(offsetof(FrameHeader, function), 36u);
   EXPECT_EQ(offsetof(FrameHeader, trace), 40u);
   EXPECT_EQ(offsetof(FrameHeader, time), 48u);
-  EXPECT_EQ(offsetof(FrameHeader, cancel), 56u);
+  EXPECT_EQ(offsetof(FrameHeader, retry_on), 56u);
+  EXPECT_EQ(offsetof(FrameHeader, retries), 60u);
   EXPECT_EQ(sizeof(FrameHeader::payload_bytes), 4u);
   EXPECT_EQ(sizeof(FrameHeader::kind), 1u);
   EXPECT_EQ(sizeof(FrameHeader::status), 1u);

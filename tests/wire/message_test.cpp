@@ -35,14 +35,15 @@ const std::vector<Message>& one_of_each() {
       Failure{Error{ErrorCode::kExhausted, "no\0memory"s, "Buy some."}
                   .with("inner")
                   .with("out\0er"s)
-                  .with_outcome(Outcome::kNotStarted)},
+                  .with_outcome(Outcome::kNotStarted)
+                  .with_thrown({"9Overdrawn", some_bytes()})},
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
       LeaseWorker{},
       ReturnLease{WorkerId{3}},
       StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41},
       KillActor{ActorId{5}},
-      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9},
+      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
       Output{"counter", 11, true, "li\0ne\n\xff"s},
       Stop{},
@@ -68,7 +69,9 @@ const std::vector<Message>& one_of_each() {
 // Every field of each: a new one makes its structured binding fail to compile.
 auto fields(const Failure& m) {
   const auto& [error] = m;
-  return std::tuple{error.code(), error.outcome(), error.message(), error.remedy(), error.context()};
+  const Error::Thrown thrown = error.thrown().value_or(Error::Thrown{});
+  return std::tuple{error.code(),    error.outcome(), error.message(), error.remedy(),
+                    error.context(), thrown.type,     thrown.value};
 }
 auto fields(const RegisterJob& m) {
   const auto& [executable, arguments, environment, folder, build_id] = m;
@@ -117,8 +120,8 @@ auto fields(const ActorConstructed& m) {
   return std::tuple{actor, incarnation, failure.has_value(), failure ? failure->message() : std::string{}};
 }
 auto fields(const WorkerReady& m) {
-  const auto& [worker, actor, incarnation, pid, max_task_retries] = m;
-  return std::tie(worker, actor, incarnation, pid, max_task_retries);
+  const auto& [worker, actor, incarnation, pid, max_task_retries, ended] = m;
+  return std::tie(worker, actor, incarnation, pid, max_task_retries, ended);
 }
 auto fields(const WorkerEnded& m) {
   const auto& [worker, reason] = m;

@@ -42,6 +42,8 @@ struct Failure {
   message @2 :Text;
   remedy @3 :Text;
   context @4 :List(Text);
+  thrownType @5 :Text;            # the exception that it stands for; empty: none
+  thrown @6 :Data;
 }
 
 struct RegisterJob {
@@ -75,7 +77,7 @@ struct ActorFound { actor @0 :UInt64; label @1 :Text; }
 struct HoldActor { actor @0 :UInt64; count @1 :Int32; }
 struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
-struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; }
+struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; ended @5 :Text; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
 struct Stop {}

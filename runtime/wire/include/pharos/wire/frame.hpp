@@ -16,7 +16,7 @@ inline constexpr std::uint32_t kProtocolVersion = 1;
 enum class FrameKind : std::uint8_t {
   kCall = 2,      ///< a method call or a task: arguments
   kReply = 3,     ///< the result, or an encoded error
-  kCancel = 4,    ///< stop what carries this cancel id
+  kCancel = 4,    ///< stop the call of this number
   kControl = 5,   ///< a control message (message.hpp) that asks for no answer
   kRequest = 6,   ///< a control message that does
   kResponse = 7,  ///< its answer, under the same number
@@ -49,7 +49,8 @@ struct FrameHeader {
   std::uint32_t function = 0;  ///< index in the sorted table of the build that both sides are
   std::uint64_t trace = 0;     ///< TraceId of the call tree
   std::int64_t time = 0;       ///< call: nanoseconds left before its deadline, 0 for none. reply: how long it ran
-  std::uint64_t cancel = 0;    ///< cancel id of the call tree, 0 for none
+  std::uint32_t retry_on = 0;  ///< what it may throw to be run again: 1 + index in that table, 0 for nothing
+  std::uint32_t retries = 0;   ///< run again for that until `attempt` is so many
 };
 static_assert(sizeof(FrameHeader) == 64);
 

@@ -93,6 +93,7 @@ struct WorkerReady {
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
+  std::string ended;                  ///< how the incarnation before this one ended; empty for the first
 };
 struct WorkerEnded {
   WorkerId worker;
