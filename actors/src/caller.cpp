@@ -92,7 +92,8 @@ ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std:
     : caller_{caller}, id_{id}, label_{std::move(label)} {}
 
 // A call whose arguments are not there yet keeps its place in the order.
-CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function, Arguments& arguments) {
+CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function,
+                             const Arguments& arguments) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(stopped());
   CellHandle cell = caller->new_cell();
@@ -227,13 +228,13 @@ std::optional<Error> fill(std::span<const std::byte> bytes, std::span<const Argu
 }  // namespace
 
 std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, ResultCell::Call call,
-                                                    Arguments& arguments) {
+                                                    const Arguments& arguments) {
   if (arguments.bytes.failed()) [[unlikely]] {
     cell->set_error(cannot_travel("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
     return nullptr;
   }
   if (!arguments.context.kept.empty()) [[unlikely]]
-    cell->keep(std::move(arguments.context.kept));
+    cell->keep(arguments.context.kept);
   if (arguments.holes.empty()) {
     cell->set_call(call, arguments.bytes);
     return nullptr;
@@ -248,14 +249,13 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
     } else {
       cell->set_call(call, filled);
     }
-    arguments.holes.clear();
     return nullptr;
   }
   cell->set_call(call);
   auto incomplete = std::make_shared<Incomplete>();
   incomplete->cell = cell;
   incomplete->bytes = arguments.bytes.flattened();
-  incomplete->holes = std::move(arguments.holes);
+  incomplete->holes = arguments.holes;
   return incomplete;
 }
 
@@ -318,7 +318,7 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
   });
 }
 
-CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& function, Arguments& arguments) {
+CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments) {
   CellHandle cell = new_cell();
   if (abandoned()) {
     cell->set_error(forked());
@@ -366,7 +366,7 @@ std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
 }
 
 std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const char* type_name,
-                                           const RegisteredFunction& constructor, Arguments& arguments) {
+                                           const RegisteredFunction& constructor, const Arguments& arguments) {
   if (abandoned()) throw_error(forked());
   if (constructor.index == RegisteredFunction::kNoIndex) throw_error(not_in_table(constructor.function));
   const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
@@ -443,7 +443,7 @@ void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::strin
   const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
                                                : " was restarted while the call was under way: " + ready->ended;
   link.connect(net::SocketLink::make(reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused),
-               {ready->actor, ready->incarnation, ready->max_task_retries},
+               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
                Error{ErrorCode::kActorDied, whose + how, "If its calls may run twice, give it max_task_retries."});
 }
 
@@ -624,7 +624,9 @@ Arguments& scratch_arguments() {
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
                       Arguments& arguments) {
-  return const_cast<ActorHandle&>(actor).call(options, function, arguments);
+  CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments);
+  arguments.let_go();
+  return cell;
 }
 void kill_actor(const ActorHandle& actor) {
   const_cast<ActorHandle&>(actor).kill();

@@ -30,7 +30,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   ActorId id() const { return id_; }
   const std::string& label() const { return label_; }
   const std::shared_ptr<actors::CallLink>& link() const { return link_; }
-  CellHandle call(const CallOptions& options, const RegisteredFunction& function, Arguments& arguments);
+  CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   void kill();
   /// A user's share: when the last is gone, and every call is answered, the actor is let go.
   std::shared_ptr<ActorHandle> share();
@@ -67,9 +67,9 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// What the node tells callers; false for a message that is none of those.
   bool on_node_message(const wire::Message& message);
 
-  CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, Arguments& arguments);
+  CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
-                                     const RegisteredFunction& constructor, Arguments& arguments);
+                                     const RegisteredFunction& constructor, const Arguments& arguments);
   /// The call of a pending result is wanted no more: given up with this error if it has not begun, else its worker is
   /// told.
   void cancel(ResultCell& cell, ErrorCode code, const char* why);
@@ -116,7 +116,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   template <class Options>
   static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
-  static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, Arguments& arguments);
+  static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
   void complete_later(const std::shared_ptr<Incomplete>& incomplete,
                       async::UniqueFunction<void(std::optional<Error>)> then);

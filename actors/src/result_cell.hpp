@@ -30,6 +30,7 @@ class ResultCell {
     wire::FrameKind kind = wire::FrameKind::kCall;
     std::uint8_t attempt = 0;
     std::uint8_t max_retries = 0;  ///< how often it may be run again; a task also by another worker
+    bool cancelled = false;        ///< its worker has been told that it is not wanted any more
     std::uint32_t function = 0;
     std::uint32_t retry_on = 0;  ///< what it may throw to be run again: 1 + index in the table, 0 for nothing
     TraceId trace;
@@ -102,6 +103,9 @@ class ResultCell {
   CellHandle sibling() const { return make(room_); }
   /// The waiting alone, with nothing done about the call that this thread may be running.
   void park(Deadline deadline) { room_->wait(word_, deadline); }
+
+  /// Nothing that this waits for waits to be written.
+  void flush() { room_->flush(); }
 
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.

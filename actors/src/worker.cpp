@@ -2,16 +2,16 @@
 
 #include <cxxabi.h>
 #include <pthread.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/async/outermost.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
@@ -32,8 +33,10 @@
 #include "caller.hpp"
 #include "flush_queue.hpp"
 #include "function_table.hpp"
+#include "reply_cache.hpp"
 #include "running_call.hpp"
 #include "strand.hpp"
+#include "strand_executor.hpp"
 #include "thrown.hpp"
 
 namespace pharos::actors {
@@ -51,6 +54,8 @@ constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker i
 constexpr Duration kFlushDelayMax = 50us;
 constexpr std::size_t kFlushBytes = 32 << 10;
 constexpr std::size_t kRepliesMax = 192 << 10;
+constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead for all others well before
+constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
 constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, that wait to be run
 
 /// The actor that lives here, if one does. The strand's.
@@ -65,8 +70,8 @@ struct Instance {
   }
 };
 
-/// Runs one call; what it throws is an error that names the function. `again`, if it is given, is set when that is what
-/// `retry_on` says. (A forced unwinding has no exception object, which the sanitizer takes for a mistake.)
+/// Runs one call; what it throws is an error that names the function. `again`, if there is `retry_on`, becomes whether
+/// it is of these types. (A forced unwinding has no exception object, which the sanitizer takes for a mistake.)
 template <class Call>
 __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call,
                                                                   const Function* retry_on = nullptr,
@@ -87,13 +92,35 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   }
 }
 
-/// What a call that fails is run again for.
+/// What a call is run again for.
 struct Retries {
-  std::uint32_t retry_on = 0;  ///< 1 + index of the types in the table
-  std::uint32_t max = 0;       ///< until it has been run again so often
+  const Function* types = nullptr;  ///< null: nothing
+  std::uint32_t max = 0;            ///< until it has been run again so often
 };
+/// Null: these are no types.
+const Function* exception_types(std::uint32_t index) {
+  const auto functions = function_table();
+  const bool are_types = index < functions.size() && functions[index].kind == FunctionKind::kExceptionTypes;
+  return are_types ? &functions[index] : nullptr;
+}
 
 class CallerLink;
+class CoroutineCall;
+
+/// A caller on another machine: what it is owed survives its connections. The strand's, but for `link`.
+struct RemoteCaller {
+  explicit RemoteCaller(CallerId caller) : id{caller} {}
+
+  std::shared_ptr<net::SocketLink> link() const {
+    const std::lock_guard lock{mutex};
+    return newest_link;
+  }
+
+  const CallerId id;
+  ReplyCache replies;
+  mutable std::mutex mutex;
+  std::shared_ptr<net::SocketLink> newest_link;
+};
 
 /// What a worker's callers share: the order in which it runs their calls, and what a call that waits does to it.
 /// The worker's; any thread.
@@ -103,6 +130,8 @@ class Calls {
       : reactor_{*reactor}, flush_queue_{flush_queue}, caller_{detail::Caller::make(std::move(reactor), flush_queue)} {}
 
   Strand& strand() { return strand_; }
+  /// What runs on it takes its turn among the calls.
+  StrandExecutor& executor() { return executor_; }
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
@@ -120,6 +149,10 @@ class Calls {
   /// Runs the constructor, in its place among the calls, and tells the node.
   void construct(wire::ConstructActor actor);
 
+  void serve(wire::ServeCaller caller, Fd socket);
+  /// Its connection has ended. What it sent before still runs.
+  void forget(const CallerLink& link);
+
   /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
   void block(CallerLink& link);
   void unblock() {
@@ -131,10 +164,17 @@ class Calls {
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::shared_ptr<detail::Caller> caller_;
   Strand strand_;
+  StrandExecutor executor_{reactor_, strand_};
   Instance instance_;
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
+  void forget_if_away(const std::shared_ptr<RemoteCaller>& caller);
+  std::optional<Error> run_constructor(const wire::ConstructActor& actor);
+
+  std::mutex links_mutex_;
+  std::vector<std::shared_ptr<CallerLink>> links_;
+  std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;  // all that were ever here
 };
 
 /// One caller's connection: runs its calls on the worker's strand and answers.
@@ -143,12 +183,19 @@ class CallerLink final : public net::Link::Handler,
                          public Flushable,
                          public std::enable_shared_from_this<CallerLink> {
  public:
-  CallerLink(Calls& calls, wire::ServeCaller serves) : calls_{calls}, serves_{serves} {}
+  /// `remote`: null for a caller on this machine, whose connection ends only with one of the two.
+  CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
+      : calls_{calls}, serves_{serves}, remote_{std::move(remote)} {}
 
   void start(std::shared_ptr<net::SocketLink> link) {
     link_ = std::move(link);
+    if (remote_ != nullptr) {
+      const std::lock_guard lock{remote_->mutex};
+      remote_->newest_link = link_;
+    }
     link_->start(shared_from_this());
   }
+  const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
@@ -159,38 +206,26 @@ class CallerLink final : public net::Link::Handler,
     if (calls_.blocked()) calls_.strand().give_back_waiting();
   }
   void on_idle() override { calls_.strand().run(); }
-  void on_closed(Error) override { link_->close(); }
+  void on_closed(Error) override {
+    link_->close();
+    calls_.forget(*this);
+  }
   void flush() override {
-    link_->flush();
+    unflushed_.store(false);
+    out()->flush();
     link_->resume();
   }
 
-  void run(net::FrameBatch batch, bool more_follow) override {
-    // A reply must not wait until calls behind it are done, however long they take: then the timer writes it.
-    if (more_follow || !batch.one_left()) calls_.flush_queue().add(weak_from_this());
-    batch_ = std::move(batch);
-    TimePoint before = std::chrono::steady_clock::now();
-    while (!batch_.empty()) {
-      const wire::FrameView frame = batch_.next();
-      if (frame.header.kind == FrameKind::kCancel) continue;
-      result_.clear();
-      const std::optional<Error> error = run_one(frame);
-      const TimePoint after = std::chrono::steady_clock::now();
-      reply(frame.header, error, after - before);
-      first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
-      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(frame.header.number);
-      before = after;
-    }
-    batch_ = {};
-    batches_waiting_.fetch_sub(1);
-    link_->resume();
-  }
+  // Defined below CoroutineCall.
+  void run(net::FrameBatch batch, bool more_follow) override;
+  void conclude(CoroutineCall& call, bool more_follow);
 
-  void on_drained() override { link_->flush(); }
+  void on_drained() override { out()->flush(); }
 
   /// Its caller has asked for this call to stop.
   bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
   Deadline deadline_of(std::uint64_t number) const { return mark_of(number).deadline; }
+  Retries retries_of(std::uint64_t number) const { return mark_of(number).retries; }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -206,14 +241,16 @@ class CallerLink final : public net::Link::Handler,
   }
 
  private:
-  // Cancels overtake the calls that they came behind; and the time that a call has left begins now.
+  // Cancels overtake the calls that they came behind; the time that a call has left begins now; and what it is run
+  // again for is known before it begins.
   void note_marks(net::FrameBatch frames) {
     while (!frames.empty()) {
       const FrameHeader header = frames.next().header;
       if (header.kind == FrameKind::kCancel) {
+        note_cancel(header.number);
+      } else if (header.kind == FrameKind::kRetry) {
         const std::lock_guard lock{marks_mutex_};
-        if (header.number < first_unanswered_.load()) continue;  // too late
-        marks_[header.number].cancelled = true;
+        marks_[header.number].retries = {exception_types(header.function), header.attempt};
         any_marks_.store(true, std::memory_order_release);
       } else if (header.time != 0) {
         const std::lock_guard lock{marks_mutex_};
@@ -222,10 +259,14 @@ class CallerLink final : public net::Link::Handler,
       }
     }
   }
+  void note_cancel(std::uint64_t number);
   struct Mark {
     bool cancelled = false;
     Deadline deadline = Deadline::never();
+    Retries retries{};
   };
+  /// Says something about a call, and is none.
+  static bool is_note(FrameKind kind) { return kind == FrameKind::kCancel || kind == FrameKind::kRetry; }
   Mark mark_of(std::uint64_t number) const {
     if (!any_marks_.load(std::memory_order_acquire)) return {};
     const std::lock_guard lock{marks_mutex_};
@@ -241,86 +282,149 @@ class CallerLink final : public net::Link::Handler,
   void give_back_frames(net::FrameBatch& batch) {
     while (!batch.empty()) {
       FrameHeader header = batch.next().header;
-      if (header.kind == FrameKind::kCancel) continue;
+      if (is_note(header.kind)) continue;
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(header.number);
       header.kind = FrameKind::kReply;
       header.status = wire::ReplyStatus::kReturned;
       link_->send(header, {});
     }
   }
 
-  std::optional<Error> run_one(const wire::FrameView& frame);
+  std::optional<Error> refusal_of(const FrameHeader& header) const;
+  std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);
+  void leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call);
+  void flush_later() {
+    if (!unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
+  }
 
-  void reply(const FrameHeader& call, const std::optional<Error>& error, Duration execution) {
+  // Of a remote caller: false for what is not to be run, because it has come before or is no call.
+  bool take_account(const wire::FrameView& frame) {
+    ReplyCache& replies = remote_->replies;
+    replies.acknowledge_below(frame.header.acknowledged);
+    if (frame.header.kind == FrameKind::kAcknowledge) {
+      for (std::size_t at = 0; at + sizeof(std::uint64_t) <= frame.payload.size(); at += sizeof(std::uint64_t)) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, frame.payload.data() + at, sizeof number);
+        replies.acknowledge(number);
+      }
+      return false;
+    }
+    switch (replies.arrive(frame.header)) {
+      case ReplyCache::Arrival::kFirst: return true;
+      case ReplyCache::Arrival::kUnderWay: return false;
+      case ReplyCache::Arrival::kAnswered: {
+        const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
+        out()->send(known.header, known.payload);
+        return false;
+      }
+      case ReplyCache::Arrival::kForgotten: break;
+    }
+    const Error forgotten{ErrorCode::kUnavailable,
+                          "its caller was cut off for so long that what became of the call is forgotten"};
+    reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
+    return false;
+  }
+
+  // Where replies go: a remote caller may have come back by another connection than the one that brought the call.
+  std::shared_ptr<net::SocketLink> out() const { return remote_ == nullptr ? link_ : remote_->link(); }
+
+  void send(const FrameHeader& header, std::span<const std::byte> payload) {
+    if (remote_ == nullptr) {
+      link_->send(header, payload);
+      if (link_->queued() > kFlushBytes) link_->flush();
+      // A caller that does not read gets no more results until it does.
+      if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
+      return;
+    }
+    remote_->replies.answer(header, payload);
+    const auto link = remote_->link();
+    if (remote_->replies.bytes() > kKeptRepliesMax && remote_->replies.size() > 1) {
+      log(LogLevel::kError, "a caller acknowledges no replies; its connection is closed",
+          {kv("caller", remote_->id), kv("kept", ByteCount{remote_->replies.bytes()})});
+      remote_->replies.forget();
+      return link->close();
+    }
+    link->send(header, payload);
+    if (link->queued() > kFlushBytes) link->flush();
+    if (link->queued() > kRepliesMax) link->wait_for_room(kRepliesMax, Deadline::never());
+  }
+
+  void reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result, Duration execution) {
     FrameHeader header = call;
     header.kind = FrameKind::kReply;
     header.time = execution.count();
     if (error) {
-      result_.clear();
-      Codec<Error>::encode(*error, result_);
+      result.clear();
+      Codec<Error>::encode(*error, result);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result_.size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, execution);
-    if (result_.failed()) return reply(call, detail::cannot_travel("the result", result_), execution);
-    if (result_.has_shared()) {
-      link_->send(header, result_.flattened());
+    if (result.size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, result, execution);
+    if (result.failed()) return reply(call, detail::cannot_travel("the result", result), result, execution);
+    if (result.has_shared()) {
+      send(header, result.flattened());
     } else {
-      link_->send(header, result_.bytes());
+      send(header, result.bytes());
     }
-    if (link_->queued() > kFlushBytes) link_->flush();
-    // A caller that does not read gets no more results until it does.
-    if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
   }
 
-  void reply_too_large(const FrameHeader& call, Duration execution) {
-    const ByteCount size{result_.size()};
+  void reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
+    const ByteCount size{result.size()};
     reply(call,
           Error{ErrorCode::kInvalidArgument,
                 "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel"},
-          execution);
+          result, execution);
   }
 
   Calls& calls_;
   const wire::ServeCaller serves_;
+  const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::SocketLink> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
-  std::atomic<std::uint64_t> first_unanswered_ = 0;
+  std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
+  std::atomic<std::uint64_t> first_not_begun_ = 0;
   std::atomic<bool> any_marks_ = false;
   mutable std::mutex marks_mutex_;
   std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
+  std::unordered_map<std::uint64_t, std::shared_ptr<CoroutineCall>> suspended_;
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
+  TimePoint last_end_;     // of the last call in it
   Encoder result_;
 };
 
-/// A call while this thread runs it.
+/// As long as this lives, its thread runs user code, of this call.
+struct UserCode {
+  UserCode(RunningCall& call, net::Reactor& reactor) : scope{call}, detour{reactor} {}
+  const RunningCall::Scope scope;
+  const net::Reactor::Detour detour;
+};
+
+/// A call that runs, or is suspended.
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
   Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task, std::uint32_t attempt = 0)
-      : calls_{calls},
-        link_{link},
-        number_{number},
-        trace_{trace},
-        is_task_{is_task},
-        attempt_{attempt},
-        detour_{calls.reactor()} {}
+      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, attempt_{attempt} {}
 
-  /// Runs the function; at once again, as long as it throws what it may be run again for.
-  std::optional<Error> run(const Function& function, void* instance, Decoder arguments, Encoder& result,
+  /// It has failed with what it may be run again for: false if not once more.
+  bool may_run_again(const Retries& retries) {
+    const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(calls_.reactor().now());
+    if (may) ++attempt_;
+    return may;
+  }
+  /// Runs it, at once again as long as it may be. Not for a coroutine.
+  std::optional<Error> run(const Function& function, void* object, Decoder arguments, Encoder& result,
                            const Retries& retries) {
-    if (retries.retry_on == 0) [[likely]]
-      return attempt(function, instance, arguments, result);
-    const auto functions = function_table();
-    const bool known =
-        retries.retry_on <= functions.size() && functions[retries.retry_on - 1].kind == FunctionKind::kExceptionTypes;
-    if (!known) return no_such_types(function);
-    for (;; ++attempt_) {
-      result.clear();
+    const UserCode inside{*this, calls_.reactor()};
+    if (retries.types == nullptr) [[likely]]
+      return guarded(function, [&] { function.call(object, arguments, result); });
+    for (;;) {
       bool again = false;
       Decoder from_the_start = arguments;
-      auto error = attempt(function, instance, from_the_start, result, &functions[retries.retry_on - 1], &again);
-      const bool wanted = !cancelled() && !deadline().expired(calls_.reactor().now());
-      if (!error || !again || !wanted || attempt_ >= retries.max) return error;
+      auto error = guarded(
+          function, [&] { function.call(object, from_the_start, result); }, retries.types, &again);
+      if (!error || !again || !may_run_again(retries)) return error;
+      result.clear();
     }
   }
 
@@ -358,27 +462,15 @@ class Running final : public RunningCall {
   }
 
  private:
-  static std::optional<Error> attempt(const Function& function, void* instance, Decoder& arguments, Encoder& result,
-                                      const Function* retry_on = nullptr, bool* again = nullptr) {
-    return guarded(
-        function, [&] { function.call(instance, arguments, result); }, retry_on, again);
-  }
-  static Error no_such_types(const Function& function) {
-    return Error{
-        ErrorCode::kFunctionNotFound,
-        "the worker does not have the exceptions for which " + readable_name(function.name()) + " is to be run again",
-        "Caller and worker must be the same build."}
-        .with_outcome(Outcome::kNotStarted);
-  }
-
   // A task for which there will be no worker soon is run by the one who waits for it.
   bool run_instead(detail::ResultCell& cell) {
     if (!calls_.caller()->take_back(cell)) return false;
     const auto& call = cell.call();
+    Retries retries;
+    if (call.retry_on != 0) retries = {exception_types(call.retry_on - 1), call.max_retries};
     Encoder result;
     Running running{calls_, link_, number_, call.trace, is_task_, call.attempt};
-    auto error = running.run(function_table()[call.function], nullptr, Decoder{cell.arguments()}, result,
-                             {call.retry_on, call.max_retries});
+    auto error = running.run(function_table()[call.function], nullptr, Decoder{cell.arguments()}, result, retries);
     if (error) {
       cell.set_error(std::move(*error));
     } else {
@@ -393,100 +485,277 @@ class Running final : public RunningCall {
   const TraceId trace_;
   const bool is_task_;
   std::uint32_t attempt_;
-  const net::Reactor::Detour detour_;
 };
 
-std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
-  const FrameHeader& header = frame.header;
+/// A call of a method that is a coroutine, from its beginning to its end. It is its own executor, so that whatever runs
+/// on it takes its turn among the calls, and runs as this call. Owned by whoever runs it, and by its link while it is
+/// suspended. On the strand, but for cancel(), and what an executor does on any thread.
+class CoroutineCall final : public async::Executor, public std::enable_shared_from_this<CoroutineCall> {
+ public:
+  CoroutineCall(Calls& calls, std::shared_ptr<CallerLink> link, const FrameHeader& header, const Function& function)
+      : header_{header},
+        calls_{calls},
+        link_{std::move(link)},
+        function_{function},
+        retries_{link_->retries_of(header.number)},
+        running_{calls, link_.get(), header.number, TraceId{header.trace}, false, header.attempt} {}
+
+  /// Runs it to its first wait, or its end.
+  void begin(std::span<const std::byte> arguments) {
+    if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
+    const UserCode inside{running_, calls_.reactor()};
+    begin_body(arguments);
+  }
+
+  bool ended() const { return ended_; }
+  const FrameHeader& header() const { return header_; }
+  const std::optional<Error>& error() const { return error_; }
+  Encoder& result() { return result_; }
+
+  /// Its waits end.
+  void cancel() {
+    cancelled_.store(true);
+    post([this] { body_->cancel_wait(); });
+  }
+
+  void post(async::Callback work) override {
+    calls_.executor().push(std::make_shared<Slice>(shared_from_this(), std::move(work)));
+  }
+  TimePoint now() const override { return calls_.executor().now(); }
+  async::TimerId run_at(TimePoint when, async::Callback work) override {
+    return calls_.reactor().run_at(
+        when, [self = shared_from_this(), work = std::move(work)]() mutable { self->post(std::move(work)); });
+  }
+  bool cancel(async::TimerId timer) override { return calls_.reactor().cancel(timer); }
+
+ private:
+  class Body final : public async::detail::Outermost {
+   public:
+    Body(CoroutineCall& call, async::Async<void> coroutine)
+        : Outermost{call, call.cancelled_, std::move(coroutine)}, call_{call} {}
+
+   private:
+    void ended() override {
+      bool again = false;
+      call_.error_ = guarded(
+          call_.function_, [this] { take(); }, call_.retries_.types, &again);
+      if (again && call_.running_.may_run_again(call_.retries_)) {
+        call_.post([call = &call_] { call->begin_body(call->arguments_); });
+      } else {
+        call_.ended_ = true;
+      }
+    }
+    CoroutineCall& call_;
+  };
+
+  // Inside of the call.
+  void begin_body(std::span<const std::byte> bytes) {
+    Decoder arguments{bytes};
+    result_.clear();
+    body_.emplace(*this, function_.begin(calls_.instance().object, &arguments, &result_));
+    body_->start();
+    body_->run();
+  }
+
+  /// From one wait to the next.
+  class Slice final : public Strand::Runner {
+   public:
+    Slice(std::shared_ptr<CoroutineCall> call, async::Callback work) : call_{std::move(call)}, work_{std::move(work)} {}
+
+    void run(net::FrameBatch, bool more_follow) override {
+      {
+        const UserCode inside{call_->running_, call_->calls_.reactor()};
+        std::exchange(work_, {})();
+      }
+      if (call_->ended_ && !std::exchange(call_->concluded_, true)) call_->link_->conclude(*call_, more_follow);
+    }
+    void give_back(net::FrameBatch) override {}
+    void on_drained() override { call_->link_->on_drained(); }
+
+   private:
+    const std::shared_ptr<CoroutineCall> call_;
+    async::Callback work_;
+  };
+
+  const FrameHeader header_;
+  Calls& calls_;
+  const std::shared_ptr<CallerLink> link_;
+  const Function& function_;
+  const Retries retries_;
+  std::vector<std::byte> arguments_;  // kept where it may be run again
+  Running running_;
+  Encoder result_;
+  std::atomic<bool> cancelled_ = false;
+  std::optional<Error> error_;
+  bool ended_ = false;
+  bool concluded_ = false;
+  std::optional<Body> body_;  // its frames use what is above
+};
+
+void CallerLink::note_cancel(std::uint64_t number) {
+  std::shared_ptr<CoroutineCall> suspended;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    const auto found = suspended_.find(number);
+    if (found != suspended_.end()) suspended = found->second;
+    if (suspended == nullptr && number < first_not_begun_.load()) return;  // too late
+    marks_[number].cancelled = true;
+    any_marks_.store(true, std::memory_order_release);
+  }
+  if (suspended != nullptr) suspended->cancel();
+}
+
+void CallerLink::run(net::FrameBatch batch, bool more_follow) {
+  batch_ = std::move(batch);
+  last_end_ = std::chrono::steady_clock::now();
+  while (!batch_.empty()) {
+    const wire::FrameView frame = batch_.next();
+    if (is_note(frame.header.kind)) continue;
+    if (remote_ != nullptr && !take_account(frame)) continue;
+    const std::uint64_t number = frame.header.number;
+    if (auto waits = run_one(frame)) {
+      leave_suspended(number, std::move(waits));
+    } else {
+      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
+      if (more_follow || !batch_.empty()) flush_later();
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(number);
+    }
+    first_not_begun_.store(number + 1, std::memory_order_relaxed);
+  }
+  batch_ = {};
+  batches_waiting_.fetch_sub(1);
+  link_->resume();
+}
+
+void CallerLink::leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call) {
+  bool cancelled = false;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    suspended_.emplace(number, call);
+    const auto mark = marks_.find(number);
+    cancelled = mark != marks_.end() && mark->second.cancelled;
+  }
+  if (cancelled) call->cancel();
+}
+
+void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
+  reply(call.header(), call.error(), call.result(), {});
+  if (more_follow) flush_later();
+  const std::lock_guard lock{marks_mutex_};
+  suspended_.erase(call.header().number);
+  marks_.erase(call.header().number);
+  any_marks_.store(!marks_.empty(), std::memory_order_release);
+}
+
+// Why the call does not begin.
+std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
   const Mark mark = mark_of(header.number);
   if (!mark.deadline.is_never() && mark.deadline.expired(calls_.reactor().now())) [[unlikely]] {
-    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with_outcome(
-        Outcome::kNotStarted);
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"};
   }
-  if (mark.cancelled) {
-    return Error{ErrorCode::kCancelled, "the call was cancelled"}.with_outcome(Outcome::kNotStarted);
-  }
+  if (mark.cancelled) return Error{ErrorCode::kCancelled, "the call was cancelled"};
   if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
-    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"}.with_outcome(
-        Outcome::kNotStarted);
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
   }
   const auto functions = function_table();
   if (header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
                  "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
                      std::to_string(functions.size()),
-                 "Caller and worker must be the same build."}
-        .with_outcome(Outcome::kNotStarted);
+                 "Caller and worker must be the same build."};
   }
   const Function& function = functions[header.function];
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
     return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
-                 "Caller and worker must be the same build."}
-        .with_outcome(Outcome::kNotStarted);
+                 "Caller and worker must be the same build."};
   }
-  Instance& instance = calls_.instance();
-  if (serves_.actor && instance.object == nullptr) {
+  if (serves_.actor && calls_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
-  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
-  return running.run(function, instance.object, Decoder{frame.payload}, result_, {header.retry_on, header.retries});
+  return std::nullopt;
 }
 
-/// The constructor, in its place among the calls.
-class Construction final : public Strand::Runner,
-                           public net::Reactor::Watcher,
-                           public std::enable_shared_from_this<Construction> {
- public:
-  Construction(Calls& calls, std::shared_ptr<net::Peer> node, wire::ConstructActor actor)
-      : calls_{calls}, node_{std::move(node)}, actor_{std::move(actor)} {}
-
-  // On a thread that polls, outside of the reactor's own strand: the constructor may wait for what that brings.
-  void start() {
-    calls_.reactor().watch(begin_.get(), EPOLLIN, shared_from_this());
-    calls_.strand().push(shared_from_this(), {});
-    const std::uint64_t one = 1;
-    PHAROS_CHECK(::write(begin_.get(), &one, sizeof one) == sizeof one, errno);
+// Runs it, or a coroutine to its first wait; that is returned if it waits.
+std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame) {
+  const FrameHeader& header = frame.header;
+  result_.clear();
+  if (auto refusal = refusal_of(header)) [[unlikely]] {
+    reply(header, std::move(*refusal).with_outcome(Outcome::kNotStarted), result_, {});
+    return nullptr;
   }
-  void on_ready(std::uint32_t) override {
-    calls_.reactor().unwatch(begin_.get());
-    calls_.strand().run();
+  const Function& function = function_table()[header.function];
+  if (function.begin != nullptr) {
+    auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
+    coroutine->begin(frame.payload);
+    if (!coroutine->ended()) return coroutine;
+    reply(header, coroutine->error(), coroutine->result(), {});
+    return nullptr;
   }
+  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  const auto error =
+      running.run(function, calls_.instance().object, Decoder{frame.payload}, result_, retries_of(header.number));
+  const TimePoint end = std::chrono::steady_clock::now();
+  reply(header, error, result_, end - std::exchange(last_end_, end));
+  return nullptr;
+}
 
-  void run(net::FrameBatch, bool) override {
-    node_->send(wire::ActorConstructed{actor_.actor, actor_.incarnation, construct()});
+std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
+  const auto functions = function_table();
+  if (actor.constructor >= functions.size() || functions[actor.constructor].kind != FunctionKind::kConstructor) {
+    return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
   }
-  void give_back(net::FrameBatch) override {}
-  void on_drained() override {}
-
- private:
-  std::optional<Error> construct() {
-    const auto functions = function_table();
-    if (actor_.constructor >= functions.size() || functions[actor_.constructor].kind != FunctionKind::kConstructor) {
-      return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
-    }
-    const Function& constructor = functions[actor_.constructor];
-    Instance& instance = calls_.instance();
-    instance.constructor = &constructor;
-    instance.actor = actor_.actor;
-    instance.incarnation = actor_.incarnation;
-    Decoder arguments{actor_.arguments};
-    const Running running{calls_, nullptr, 0, TraceId{}, false};
-    const auto error = guarded(constructor, [&] { instance.object = constructor.construct(arguments); });
-    if (!error) return std::nullopt;
-    Error died = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->to_string()}.with_outcome(
-        Outcome::kNotStarted);
-    return error->thrown() ? std::move(died).with_thrown(*error->thrown()) : died;
-  }
-
-  Calls& calls_;
-  const std::shared_ptr<net::Peer> node_;
-  const wire::ConstructActor actor_;
-  const Fd begin_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-};
+  const Function& constructor = functions[actor.constructor];
+  instance_.constructor = &constructor;
+  instance_.actor = actor.actor;
+  instance_.incarnation = actor.incarnation;
+  Decoder arguments{actor.arguments};
+  Running running{*this, nullptr, 0, TraceId{}, false};
+  const UserCode inside{running, reactor_};
+  const auto error = guarded(constructor, [&] { instance_.object = constructor.construct(arguments); });
+  if (!error) return std::nullopt;
+  Error died = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->to_string()}.with_outcome(
+      Outcome::kNotStarted);
+  return error->thrown() ? std::move(died).with_thrown(*error->thrown()) : died;
+}
 
 void Calls::construct(wire::ConstructActor actor) {
-  std::make_shared<Construction>(*this, node_, std::move(actor))->start();
+  executor_.post([this, actor = std::move(actor)] {
+    node_->send(wire::ActorConstructed{actor.actor, actor.incarnation, run_constructor(actor)});
+  });
+}
+
+void Calls::serve(wire::ServeCaller caller, Fd socket) {
+  std::shared_ptr<CallerLink> link;
+  {
+    const std::lock_guard lock{links_mutex_};
+    std::shared_ptr<RemoteCaller> remote;
+    if (caller.remote) {
+      remote = remote_callers_.try_emplace(caller.caller, std::make_shared<RemoteCaller>(caller.caller)).first->second;
+    }
+    link = std::make_shared<CallerLink>(*this, caller, std::move(remote));
+    links_.push_back(link);
+  }
+  link->start(net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kRefused));
+}
+
+void Calls::forget(const CallerLink& link) {
+  std::shared_ptr<CallerLink> forgotten;  // goes after the lock
+  const std::lock_guard lock{links_mutex_};
+  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) { return each.get() == &link; });
+  if (found == links_.end()) return;
+  forgotten = std::move(*found);
+  links_.erase(found);
+  if (link.remote() == nullptr) return;
+  reactor_.run_at(reactor_.now() + kReturnTime, [this, remote = link.remote()] { forget_if_away(remote); });
+}
+
+// On the reactor's strand, which is not the calls': what they have is left to them.
+void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
+  const std::lock_guard lock{links_mutex_};
+  const bool here =
+      std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
+  if (!here) executor_.post([caller] { caller->replies.forget(); });
 }
 
 void Calls::block(CallerLink& link) {
@@ -526,10 +795,7 @@ class Worker final : public net::Peer::Owner {
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
     if (const auto* const serve = std::get_if<wire::ServeCaller>(&parcel.message)) {
-      auto caller = std::make_shared<CallerLink>(calls_, *serve);
-      callers_.push_back(caller);
-      caller->start(
-          net::SocketLink::make(*reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused));
+      calls_.serve(*serve, std::move(parcel.descriptors.front()));
     } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
       calls_.join(node_, *registered);
       detail::set_caller_of_worker(calls_.caller());
@@ -558,7 +824,6 @@ class Worker final : public net::Peer::Owner {
   const std::shared_ptr<net::Reactor> reactor_ = std::make_shared<net::Reactor>();
   Calls calls_{reactor_, FlushQueue::make(*reactor_, kFlushDelayMax)};
   std::shared_ptr<net::Peer> node_;
-  std::vector<std::shared_ptr<CallerLink>> callers_;
   std::thread standby_;
 };
 

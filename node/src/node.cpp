@@ -627,7 +627,7 @@ void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request) 
   std::vector<Fd> to_user;
   to_user.push_back(std::move(pair->second));
   worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation}, std::move(to_worker));
-  wire::WorkerReady ready{worker.id, worker.actor, worker.incarnation, worker.pid, 0, {}};
+  wire::WorkerReady ready{worker.id, worker.actor, worker.incarnation, worker.pid};
   if (making != makings_.end()) {
     ready.max_task_retries = making->second.start.max_task_retries;
     ready.ended = making->second.ended;

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include <pharos/async/sleep.hpp>
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
@@ -96,6 +97,66 @@ int twice(int value) {
 std::pair<int, int> pay_two(int amount) {
   return {pay(amount), amount};
 }
+
+class Flaky : public std::runtime_error {
+ public:
+  Flaky() : std::runtime_error{"try again"} {}
+};
+class VeryFlaky : public Flaky {};
+
+/// How often it had to be tried.
+std::uint32_t succeed_at(std::uint32_t attempt) {
+  if (context().attempt < attempt) throw VeryFlaky{};
+  return context().attempt;
+}
+int die_first() {
+  if (context().attempt == 0) ::raise(SIGKILL);
+  return 1;
+}
+
+class Recorder {
+ public:
+  static constexpr auto pharos_throws = types<Closed>;
+
+  int record(int what, std::uint32_t succeeds_at) {
+    ++runs_;
+    if (context().attempt < succeeds_at) throw Flaky{};
+    recorded_.push_back(what);
+    return what;
+  }
+  int fail() {
+    ++runs_;
+    throw Undeclared{"always"};
+  }
+  int fail_when_cancelled() {
+    ++runs_;
+    while (!cancelled()) std::this_thread::sleep_for(1ms);
+    throw Flaky{};
+  }
+  int fail_after(int ms) {
+    ++runs_;
+    std::this_thread::sleep_for(std::chrono::milliseconds{ms});
+    throw Flaky{};
+  }
+  Async<int> record_later(int what, std::uint32_t succeeds_at) {
+    ++runs_;
+    const auto slept = co_await async::sleep(1ms);
+    if (!slept || context().attempt < succeeds_at) throw Flaky{};
+    recorded_.push_back(what);
+    co_return what;
+  }
+  Async<int> close_later() {
+    const auto slept = co_await async::sleep(1ms);
+    if (slept) throw Closed{"later"};
+    co_return 0;
+  }
+  std::vector<int> recorded() const { return recorded_; }
+  int runs() const { return runs_; }
+
+ private:
+  std::vector<int> recorded_;
+  int runs_ = 0;
+};
 
 Deadline soon() {
   return Deadline::in(20s);
@@ -199,6 +260,12 @@ TEST_F(ErrorsTest, TheErrorOfADeclaredExceptionStillNamesItAndThrowsIt) {
   EXPECT_EQ(thrown_by<NotYours>([&] { throw_error(result.error()); }).whose(), "you");
 }
 
+TEST_F(ErrorsTest, ACoroutineThrowsWhatItDeclaresToo) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  EXPECT_EQ(message_of<Closed>([&] { recorder.call<&Recorder::close_later>().get(soon()); }), "later");
+}
+
 TEST_F(ErrorsTest, AnExceptionThatIsTooLargeArrivesAsAUserError) {
   Runtime runtime;
   const auto account = runtime.spawn<Account>(1);
@@ -249,52 +316,6 @@ TEST_F(ErrorsTest, AnErrorOfAnInnerCallTellsThroughWhichItCame) {
 
 // ---- Retries
 
-class Flaky : public std::runtime_error {
- public:
-  Flaky() : std::runtime_error{"try again"} {}
-};
-class VeryFlaky : public Flaky {};
-
-/// How often it had to be tried.
-std::uint32_t succeed_at(std::uint32_t attempt) {
-  if (context().attempt < attempt) throw VeryFlaky{};
-  return context().attempt;
-}
-int die_first() {
-  if (context().attempt == 0) ::raise(SIGKILL);
-  return 1;
-}
-
-class Recorder {
- public:
-  int record(int what, std::uint32_t succeeds_at) {
-    ++runs_;
-    if (context().attempt < succeeds_at) throw Flaky{};
-    recorded_.push_back(what);
-    return what;
-  }
-  int fail() {
-    ++runs_;
-    throw Undeclared{"always"};
-  }
-  int fail_when_cancelled() {
-    ++runs_;
-    while (!cancelled()) std::this_thread::sleep_for(1ms);
-    throw Flaky{};
-  }
-  int fail_after(int ms) {
-    ++runs_;
-    std::this_thread::sleep_for(std::chrono::milliseconds{ms});
-    throw Flaky{};
-  }
-  std::vector<int> recorded() const { return recorded_; }
-  int runs() const { return runs_; }
-
- private:
-  std::vector<int> recorded_;
-  int runs_ = 0;
-};
-
 using RetriesTest = ClusterTest;
 
 TEST_F(RetriesTest, ATaskIsRunAgainForTheTypesThatWereChosen) {
@@ -336,6 +357,17 @@ TEST_F(RetriesTest, ARetriedCallKeepsItsPlaceInTheOrder) {
     in_order.push_back(i);
   }
   EXPECT_EQ(recorder.call<&Recorder::recorded>().get(soon()), in_order);
+}
+
+TEST_F(RetriesTest, ACoroutineIsRunAgainToo) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  const CallOptions options{.max_retries = 2, .retry_on = types<Flaky>};
+  EXPECT_EQ(recorder.call<&Recorder::record_later>(options, 5, 2u).get(soon()), 5);
+  EXPECT_SAYS(message_of<UserError>([&] { recorder.call<&Recorder::record_later>(options, 6, 3u).get(soon()); }),
+              "Recorder::record_later threw ");
+  EXPECT_EQ(recorder.call<&Recorder::recorded>().get(soon()), std::vector<int>{5});
+  EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 6);
 }
 
 TEST_F(RetriesTest, ACallIsRunNoOftenerThanItMayBe) {

@@ -126,6 +126,7 @@ REFUSED_CALLS = {
                                   "this is a method of another class than the actor's"),
     "a method of a derived class": ("struct More : Counter { int more(); };", "counter.call<&More::more>()",
                                     "this is a method of another class than the actor's"),
+    "a coroutine as a task": ("pharos::Async<int> f();", "runtime.submit<&f>()", "a task is a function and no coroutine"),
     "a method with &&": ("struct C { int f() &&; };", "pharos::Actor<C>{{}}.call<&C::f>()",
                          "a method with && leaves its object moved from"),
     "a field": ("struct C { int n; };", "pharos::Actor<C>{{}}.call<&C::n>()", "this is nothing that can be called"),

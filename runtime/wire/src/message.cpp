@@ -149,6 +149,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setPid(m.pid);
                    b.setMaxTaskRetries(m.max_task_retries);
+                   b.setRemote(m.remote);
                    b.setEnded(text_of(m.ended));
                  },
                  [&](const WorkerEnded& m) {
@@ -187,6 +188,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setCaller(m.caller.value());
                    b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
+                   b.setRemote(m.remote);
                  },
                  [&](const EndWorker&) { to.setEndWorker(); },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
@@ -269,7 +271,7 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::WORKER_READY: {
       const auto r = from.getWorkerReady();
       return WorkerReady{WorkerId{r.getWorker()}, ActorId{r.getActor()}, r.getIncarnation(), r.getPid(),
-                         r.getMaxTaskRetries(),   text(r.getEnded())};
+                         r.getMaxTaskRetries(),   r.getRemote(),         text(r.getEnded())};
     }
     case Schema::WORKER_ENDED: {
       const auto r = from.getWorkerEnded();
@@ -296,7 +298,7 @@ std::optional<Message> read(Schema::Reader from) {
       return WorkerReaped{WorkerId{from.getWorkerReaped().getWorker()}, from.getWorkerReaped().getStatus()};
     case Schema::SERVE_CALLER: {
       const auto r = from.getServeCaller();
-      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation()};
+      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote()};
     }
     case Schema::END_WORKER: return EndWorker{};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};

@@ -18,7 +18,7 @@ namespace detail {
 
 class ActorHandle;
 
-/// Those of this thread's next call; emptied by each use.
+/// Those of this thread's next call. Whoever takes them lets go of what they hold.
 PHAROS_API Arguments& scratch_arguments();
 
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,

@@ -12,6 +12,7 @@
 #include <pharos/actors/registered_function.hpp>
 #include <pharos/actors/signature.hpp>
 #include <pharos/actors/thrown.hpp>
+#include <pharos/async/async.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/wire/codec.hpp>
 
@@ -69,13 +70,22 @@ struct Parameters {
     }
   }
 
-  template <class Callable>
-  static decltype(auto) decode_and_apply(Decoder& from, Callable&& callable) {
+  using Values = std::tuple<Sent<Params>...>;
+  static Values decode(Decoder& from) {
     // Braces: decoded from left to right.
-    std::tuple<Sent<Params>...> values{Codec<Sent<Params>>::decode(from)...};
+    Values values{Codec<Sent<Params>>::decode(from)...};
     if (from.failed() || from.left() != 0) throw_bad_arguments();
+    return values;
+  }
+  template <class Callable>
+  static decltype(auto) apply(Values& values, Callable&& callable) {
     return std::apply(
         [&](auto&... value) -> decltype(auto) { return callable(std::forward<PassAs<Params>>(value)...); }, values);
+  }
+  template <class Callable>
+  static decltype(auto) decode_and_apply(Decoder& from, Callable&& callable) {
+    Values values = decode(from);
+    return apply(values, callable);
   }
 
  private:
@@ -118,12 +128,15 @@ struct TaskFunction {
         kCallee<F> != Callee::kMethod,
         "a method needs an object: make an actor of its class with spawn<C>(), and call<&C::m>() that; or name "
         "a lambda that makes the object and calls it");
+    static_assert(
+        !NamesFunction<F> || !BroughtBy<F>::kLater,
+        "a task is a function and no coroutine: it has a thread of its own to wait on, with get(). Methods of "
+        "actors can be coroutines");
   }
 };
 
 template <auto F>
-requires NamesFunction<F>
-struct TaskFunction<F> {
+requires(NamesFunction<F> && !BroughtBy<F>::kLater) struct TaskFunction<F> {
   using Result = typename SignatureOfNamed<F>::Result;
   using Params = typename SignatureOfNamed<F>::Params;
 
@@ -176,8 +189,24 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
   }
   static void call(void* instance, Decoder& arguments, Encoder& result) {
     check_result<Result>();
-    auto& object = *static_cast<T*>(instance);
-    const auto method = [&object](auto&&... values) -> decltype(auto) {
+    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, of(instance)); },
+                             result);
+  }
+  // The values are this frame's, so that the method may refer to them as long as it runs.
+  static async::Async<void> begin(void* instance, Decoder* arguments, Encoder* result) {
+    check_result<typename Brought<Result>::Type>();
+    typename Params::Values values = Params::decode(*arguments);
+    auto method = Params::apply(values, of(instance));
+    if constexpr (std::is_void_v<typename Brought<Result>::Type>) {
+      co_await std::move(method);
+    } else {
+      auto brought = co_await std::move(method);
+      Codec<typename Brought<Result>::Type>::encode(brought, *result);
+    }
+  }
+  static auto of(void* instance) {
+    return [instance](auto&&... values) -> decltype(auto) {
+      auto& object = *static_cast<T*>(instance);
       if constexpr (kCallee<M> == Callee::kMethod) {
         return (object.*M)(std::forward<decltype(values)>(values)...);
       } else if constexpr (Object::kTakesObject) {
@@ -186,13 +215,19 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
         return M(std::forward<decltype(values)>(values)...);
       }
     };
-    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, method); }, result);
   }
-  static inline RegisteredFunction* const registered =
-      register_function({.tag = &typeid(MethodTag<T, M>),
-                         .kind = FunctionKind::kMethod,
-                         .call = &call,
-                         .throws = thrown_types(joined(throws<M>, thrown_by_class<T>()))});
+  static Function function() {
+    Function function{.tag = &typeid(MethodTag<T, M>),
+                      .kind = FunctionKind::kMethod,
+                      .throws = thrown_types(joined(throws<M>, thrown_by_class<T>()))};
+    if constexpr (Brought<Result>::kLater) {
+      function.begin = &begin;
+    } else {
+      function.call = &call;
+    }
+    return function;
+  }
+  static inline RegisteredFunction* const registered = register_function(function());
 };
 
 /// How a T is made from what travels. This one is refused.

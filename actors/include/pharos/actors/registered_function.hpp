@@ -4,6 +4,7 @@
 #include <span>
 #include <typeinfo>
 
+#include <pharos/async/async.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/wire/decoder.hpp>
 #include <pharos/wire/encoder.hpp>
@@ -28,6 +29,9 @@ struct Function {
   const std::type_info* tag = nullptr;  ///< of the type that names it
   FunctionKind kind{};
   void (*call)(void* instance, Decoder& arguments, Encoder& result) = nullptr;
+  /// Instead of `call`, of a method that is a coroutine. The arguments are there until its first wait, the result until
+  /// its end.
+  async::Async<void> (*begin)(void* instance, Decoder* arguments, Encoder* result) = nullptr;
   void* (*construct)(Decoder& arguments) = nullptr;
   void (*destroy)(void* instance) = nullptr;
   /// In a catch block: whether what is being handled is of one of the types.

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <pharos/async/async.hpp>
+
 namespace pharos {
 
 /// One of several functions or methods of a name, to be named in a call: `submit<pharos::overload<int(int)>(&f)>(1)`,
@@ -80,8 +82,23 @@ struct Signature<F> : Signature<decltype(&F::operator())> {
 
 template <auto F>
 using SignatureOfNamed = Signature<std::remove_cv_t<decltype(F)>>;
+
+/// What a coroutine brings in the end.
+template <class R>
+struct Brought {
+  using Type = std::remove_cvref_t<R>;
+  static constexpr bool kLater = false;
+};
+template <class T>
+struct Brought<async::Async<T>> {
+  using Type = T;
+  static constexpr bool kLater = true;
+};
 template <auto F>
-using ResultOf = std::remove_cvref_t<typename SignatureOfNamed<F>::Result>;
+using BroughtBy = Brought<typename SignatureOfNamed<F>::Result>;
+template <auto F>
+using ResultOf = typename BroughtBy<F>::Type;
+
 template <auto F>
 inline constexpr Callee kCallee = SignatureOfNamed<F>::kCallee;
 

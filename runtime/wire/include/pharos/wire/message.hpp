@@ -93,7 +93,8 @@ struct WorkerReady {
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
-  std::string ended;                  ///< how the incarnation before this one ended; empty for the first
+  bool remote = false;                ///< on another machine: the connection may end although both live
+  std::string ended{};                ///< how the incarnation before this one ended; empty for the first
 };
 struct WorkerEnded {
   WorkerId worker;
@@ -127,6 +128,7 @@ struct ServeCaller {
   CallerId caller;
   ActorId actor;
   std::uint32_t incarnation = 0;
+  bool remote = false;  ///< as in WorkerReady
 };
 struct EndWorker {};
 struct WorkerBlocked {
