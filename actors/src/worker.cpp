@@ -89,7 +89,7 @@ void run_worker(Fd control) {
   const auto preamble = process::receive_preamble(control.get(), deadline);
   if (!preamble) ::_exit(1);
   ::prctl(PR_SET_NAME, preamble->name);
-  if (!fix_function_table()) ::_exit(1);
+  fix_function_table();
   // Never destroyed: the process ends by _exit, whichever thread is where.
   auto* const worker = new Worker;
   worker->serve(std::move(control), *preamble);
