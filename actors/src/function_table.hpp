@@ -16,6 +16,9 @@ Result<void> fix_function_table();
 /// In the order of their names: a function's index is the same in every process of one executable.
 std::span<const detail::Function> function_table();
 
+/// wire::kNoFunction when there is none of that name.
+std::uint32_t function_index(const char* mangled);
+
 /// "int add(int, int)" where the name can be read.
 std::string readable_name(const char* mangled);
 

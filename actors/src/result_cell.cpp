@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "running_call.hpp"
+#include "waiting_thread.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -57,6 +58,7 @@ void ResultCell::call_back(async::Callback then) {
 
 Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
   if (!ready()) {
+    const actors::WaitingThread noted{*this};
     if (actors::RunningCall* const running = actors::RunningCall::of_this_thread()) {
       running->wait(*this, deadline);
     } else {

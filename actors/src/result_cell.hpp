@@ -65,6 +65,8 @@ class ResultCell {
   Call& call() { return call_; }
   std::span<const std::byte> arguments() const { return bytes(); }
 
+  /// Its process's threads wait for it here.
+  bool is_of(const actors::WaitingRoom& room) const { return room_.get() == &room; }
   bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }
 
   // The first of all counts.

@@ -13,7 +13,7 @@ RunningCall* RunningCall::of_this_thread() {
   return innermost;
 }
 
-RunningCall::RunningCall() : outer_{innermost} {
+RunningCall::RunningCall(const char* function_name) : outer_{innermost}, function_name_{function_name} {
   innermost = this;
 }
 

@@ -15,6 +15,8 @@ class RunningCall {
  public:
   /// None in a driver, and in a thread that the user's code started.
   static RunningCall* of_this_thread();
+  /// Mangled.
+  const char* function_name() const { return function_name_; }
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
@@ -26,12 +28,13 @@ class RunningCall {
   virtual Deadline deadline() const = 0;
 
  protected:
-  RunningCall();
+  explicit RunningCall(const char* function_name);
   RunningCall(RunningCall&&) = delete;
   ~RunningCall();
 
  private:
   RunningCall* const outer_;
+  const char* const function_name_;
 };
 
 }  // namespace pharos::actors

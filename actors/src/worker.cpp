@@ -34,6 +34,7 @@
 #include "function_table.hpp"
 #include "running_call.hpp"
 #include "strand.hpp"
+#include "thrower.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -71,6 +72,8 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   try {
     call();
     return std::nullopt;
+  } catch (const Thrower&) {
+    PHAROS_CHECK(false);
   } catch (const abi::__forced_unwind&) {
     // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
     log(LogLevel::kError, "a function ended its thread; the worker ends",
@@ -79,7 +82,9 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   } catch (...) {
     Error error = detail::current_exception();
     if (error.code() != ErrorCode::kUserError) return error;
-    return Error{ErrorCode::kUserError, readable_name(function.name) + " " + error.message()};
+    const std::string place = Thrower::place();
+    return Error{ErrorCode::kUserError,
+                 readable_name(function.name) + " " + error.message() + (place.empty() ? "" : "; thrown in " + place)};
   }
 }
 
@@ -107,6 +112,20 @@ class Calls {
     caller_->join(std::move(node), registered);
   }
 
+  /// What runs, for whoever asks meanwhile. The strand's.
+  void note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number) {
+    runs_.since.store(since.time_since_epoch().count(), std::memory_order_relaxed);
+    runs_.caller.store(caller.value(), std::memory_order_relaxed);
+    runs_.number.store(number, std::memory_order_relaxed);
+    runs_.function.store(&function, std::memory_order_release);
+  }
+  void note_end() { runs_.function.store(nullptr, std::memory_order_release); }
+  wire::Inspected inspect() const;
+  /// The call came back twice, and this is a child of fork(): the answer is its parent's to give.
+  void end_if_child() const {
+    if (caller_->abandoned()) ::_exit(0);
+  }
+
   /// Runs the constructor, in its place among the calls, and tells the node.
   void construct(wire::ConstructActor actor);
 
@@ -125,6 +144,12 @@ class Calls {
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
+  struct {
+    std::atomic<const Function*> function = nullptr;
+    std::atomic<std::int64_t> since = 0;
+    std::atomic<std::uint64_t> caller = 0;
+    std::atomic<std::uint64_t> number = 0;
+  } runs_;
 };
 
 /// One caller's connection: runs its calls on the worker's strand and answers.
@@ -164,7 +189,9 @@ class CallerLink final : public net::Link::Handler,
       const wire::FrameView frame = batch_.next();
       if (frame.header.kind == FrameKind::kCancel) continue;
       result_.clear();
+      began_ = before;
       const std::optional<Error> error = run_one(frame);
+      calls_.note_end();
       const TimePoint after = std::chrono::steady_clock::now();
       reply(frame.header, error, after - before);
       first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
@@ -279,6 +306,7 @@ class CallerLink final : public net::Link::Handler,
   std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
+  TimePoint began_;        // the call that runs
   Encoder result_;
 };
 
@@ -286,8 +314,14 @@ class CallerLink final : public net::Link::Handler,
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
-  Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
-      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, detour_{calls.reactor()} {}
+  Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
+      : RunningCall{function.name},
+        calls_{calls},
+        link_{link},
+        number_{number},
+        trace_{trace},
+        is_task_{is_task},
+        detour_{calls.reactor()} {}
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
@@ -328,8 +362,9 @@ class Running final : public RunningCall {
     const Function& function = function_table()[cell.call().function];
     Decoder arguments{cell.arguments()};
     Encoder result;
-    const Running running{calls_, link_, number_, cell.call().trace, is_task_};
+    const Running running{calls_, function, link_, number_, cell.call().trace, is_task_};
     auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
+    calls_.end_if_child();
     if (error) {
       cell.set_error(std::move(*error));
     } else {
@@ -379,8 +414,11 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
   if (serves_.actor && instance.object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
-  const Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
-  return guarded(function, [&] { function.call(instance.object, arguments, result_); });
+  calls_.note_begin(function, began_, serves_.caller, header.number);
+  const Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor};
+  const auto error = guarded(function, [&] { function.call(instance.object, arguments, result_); });
+  calls_.end_if_child();
+  return error;
 }
 
 /// The constructor, in its place among the calls.
@@ -421,8 +459,11 @@ class Construction final : public Strand::Runner,
     instance.actor = actor_.actor;
     instance.incarnation = actor_.incarnation;
     Decoder arguments{actor_.arguments};
-    const Running running{calls_, nullptr, 0, TraceId{}, false};
+    calls_.note_begin(constructor, calls_.reactor().now(), CallerId{}, 0);
+    const Running running{calls_, constructor, nullptr, 0, TraceId{}, false};
     const auto error = guarded(constructor, [&] { instance.object = constructor.construct(arguments); });
+    calls_.end_if_child();
+    calls_.note_end();
     if (!error) return std::nullopt;
     return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
         Outcome::kNotStarted);
@@ -436,6 +477,20 @@ class Construction final : public Strand::Runner,
 
 void Calls::construct(wire::ConstructActor actor) {
   std::make_shared<Construction>(*this, node_, std::move(actor))->start();
+}
+
+// Of a call that ends meanwhile, a mixture with the next one: it is a look, not an account.
+wire::Inspected Calls::inspect() const {
+  wire::InspectedWorker worker{.worker = worker_, .waits = caller_->pending_results()};
+  if (const Function* const function = runs_.function.load(std::memory_order_acquire)) {
+    worker.function = function_index(function->name);
+    worker.nanoseconds = reactor_.now().time_since_epoch().count() - runs_.since.load();
+    worker.caller = CallerId{runs_.caller.load()};
+    worker.number = runs_.number.load();
+  }
+  wire::Inspected inspected;
+  inspected.workers.push_back(std::move(worker));
+  return inspected;
 }
 
 void Calls::block(CallerLink& link) {
@@ -470,11 +525,14 @@ class Worker final : public net::Peer::Owner {
 
  private:
   [[noreturn]] void poll() {
+    process::prepare_thread_for_crashes();
     for (;;) reactor_->poll_one(async::Deadline::never(), net::Reactor::Poller::kServer);
   }
 
-  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
-    if (const auto* const serve = std::get_if<wire::ServeCaller>(&parcel.message)) {
+  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) override {
+    if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
+      node_->respond(*request, calls_.inspect());
+    } else if (const auto* const serve = std::get_if<wire::ServeCaller>(&parcel.message)) {
       auto caller = std::make_shared<CallerLink>(calls_, *serve);
       callers_.push_back(caller);
       caller->start(
@@ -511,15 +569,23 @@ class Worker final : public net::Peer::Owner {
   std::thread standby_;
 };
 
+// In a signal handler.
+process::RunningFunction running_function() {
+  const RunningCall* const running = RunningCall::of_this_thread();
+  if (running == nullptr) return {};
+  return {running->function_name(), running};
+}
+
 }  // namespace
 
-void run_worker(Fd control) {
+void run_worker(Fd control, process::CrashPage crash) {
   process::offer_to_out_of_memory_killer();
   const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());
   const auto preamble = process::receive_preamble(control.get(), deadline);
   if (!preamble) ::_exit(1);
   ::prctl(PR_SET_NAME, preamble->name);
   if (!fix_function_table()) ::_exit(1);
+  process::record_crashes(crash.release(), &running_function);
   // Never destroyed: the process ends by _exit, whichever thread is where.
   auto* const worker = new Worker;
   worker->serve(std::move(control), *preamble);

@@ -37,8 +37,10 @@ constexpr auto kHandshakeTime = 5s;
 constexpr auto kZygoteTime = 55s;  // to load the program; less than a driver waits
 constexpr auto kWorkerTime = 30s;  // from the request to the worker's proof
 constexpr auto kZygoteEndTime = 5ms;
-constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
-constexpr auto kStopTime = 5s;      // for destructors, when all is told to stop
+constexpr auto kReasonTime = 50ms;    // between a connection's end and the word of how the process ended
+constexpr auto kInspectTime = 700ms;  // for workers to answer; less than whoever asks the node waits
+constexpr auto kCrashTime = 2s;       // to find out where a worker crashed
+constexpr auto kStopTime = 5s;        // for destructors, when all is told to stop
 constexpr auto kIdleWorkerTime = 10s;
 constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
 constexpr auto kKillTime = 8s;
@@ -131,6 +133,8 @@ struct Node::Worker {
   std::shared_ptr<WorkerOutput> output;
   std::shared_ptr<WorkerOutput> error_output;
   async::Completion<int> reaped;
+  bool crashed = false;  // its zygote finds out where
+  async::Completion<wire::WorkerCrashed> crash;
   async::Completion<void> concluded;
   std::string killed_because;  // what is known better than how its process ended
   bool gone = false;
@@ -353,6 +357,10 @@ bool Node::on_caller_message(const Client& client, const net::Parcel& parcel, st
 }
 
 bool Node::on_driver_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
+  if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
+    background_.spawn(inspect(this, client, *request));
+    return true;
+  }
   if (!std::holds_alternative<wire::Stop>(parcel.message) || !request) return false;
   if (!std::exchange(client.job->stopping, true)) background_.spawn(stop_job(this, client.job, *request));
   return true;
@@ -388,7 +396,12 @@ void Node::on_zygote_message(Job& job, net::Parcel parcel) {
       know_process(*worker, forked->pid, std::move(parcel.descriptors.front()));
     }
   } else if (const auto* const reaped = std::get_if<wire::WorkerReaped>(&parcel.message)) {
-    if (const auto worker = find_worker(reaped->worker)) worker->reaped.complete(reaped->status);
+    if (const auto worker = find_worker(reaped->worker)) {
+      worker->crashed = reaped->crashed;
+      worker->reaped.complete(reaped->status);
+    }
+  } else if (const auto* const crashed = std::get_if<wire::WorkerCrashed>(&parcel.message)) {
+    if (const auto worker = find_worker(crashed->worker)) worker->crash.complete(*crashed);
   }
 }
 
@@ -658,7 +671,9 @@ bool Node::on_actor_message(const Client& client, const net::Parcel& parcel, std
     // Nearly always the process has died, and that is known in a moment.
     lost->reconnecting.push_back(id);
     reactor_.run_at(reactor_.now() + kReasonTime, [this, weak = std::weak_ptr{lost}] {
-      if (const auto worker = weak.lock()) reconnect(*worker);
+      const auto worker = weak.lock();
+      // One that has crashed is gone for sure, as soon as it is known where.
+      if (worker != nullptr && !worker->crashed) reconnect(*worker);
     });
   } else if (const auto* const find = std::get_if<wire::FindActor>(&parcel.message); find != nullptr && request) {
     const auto found = actors_.find(find->name_space, find->name, find->type, client.caller);
@@ -832,6 +847,13 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   if (worker->handle) ::kill(-worker->pid, SIGKILL);
   worker->output->drain();
   worker->error_output->drain();
+  if (worker->crashed) {
+    auto crash = co_await worker->crash.wait(async::Deadline::after(kCrashTime, self->reactor_.now()));
+    if (crash) {
+      reason += crash->headline;
+      worker->job->driver->send(wire::Output{worker->label, worker->pid, true, crash->report, true});
+    }
+  }
   self->apply(self->leases_.worker_ended(worker->id));
   if (!worker->job->ended && worker->user.peer != nullptr) {
     worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
@@ -843,6 +865,64 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
     if (self->actors_.find_spec(worker->actor) == nullptr) self->makings_.erase(worker->actor);
   }
   worker->concluded.complete();
+}
+
+struct Node::Inspection {
+  wire::Inspected answer;
+  std::size_t unanswered = 0;
+  async::Completion<void> done;
+};
+
+async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t request) {
+  const auto inspection = std::make_shared<Inspection>();
+  inspection->answer.cpus = self->leases_.cpus();
+  inspection->answer.cpus_in_use = self->leases_.in_use();
+  auto& entries = inspection->answer.workers;
+  std::vector<std::pair<std::shared_ptr<Worker>, std::size_t>> asked;
+  for (const auto& [id, worker] : self->workers_) {
+    if (worker->job != client.job) continue;
+    const auto state = worker->actor ? self->actors_.describe(worker->actor) : std::string_view{};
+    entries.push_back({.worker = id,
+                       .actor = worker->actor,
+                       .label = worker->label,
+                       .state = std::string{state},
+                       .pid = worker->pid});
+    if (worker->control != nullptr) asked.emplace_back(worker, entries.size() - 1);
+  }
+  for (const auto& [actor, making] : self->makings_) {
+    const bool has_process =
+        std::any_of(entries.begin(), entries.end(), [id = actor](const auto& entry) { return entry.actor == id; });
+    if (making.job != client.job || has_process) continue;
+    entries.push_back(
+        {.actor = actor, .label = making.start.label, .state = std::string{self->actors_.describe(actor)}});
+  }
+  const auto deadline = async::Deadline::after(kInspectTime, self->reactor_.now());
+  inspection->unanswered = asked.size();
+  for (auto& [worker, place] : asked) {
+    self->background_.spawn(inspect_worker(inspection, std::move(worker), place, deadline));
+  }
+  // Those that do not answer are told as such.
+  if (!asked.empty()) [[maybe_unused]]
+    const auto all = co_await inspection->done.wait(deadline);
+  client.peer->respond(request, inspection->answer);
+}
+
+async::Async<void> Node::inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
+                                        std::size_t place, async::Deadline deadline) {
+  wire::Message ask = wire::Inspect{};
+  const auto answer = co_await worker->control->request(std::move(ask), std::vector<Fd>{}, deadline);
+  const auto* const inspected = answer ? std::get_if<wire::Inspected>(&answer->message) : nullptr;
+  if (inspected != nullptr && inspected->workers.size() == 1) {
+    wire::InspectedWorker& entry = inspection->answer.workers[place];
+    const wire::InspectedWorker& told = inspected->workers.front();
+    entry.answered = true;
+    entry.function = told.function;
+    entry.nanoseconds = told.nanoseconds;
+    entry.caller = told.caller;
+    entry.number = told.number;
+    entry.waits = told.waits;
+  }
+  if (--inspection->unanswered == 0) inspection->done.complete();
 }
 
 async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {

@@ -83,6 +83,11 @@ class Node final : public net::Peer::Owner {
   static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
   static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
+  /// An answer to Inspect, while workers are asked.
+  struct Inspection;
+  static async::Async<void> inspect(Node* self, Client client, std::uint64_t request);
+  static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
+                                           std::size_t place, async::Deadline deadline);
   void end_worker(const std::shared_ptr<Worker>& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
   void hand_over(Worker& worker, const Client& user, std::uint64_t request);

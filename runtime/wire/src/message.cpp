@@ -68,6 +68,42 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   set_texts(to.initContext(static_cast<unsigned>(error.context().size())), error.context());
 }
 
+void write_waits(capnp::List<schema::PendingResult>::Builder to, const std::vector<PendingResult>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) {
+    auto b = to[i];
+    b.setArgumentOf(from[i].argument_of);
+    b.setStage(static_cast<std::uint8_t>(from[i].stage));
+    b.setFunction(from[i].function);
+    b.setActor(from[i].actor.value());
+    b.setLabel(text_of(from[i].label));
+    b.setWorker(from[i].worker.value());
+    b.setNumber(from[i].number);
+    b.setThread(from[i].thread);
+    b.setInside(from[i].inside);
+  }
+}
+
+void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
+  to.setCpus(from.cpus);
+  to.setCpusInUse(from.cpus_in_use);
+  auto workers = to.initWorkers(static_cast<unsigned>(from.workers.size()));
+  for (unsigned i = 0; i < workers.size(); ++i) {
+    auto b = workers[i];
+    const InspectedWorker& worker = from.workers[i];
+    b.setWorker(worker.worker.value());
+    b.setActor(worker.actor.value());
+    b.setLabel(text_of(worker.label));
+    b.setState(text_of(worker.state));
+    b.setPid(worker.pid);
+    b.setAnswered(worker.answered);
+    b.setFunction(worker.function);
+    b.setNanoseconds(worker.nanoseconds);
+    b.setCaller(worker.caller.value());
+    b.setNumber(worker.number);
+    write_waits(b.initWaits(static_cast<unsigned>(worker.waits.size())), worker.waits);
+  }
+}
+
 void write(Schema::Builder to, const Message& message) {
   std::visit(Overloaded{
                  [&](const Failure& m) { write_failure(to.initFailure(), m.error); },
@@ -157,6 +193,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setLabel(text_of(m.label));
                    b.setPid(m.pid);
                    b.setError(m.error);
+                   b.setReport(m.report);
                    b.setLines(data_of(m.lines));
                  },
                  [&](const Stop&) { to.initStop(); },
@@ -177,6 +214,7 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initWorkerReaped();
                    b.setWorker(m.worker.value());
                    b.setStatus(m.status);
+                   b.setCrashed(m.crashed);
                  },
                  [&](const ServeCaller& m) {
                    auto b = to.initServeCaller();
@@ -186,6 +224,14 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const EndWorker&) { to.setEndWorker(); },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
+                 [&](const WorkerCrashed& m) {
+                   auto b = to.initWorkerCrashed();
+                   b.setWorker(m.worker.value());
+                   b.setHeadline(text_of(m.headline));
+                   b.setReport(text_of(m.report));
+                 },
+                 [&](const Inspect&) { to.setInspect(); },
+                 [&](const Inspected& m) { write_inspected(to.initInspected(), m); },
              },
              message);
 }
@@ -198,6 +244,46 @@ std::optional<Error> read_failure(schema::Failure::Reader from) {
           static_cast<Outcome>(from.getOutcome()));
   for (auto& line : texts(from.getContext())) error = std::move(error).with(std::move(line));
   return error;
+}
+
+/// Nothing when a stage or a reference is none.
+std::optional<std::vector<PendingResult>> read_waits(capnp::List<schema::PendingResult>::Reader from) {
+  std::vector<PendingResult> waits;
+  for (const auto r : from) {
+    if (r.getStage() > static_cast<std::uint8_t>(PendingResult::Stage::kSent)) return std::nullopt;
+    // What an argument belongs to comes before it, so that there is no circle.
+    if (r.getArgumentOf() < -1 || r.getArgumentOf() >= static_cast<std::int64_t>(waits.size())) return std::nullopt;
+    waits.push_back({.argument_of = r.getArgumentOf(),
+                     .stage = static_cast<PendingResult::Stage>(r.getStage()),
+                     .function = r.getFunction(),
+                     .actor = ActorId{r.getActor()},
+                     .label = text(r.getLabel()),
+                     .worker = WorkerId{r.getWorker()},
+                     .number = r.getNumber(),
+                     .thread = r.getThread(),
+                     .inside = r.getInside()});
+  }
+  return waits;
+}
+
+std::optional<Inspected> read_inspected(schema::Inspected::Reader from) {
+  Inspected inspected{.cpus = from.getCpus(), .cpus_in_use = from.getCpusInUse()};
+  for (const auto r : from.getWorkers()) {
+    auto waits = read_waits(r.getWaits());
+    if (!waits) return std::nullopt;
+    inspected.workers.push_back({.worker = WorkerId{r.getWorker()},
+                                 .actor = ActorId{r.getActor()},
+                                 .label = text(r.getLabel()),
+                                 .state = text(r.getState()),
+                                 .pid = r.getPid(),
+                                 .answered = r.getAnswered(),
+                                 .function = r.getFunction(),
+                                 .nanoseconds = r.getNanoseconds(),
+                                 .caller = CallerId{r.getCaller()},
+                                 .number = r.getNumber(),
+                                 .waits = std::move(*waits)});
+  }
+  return inspected;
 }
 
 std::optional<Message> read(Schema::Reader from) {
@@ -271,7 +357,7 @@ std::optional<Message> read(Schema::Reader from) {
       const auto r = from.getOutput();
       const auto lines = r.getLines();
       return Output{text(r.getLabel()), r.getPid(), r.getError(),
-                    std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()}};
+                    std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()}, r.getReport()};
     }
     case Schema::STOP: return Stop{};
     case Schema::DONE: return Done{};
@@ -284,8 +370,18 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::FORK_WORKER: return ForkWorker{WorkerId{from.getForkWorker().getWorker()}};
     case Schema::WORKER_FORKED:
       return WorkerForked{WorkerId{from.getWorkerForked().getWorker()}, from.getWorkerForked().getPid()};
-    case Schema::WORKER_REAPED:
-      return WorkerReaped{WorkerId{from.getWorkerReaped().getWorker()}, from.getWorkerReaped().getStatus()};
+    case Schema::WORKER_REAPED: {
+      const auto r = from.getWorkerReaped();
+      return WorkerReaped{WorkerId{r.getWorker()}, r.getStatus(), r.getCrashed()};
+    }
+    case Schema::INSPECT: return Inspect{};
+    case Schema::INSPECTED:
+      if (auto inspected = read_inspected(from.getInspected())) return std::move(*inspected);
+      return std::nullopt;
+    case Schema::WORKER_CRASHED: {
+      const auto r = from.getWorkerCrashed();
+      return WorkerCrashed{WorkerId{r.getWorker()}, text(r.getHeadline()), text(r.getReport())};
+    }
     case Schema::SERVE_CALLER: {
       const auto r = from.getServeCaller();
       return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation()};
@@ -300,11 +396,11 @@ std::optional<Message> read(Schema::Reader from) {
 
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {
-      "Failure",      "RegisterJob", "JobRegistered", "LeaseWorker",    "ReturnLease",
-      "StartActor",   "KillActor",   "WorkerReady",   "WorkerEnded",    "Output",
-      "Stop",         "Done",        "ZygoteReady",   "ForkWorker",     "WorkerForked",
-      "WorkerReaped", "ServeCaller", "EndWorker",     "WorkerBlocked",  "ConnectActor",
-      "FindActor",    "ActorFound",  "HoldActor",     "ConstructActor", "ActorConstructed"};
+      "Failure",          "RegisterJob",   "JobRegistered", "LeaseWorker",  "ReturnLease", "StartActor",
+      "KillActor",        "WorkerReady",   "WorkerEnded",   "Output",       "Stop",        "Done",
+      "ZygoteReady",      "ForkWorker",    "WorkerForked",  "WorkerReaped", "ServeCaller", "EndWorker",
+      "WorkerBlocked",    "ConnectActor",  "FindActor",     "ActorFound",   "HoldActor",   "ConstructActor",
+      "ActorConstructed", "WorkerCrashed", "Inspect",       "Inspected"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }
