@@ -10,10 +10,10 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
-#include <pharos/net/socket_link.hpp>
 
 #include "function_table.hpp"
 #include "running_call.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -52,6 +52,9 @@ void remove_live(Caller* caller) {
   const std::lock_guard lock{live().mutex};
   std::erase(live().callers, caller);
 }
+
+// Found without a call, unlike what a thread_local of a class is.
+PHAROS_THREAD_LOCAL Arguments* scratch = nullptr;
 
 Error stopped() {
   return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
@@ -160,19 +163,19 @@ void ActorHandle::on_disconnected(CallLink&) {
 
 // ---- Caller
 
-Caller::Caller(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<actors::FlushQueue> flush_queue)
-    : kept_reactor_{std::move(reactor)},
-      reactor_{*kept_reactor_},
+Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue)
+    : platform_{std::move(platform)},
+      executor_{platform_->executor()},
       flush_queue_{std::move(flush_queue)},
       room_{std::make_shared<actors::WaitingRoom>(
-          reactor_, [queue = flush_queue_.get()] { queue->flush_all(); },
+          *platform_, [queue = flush_queue_.get()] { queue->flush_all(); },
           [this](ResultCell& cell) { cancel(cell, ErrorCode::kCancelled, "the call was cancelled"); })},
-      tasks_{*this, reactor_},
-      background_{reactor_} {}
+      tasks_{*this, executor_},
+      background_{executor_} {}
 
-std::shared_ptr<Caller> Caller::make(std::shared_ptr<net::Reactor> reactor,
+std::shared_ptr<Caller> Caller::make(std::shared_ptr<actors::Platform> platform,
                                      std::shared_ptr<actors::FlushQueue> flush_queue) {
-  std::shared_ptr<Caller> caller{new Caller{std::move(reactor), std::move(flush_queue)}};
+  std::shared_ptr<Caller> caller{new Caller{std::move(platform), std::move(flush_queue)}};
   add_live(caller.get());
   return caller;
 }
@@ -188,10 +191,11 @@ void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& re
 }
 
 std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> observer) {
-  return std::make_shared<CallLink>(registered_.caller, flush_queue_, std::move(observer));
+  return std::make_shared<CallLink>(registered_.caller, platform_, flush_queue_, std::move(observer));
 }
 
 struct Caller::Incomplete {
+  std::uint64_t place = 0;  // in incomplete_
   CellHandle cell;
   std::vector<std::byte> bytes;
   std::vector<Arguments::Hole> holes;
@@ -258,14 +262,15 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
   incomplete->missing.store(incomplete->holes.size());
   {
     const std::lock_guard lock{mutex_};
-    incomplete_.insert(incomplete);
+    incomplete->place = ++last_incomplete_;
+    incomplete_.emplace(incomplete->place, incomplete);
   }
   for (const Arguments::Hole& hole : incomplete->holes) {
     hole.cell->when_ready([self = weak_from_this(), incomplete] {
       if (incomplete->missing.fetch_sub(1) != 1) return;
       const auto caller = self.lock();
       if (caller == nullptr) return;
-      caller->reactor_.post([self, incomplete] {
+      caller->executor_.post([self, incomplete] {
         if (const auto there = self.lock()) there->complete(incomplete);
       });
     });
@@ -275,7 +280,7 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
 void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
   {
     const std::lock_guard lock{mutex_};
-    if (incomplete_.erase(incomplete) == 0) return;  // everything is lost, and this was told
+    if (incomplete_.erase(incomplete->place) == 0) return;  // everything is lost, and this was told
   }
   Encoder filled;
   auto missing = fill(incomplete->bytes, incomplete->holes, filled);
@@ -290,14 +295,15 @@ ResultCell::Call Caller::new_call(const RegisteredFunction& function, Deadline d
     call.trace = running->trace();
     call.deadline = std::min(deadline, running->deadline());
   } else {
-    thread_local std::uint64_t last = random_u64();
+    std::uint64_t& last = actors::this_thread.last_trace;
+    if (last == 0) last = random_u64();
     call.trace = TraceId{++last};
   }
   return call;
 }
 
 void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
-  reactor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
+  executor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
     if (cell->ready()) return;
     if (const auto caller = self.lock()) caller->cancel(*cell, ErrorCode::kDeadlineExceeded, "its deadline has passed");
     cell->set_error(
@@ -337,7 +343,7 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
   if (!given_up) {
     const std::lock_guard lock{mutex_};
     // A task; an actor's call is also in its link.
-    given_up = std::erase_if(incomplete_, [&](const auto& each) { return &*each->cell == &cell; }) != 0;
+    given_up = std::erase_if(incomplete_, [&](const auto& each) { return &*each.second->cell == &cell; }) != 0;
   }
   for (const auto& actor : actors()) {
     if (!actor->link()->cancel(cell)) continue;
@@ -350,7 +356,7 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
 std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
   std::vector<CellHandle> missing;
   const std::lock_guard lock{mutex_};
-  for (const auto& each : incomplete_) {
+  for (const auto& [number, each] : incomplete_) {
     if (&*each->cell != &cell) continue;
     for (const Arguments::Hole& hole : each->holes) {
       if (!hole.cell.ready()) missing.push_back(hole.cell);
@@ -445,8 +451,8 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
 void Caller::connect_worker(CallLink& link, net::Parcel parcel, const Error& why_ended) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
-  link.connect(net::SocketLink::make(reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused),
-               {ready->actor, ready->incarnation, ready->max_task_retries}, why_ended);
+  link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
+               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote}, why_ended);
 }
 
 async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
@@ -463,7 +469,7 @@ Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name,
   if (abandoned()) return forked();
   if (const auto why = over()) return *why;
   const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
-  PHAROS_TRY(const wire::ActorFound found, async::block_on(reactor_, ask_for_actor(this, find)));
+  PHAROS_TRY(const wire::ActorFound found, async::block_on(executor_, ask_for_actor(this, find)));
   return adopt(found.actor, found.label, true);
 }
 
@@ -486,7 +492,7 @@ std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label,
 }
 
 void Caller::tell_node(wire::Message message) {
-  reactor_.post([self = weak_from_this(), message = std::move(message)] {
+  executor_.post([self = weak_from_this(), message = std::move(message)] {
     const auto caller = self.lock();
     if (caller != nullptr && !caller->over()) caller->node_->send(message);
   });
@@ -505,7 +511,7 @@ void Caller::request_lease() {
 
 async::Async<void> Caller::lease_worker(Caller* self) {
   if (!std::exchange(self->tends_tasks_, true)) self->background_.spawn(tend_tasks(self));
-  const auto deadline = async::Deadline::after(kLeaseTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
   wire::Message ask = wire::LeaseWorker{};
   auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   if (!parcel) {
@@ -571,7 +577,7 @@ std::optional<Error> Caller::over() {
 
 void Caller::lose_everything(const Error& why) {
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors;
-  std::unordered_set<std::shared_ptr<Incomplete>> incomplete;
+  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete;
   {
     const std::lock_guard lock{mutex_};
     if (!over_) over_ = why;
@@ -580,7 +586,7 @@ void Caller::lose_everything(const Error& why) {
   }
   for (const auto& [id, actor] : actors) actor->link()->lose(why);
   tasks_.close(why);
-  for (const auto& each : incomplete) {
+  for (const auto& [place, each] : incomplete) {
     each->cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
   }
 }
@@ -593,7 +599,7 @@ void Caller::end() {
   remove_live(this);
   close();
   background_.cancel();
-  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, reactor_.now()));
+  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
   PHAROS_CHECK(joined.ok(), joined.error());
   room_->close();
   flush_queue_->close();
@@ -602,7 +608,7 @@ void Caller::end() {
 void Caller::abandon_after_fork() {
   abandoned_.store(true);
   room_->abandon();
-  reactor_.abandon_after_fork();
+  platform_->abandon_after_fork();
 }
 
 namespace {
@@ -619,14 +625,19 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
 // ---- what the public templates call
 
 Arguments& scratch_arguments() {
-  thread_local Arguments arguments;
-  arguments.clear();
-  return arguments;
+  if (scratch == nullptr) [[unlikely]] {
+    thread_local Arguments arguments;
+    scratch = &arguments;
+  }
+  scratch->clear();
+  return *scratch;
 }
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
-                      const Arguments& arguments) {
-  return const_cast<ActorHandle&>(actor).call(options, function, arguments);
+                      Arguments& arguments) {
+  CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments);
+  arguments.let_go();
+  return cell;
 }
 void kill_actor(const ActorHandle& actor) {
   const_cast<ActorHandle&>(actor).kill();

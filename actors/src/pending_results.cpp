@@ -7,7 +7,6 @@
 #include "caller.hpp"
 #include "function_table.hpp"
 #include "wait_report.hpp"
-#include "waiting_thread.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -19,8 +18,8 @@ constexpr auto kAskTime = std::chrono::seconds{1};
 
 std::vector<wire::PendingResult> Caller::pending_results() {
   std::vector<wire::PendingResult> all;
-  for (const auto& wait : actors::WaitingThread::all()) {
-    if (!wait.cell->is_of(*room_) || wait.cell->ready()) continue;
+  for (const auto& wait : room_->threads().all()) {
+    if (wait.cell->ready()) continue;
     const std::size_t place = all.size();
     add_pending(wait.cell, -1, all);
     if (place == all.size()) break;
@@ -65,7 +64,7 @@ void Caller::explain_waits(async::UniqueFunction<void(std::string)> then) {
 }
 
 async::Async<void> Caller::ask_why(Caller* self, async::UniqueFunction<void(std::string)> then) {
-  const auto deadline = async::Deadline::after(kAskTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kAskTime, self->executor_.now());
   wire::Message ask = wire::Inspect{};
   auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   const auto* const inspected = answer ? std::get_if<wire::Inspected>(&answer->message) : nullptr;

@@ -2,8 +2,9 @@
 
 #include <mutex>
 
+#include <pharos/async/completion.hpp>
+
 #include "running_call.hpp"
-#include "waiting_thread.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -57,8 +58,8 @@ void ResultCell::call_back(async::Callback then) {
 }
 
 Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
-  if (!ready()) {
-    const actors::WaitingThread noted{*this};
+  if (!ready() && !room_->abandoned()) {
+    const actors::WaitingThreads::Note note{room_->threads(), *this};
     if (actors::RunningCall* const running = actors::RunningCall::of_this_thread()) {
       running->wait(*this, deadline);
     } else {
@@ -77,6 +78,16 @@ Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
   }
   return Error{ErrorCode::kDeadlineExceeded, "the result did not come in the time given; the call goes on"}
       .with_outcome(Outcome::kUnknown);
+}
+
+async::Async<void> until_ready(CellHandle cell) {
+  if (!cell) throw_error(moved_from());
+  if (cell->ready()) co_return;
+  cell->flush();
+  async::Completion<void> there;
+  cell->when_ready([there]() mutable { there.complete(); });
+  auto waited = co_await there.wait(Deadline::never());
+  if (!waited) throw_error(std::move(waited).error());
 }
 
 CellHandle::CellHandle(const CellHandle& other) : cell_{other.cell_} {

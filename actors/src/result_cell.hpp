@@ -30,6 +30,7 @@ class ResultCell {
     wire::FrameKind kind = wire::FrameKind::kCall;
     std::uint8_t attempt = 0;
     std::uint8_t max_retries = 0;  ///< of a task: how often it may be sent to another worker
+    bool cancelled = false;        ///< its worker has been told that it is not wanted any more
     std::uint32_t function = 0;
     TraceId trace;
     Deadline deadline = Deadline::never();
@@ -65,8 +66,6 @@ class ResultCell {
   Call& call() { return call_; }
   std::span<const std::byte> arguments() const { return bytes(); }
 
-  /// Its process's threads wait for it here.
-  bool is_of(const actors::WaitingRoom& room) const { return room_.get() == &room; }
   bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }
 
   // The first of all counts.
@@ -99,6 +98,9 @@ class ResultCell {
   CellHandle sibling() const { return make(room_); }
   /// The waiting alone, with nothing done about the call that this thread may be running.
   void park(Deadline deadline) { room_->wait(word_, deadline); }
+
+  /// Nothing that this waits for waits to be written.
+  void flush() { room_->flush(); }
 
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.

@@ -1,24 +1,27 @@
 #include "running_call.hpp"
 
-#include <pharos/base/thread_local.hpp>
+#include <utility>
+
+#include "thread_state.hpp"
 
 namespace pharos::actors {
-namespace {
 
-PHAROS_THREAD_LOCAL RunningCall* innermost = nullptr;
-
-}  // namespace
+PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
 
 RunningCall* RunningCall::of_this_thread() {
-  return innermost;
+  return this_thread.running;
 }
 
-RunningCall::RunningCall(const char* function_name) : outer_{innermost}, function_name_{function_name} {
-  innermost = this;
+const void* RunningCall::stack_begin() {
+  return this_thread.scope;
 }
 
-RunningCall::~RunningCall() {
-  innermost = outer_;
+RunningCall::Scope::Scope(RunningCall& call)
+    : outer_{std::exchange(this_thread.running, &call)}, outer_scope_{std::exchange(this_thread.scope, this)} {}
+
+RunningCall::Scope::~Scope() {
+  this_thread.running = outer_;
+  this_thread.scope = outer_scope_;
 }
 
 }  // namespace pharos::actors

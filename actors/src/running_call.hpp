@@ -10,13 +10,27 @@ class ResultCell;
 namespace pharos::actors {
 
 /// The call of a user's function that a thread is running now, in a worker. Pure interface: what a wait inside of it
-/// has to do is the worker's business. Lives on the stack of whoever runs the call; this thread's only.
+/// has to do is the worker's business.
 class RunningCall {
  public:
   /// None in a driver, and in a thread that the user's code started.
   static RunningCall* of_this_thread();
+  /// Above this address this thread's stack is the worker's; null where it runs no call.
+  static const void* stack_begin();
   /// Mangled.
   const char* function_name() const { return function_name_; }
+
+  /// As long as this lives, on the stack, its thread runs that call.
+  class Scope {
+   public:
+    explicit Scope(RunningCall& call);
+    Scope(Scope&&) = delete;
+    ~Scope();
+
+   private:
+    RunningCall* const outer_;
+    const void* const outer_scope_;
+  };
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
@@ -28,12 +42,10 @@ class RunningCall {
   virtual Deadline deadline() const = 0;
 
  protected:
-  explicit RunningCall(const char* function_name);
-  RunningCall(RunningCall&&) = delete;
-  ~RunningCall();
+  explicit RunningCall(const char* function_name) : function_name_{function_name} {}
+  ~RunningCall() = default;
 
  private:
-  RunningCall* const outer_;
   const char* const function_name_;
 };
 

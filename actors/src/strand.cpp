@@ -1,10 +1,14 @@
 #include "strand.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace pharos::actors {
 
-void Strand::push(std::shared_ptr<Runner> runner, net::FrameBatch batch) {
+bool Strand::push(std::shared_ptr<Runner> runner, net::FrameBatch batch) {
   const std::lock_guard lock{mutex_};
   entries_.push_back({std::move(runner), std::move(batch)});
+  return running_;
 }
 
 void Strand::run() {
@@ -28,15 +32,18 @@ void Strand::give_back_waiting() {
   std::deque<Entry> entries;
   {
     const std::lock_guard lock{mutex_};
-    entries.swap(entries_);
+    const auto posted = [](const Entry& entry) { return entry.batch.empty(); };
+    const auto sent = std::stable_partition(entries_.begin(), entries_.end(), posted);
+    entries.assign(std::make_move_iterator(sent), std::make_move_iterator(entries_.end()));
+    entries_.erase(sent, entries_.end());
   }
   for (Entry& entry : entries) entry.runner->give_back(std::move(entry.batch));
 }
 
-bool Strand::stop(async::Deadline deadline) {
+bool Strand::stop(async::Executor& executor, async::Deadline deadline) {
   std::unique_lock lock{mutex_};
   stopped_ = true;
-  return idle_.wait_until(lock, deadline.when(), [this] { return !running_; });
+  return executor.wait(lock, idle_, deadline, [this] { return !running_; });
 }
 
 }  // namespace pharos::actors

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include <pharos/async/deadline.hpp>
+#include <pharos/async/executor.hpp>
 #include <pharos/net/link.hpp>
 
 namespace pharos::actors {
@@ -26,13 +27,14 @@ class Strand {
     virtual void on_drained() = 0;
   };
 
-  void push(std::shared_ptr<Runner> runner, net::FrameBatch batch);
+  /// True when a thread runs already, which will come to it.
+  bool push(std::shared_ptr<Runner> runner, net::FrameBatch batch);
   /// Runs until nothing is left, unless another thread does so already.
   void run();
   /// Sends back all that waits. Any thread, also the one that runs.
   void give_back_waiting();
   /// Lets no call begin any more. True when none is running at the deadline.
-  bool stop(async::Deadline deadline);
+  bool stop(async::Executor& executor, async::Deadline deadline);
 
  private:
   struct Entry {

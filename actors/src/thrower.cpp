@@ -30,26 +30,33 @@ Thrown& thrown() {
   return instance;
 }
 
+/// What an address is for people.
+struct Place {
+  std::string text;         // empty for one of the runtime's
+  bool calls_user = false;  // the compiler may have put the user's function into it
+};
+
 // Symbols are looked up once for each place: who throws in every call throws from few.
 struct Places {
   std::mutex mutex;
-  std::unordered_map<std::uintptr_t, std::string> known;
+  std::unordered_map<std::uintptr_t, Place> known;
 };
 Places& places() {
   static auto* const instance = new Places;  // threads of a dying process may still look
   return *instance;
 }
 
-// Empty for a frame of the runtime's.
-std::string place_of(std::uintptr_t address) {
+Place place_of(std::uintptr_t address) {
   Places& all = places();
   const std::lock_guard lock{all.mutex};
   if (const auto found = all.known.find(address); found != all.known.end()) return found->second;
-  const auto frames = process::symbolize(address);
-  const auto user = std::find_if(frames.begin(), frames.end(), [](const auto& frame) { return !frame.of_runtime(); });
-  const std::string text = user == frames.end() ? "" : user->to_string();
-  if (all.known.size() < kPlacesMax) all.known.emplace(address, text);
-  return text;
+  Place place;
+  for (const process::Frame& frame : process::symbolize(address)) {
+    if (!frame.of_runtime() && place.text.empty()) place.text = frame.to_string();
+    place.calls_user = place.calls_user || (!frame.of_pharos() && frame.name.starts_with("_ZN6pharos6detail"));
+  }
+  if (all.known.size() < kPlacesMax) all.known.emplace(address, place);
+  return place;
 }
 
 }  // namespace
@@ -63,7 +70,7 @@ class ThrowerType final : public std::type_info {
   bool __do_catch(const std::type_info*, void**, unsigned) const override {
     Thrown& now = thrown();
     now.depth = process::capture_stack(now.stack);
-    const auto running = reinterpret_cast<std::uintptr_t>(RunningCall::of_this_thread());
+    const auto running = reinterpret_cast<std::uintptr_t>(RunningCall::stack_begin());
     // Below the call is the worker.
     while (running != 0 && now.depth != 0 && now.stack[now.depth - 1].end > running) --now.depth;
     return false;
@@ -78,11 +85,11 @@ std::string Thrower::place() {
   Thrown& now = thrown();
   const std::size_t depth = std::exchange(now.depth, 0);
   for (std::size_t i = 0; i < depth; ++i) {
-    if (std::string text = place_of(now.stack[i].code); !text.empty()) return text;
+    Place place = place_of(now.stack[i].code);
+    if (!place.text.empty()) return std::move(place.text);
+    if (place.calls_user) return readable_name(RunningCall::of_this_thread()->function_name());
   }
-  // The compiler has put the user's function into what calls it.
-  const RunningCall* const running = RunningCall::of_this_thread();
-  return depth == 0 || running == nullptr ? "" : readable_name(running->function_name());
+  return {};
 }
 
 }  // namespace pharos::actors

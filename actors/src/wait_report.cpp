@@ -76,7 +76,8 @@ class Report {
     if (!worker.answered) return say(depth, process + state + " did not answer in time");
     if (worker.function == wire::kNoFunction) {
       return say(depth, process + state + " runs nothing: " +
-                            (wait.stage == Stage::kSent ? "its answer is on its way" : "its connection is being made"));
+                            (wait.stage == Stage::kSent ? "its answer is on its way, or it is a coroutine that waits"
+                                                        : "its connection is being made"));
     }
     const std::string running = seconds(worker.nanoseconds);
     if (wait.stage == Stage::kSent && worker.caller == caller && worker.number == wait.number) {

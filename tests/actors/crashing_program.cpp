@@ -22,12 +22,12 @@ struct Overheated : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Each a function of its own name, for the report to show.
-[[gnu::noinline]] int write_to_nowhere(int value) {
+// Each a function of its own name, for the report to show. The sanitizer of undefined behaviour would come first.
+[[gnu::noinline, gnu::no_sanitize("undefined")]] int write_to_nowhere(int value) {
   *nowhere = value;
   return *nowhere;
 }
-[[gnu::noinline]] int call_no_function(int value) {
+[[gnu::noinline, gnu::no_sanitize("undefined")]] int call_no_function(int value) {
   return no_function(value) + 1;
 }
 [[gnu::noinline]] int recurse_to_death(int depth) {
@@ -53,7 +53,7 @@ class Careless {
   int null(int value) { return write_to_nowhere(value); }
   int call_null(int value) { return call_no_function(value); }
   int recurse(int depth) { return recurse_to_death(depth); }
-  int divide(int value) { return value / zero; }
+  [[gnu::no_sanitize("undefined")]] int divide(int value) { return value / zero; }
   int abort(int) { std::abort(); }
   int terminate(int) noexcept {
     overheat(80);

@@ -56,6 +56,10 @@ constexpr auto kSoon = 3s;
 
 int* volatile nowhere = nullptr;
 
+[[gnu::no_sanitize("undefined")]] void write_to_nowhere() {
+  *nowhere = 1;
+}
+
 class Wild {
  public:
   Wild() = default;
@@ -65,7 +69,7 @@ class Wild {
     crashes_at_end_ = how == "crashes at the end";
   }
   ~Wild() {
-    if (crashes_at_end_) *nowhere = 1;
+    if (crashes_at_end_) write_to_nowhere();
   }
 
   int process() { return ::getpid(); }
@@ -78,20 +82,30 @@ class Wild {
   }
   Claim claim(std::uint64_t bytes) { return {bytes}; }
   std::string fill_memory(std::uint64_t bytes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    // Their allocators need room of their own, and end the process instead.
+    throw std::bad_alloc{};
+#endif
     const rlimit little{std::uint64_t{1} << 30, std::uint64_t{1} << 30};
     ::setrlimit(RLIMIT_AS, &little);
     return std::string(bytes, 'x');
   }
-  void throw_an_int() { throw 17; }
+  void throw_an_int() {
+    throw 17;
+  }
   void leave(int how) {
     if (how == 0) std::exit(0);
     if (how == 1) ::_exit(0);
     if (how == 2) std::quick_exit(0);
     ::pthread_exit(nullptr);
   }
-  void close_descriptors(int from) { ::close_range(static_cast<unsigned>(from), ~0U, 0); }
+  void close_descriptors(int from) {
+    ::close_range(static_cast<unsigned>(from), ~0U, 0);
+  }
   /// Both processes come back from here.
-  int fork_and_return() { return ::fork(); }
+  int fork_and_return() {
+    return ::fork();
+  }
   /// The child stays, and the caller is told its number.
   int fork_and_stay() {
     const pid_t child = ::fork();
@@ -112,7 +126,9 @@ class Wild {
     std::thread{[this] { run_for_ever(); }}.detach();
     return ::getpid();
   }
-  void stop_itself() { ::raise(SIGSTOP); }
+  void stop_itself() {
+    ::raise(SIGSTOP);
+  }
   void change_its_process() {
     sigset_t all;
     ::sigfillset(&all);

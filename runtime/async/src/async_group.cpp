@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
+#include <pharos/async/outermost.hpp>
 #include <pharos/async/wait.hpp>
 #include <pharos/base/check.hpp>
 
@@ -47,22 +48,21 @@ class AsyncGroup::Members : public std::enable_shared_from_this<Members> {
   std::vector<std::shared_ptr<detail::Wait>> joiners_;
 };
 
-class AsyncGroup::Member final : public detail::Routine {
+class AsyncGroup::Member final : public detail::Outermost {
  public:
-  Member(Executor& executor, const std::atomic<bool>& cancelled, Async<void> outermost)
-      : Routine{executor, cancelled}, outermost_{std::move(outermost)} {}
+  using Outermost::Outermost;
 
   void start(std::shared_ptr<Members> members, std::list<Member>::iterator self) {
     members_ = std::move(members);
     self_ = self;
-    outermost_.start(*this, {});
+    Outermost::start();
     executor().post([this] { run(); });
   }
 
  private:
   void ended() override {
     try {
-      outermost_.take();
+      take();
     } catch (...) {
       members_->report(std::current_exception());
     }
@@ -70,7 +70,6 @@ class AsyncGroup::Member final : public detail::Routine {
     members->remove(self_);
   }
 
-  Async<void> outermost_;
   std::shared_ptr<Members> members_;
   std::list<Member>::iterator self_;
 };
@@ -105,9 +104,7 @@ void AsyncGroup::Members::forget(const std::shared_ptr<detail::Wait>& joiner) {
 
 bool AsyncGroup::Members::wait_until_empty(Deadline deadline) {
   std::unique_lock lock{mutex_};
-  // The deadline is by the executor's clock, this thread waits by the machine's.
-  const auto until = Deadline::after(deadline.left(executor_.now()), std::chrono::steady_clock::now());
-  return emptied_.wait_until(lock, until.when(), [this] { return size_ == 0; });
+  return executor_.wait(lock, emptied_, deadline, [this] { return size_ == 0; });
 }
 
 std::size_t AsyncGroup::Members::size() const {

@@ -153,10 +153,10 @@ std::vector<Frame> symbolize(const ModulePlace& place) {
   if (place.module == nullptr) return symbolize(place, 0);
   LoadedAt loaded{place.module};
   ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* into) {
+      [](dl_phdr_info* object, std::size_t, void* into) {
         auto& wanted = *static_cast<LoadedAt*>(into);
-        wanted.found = wanted.module == info->dlpi_name;
-        wanted.address = info->dlpi_addr;
+        wanted.found = wanted.module == object->dlpi_name;
+        wanted.address = object->dlpi_addr;
         return wanted.found ? 1 : 0;
       },
       &loaded);

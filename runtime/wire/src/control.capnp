@@ -32,10 +32,18 @@ struct Message {
     actorFound @21 :ActorFound;        # node to caller, which holds it now
     holdActor @22 :HoldActor;          # caller to node: so many handles more or less
     constructActor @23 :ConstructActor;      # node to worker
-    actorConstructed @24 :ActorConstructed;  # worker to node
-    workerCrashed @25 :WorkerCrashed;        # zygote to node, after workerReaped said that it would come
-    inspect @26 :Void;                       # driver to node, node to worker; answered by inspected
-    inspected @27 :Inspected;
+    actorConstructed @24 :ActorConstructed;  # worker to node, which tells the head
+    addJob @25 :AddJob;                      # a job's node to the head
+    endJob @26 :EndJob;                      # a job's node to the head
+    endCaller @27 :EndCaller;                # a caller's node to the head
+    startIncarnation @28 :StartIncarnation;  # head to node; actorConstructed and incarnationEnded tell how it goes
+    endIncarnation @29 :EndIncarnation;      # head to node
+    incarnationEnded @30 :IncarnationEnded;  # node to head: its process is gone, or could not be started
+    actorAlive @31 :ActorAlive;              # head to node: answers startActor and connectActor
+    refused @32 :Refused;                    # head to node: the answer to what could not be met
+    workerCrashed @33 :WorkerCrashed;        # zygote to node, after workerReaped said that it would come
+    inspect @34 :Inspect;                    # caller to node, which asks its workers and the head; answered by inspected
+    inspected @35 :Inspected;
   }
 }
 
@@ -56,6 +64,12 @@ struct RegisterJob {
 }
 struct JobRegistered { job @0 :UInt64; caller @1 :UInt64; node @2 :UInt64; cpus @3 :UInt32; warning @4 :Text; address @5 :Text; }
 
+struct Asker {                    # who asks the head: filled in by its node, which passes on what it asks
+  job @0 :UInt64;
+  caller @1 :UInt64;
+  number @2 :UInt64;              # of the question, in the answer; the node's own numbers
+}
+
 struct LeaseWorker {}
 struct ReturnLease { worker @0 :UInt64; }
 struct StartActor {
@@ -70,15 +84,31 @@ struct StartActor {
   detached @8 :Bool;
   getIfExists @9 :Bool;           # one of that name, instead
   maxTaskRetries @10 :Int32;
+  asker @11 :Asker;
 }
-struct KillActor { actor @0 :UInt64; }
-struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; }  # seen: the incarnation that the caller lost, 0 for none
-struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; }
-struct ActorFound { actor @0 :UInt64; label @1 :Text; }
-struct HoldActor { actor @0 :UInt64; count @1 :Int32; }
+struct KillActor { actor @0 :UInt64; asker @1 :Asker; }
+struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; asker @2 :Asker; }  # seen: what the caller lost, 0 for none
+struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; asker @3 :Asker; }
+struct ActorFound { actor @0 :UInt64; label @1 :Text; number @2 :UInt64; }  # number: from the head, the asker's
+struct HoldActor { actor @0 :UInt64; count @1 :Int32; asker @2 :Asker; }
 struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
-struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; }
+struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
+struct EndJob { job @0 :UInt64; }
+struct EndCaller { caller @0 :UInt64; }
+struct StartIncarnation {
+  actor @0 :UInt64;
+  incarnation @1 :UInt32;
+  job @2 :UInt64;
+  label @3 :Text;
+  constructor @4 :UInt32;
+  arguments @5 :Data;
+}
+struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
+struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
+struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; }
+struct Refused { number @0 :UInt64; failure @1 :Failure; }
+struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; }
 struct Stop {}
@@ -89,9 +119,10 @@ struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
 struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; crashed @2 :Bool; }
 struct WorkerCrashed { worker @0 :UInt64; headline @1 :Text; report @2 :Text; }
 struct WorkerBlocked { blocked @0 :Bool; }
-struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; }
+struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; remote @3 :Bool; }
 
-struct Inspected { cpus @0 :UInt32; cpusInUse @1 :UInt32; workers @2 :List(InspectedWorker); }
+struct Inspect { asker @0 :Asker; }
+struct Inspected { cpus @0 :UInt32; cpusInUse @1 :UInt32; workers @2 :List(InspectedWorker); number @3 :UInt64; }
 struct InspectedWorker {
   worker @0 :UInt64;
   actor @1 :UInt64;

@@ -39,6 +39,12 @@ struct JobRegistered {
   std::string warning;  ///< empty, or why workers of this program start slowly
   std::string address;  ///< where the node's Unix socket is
 };
+/// Who asks the head. Filled in by its node, which passes the question on.
+struct Asker {
+  JobId job;
+  CallerId caller;
+  std::uint64_t number = 0;  ///< of the question; the node's own
+};
 struct LeaseWorker {};
 struct ReturnLease {
   WorkerId worker;
@@ -55,26 +61,32 @@ struct StartActor {
   bool detached = false;
   bool get_if_exists = false;
   std::int32_t max_task_retries = 0;
+  Asker asker{};
 };
 struct KillActor {
   ActorId actor;
+  Asker asker{};
 };
 struct ConnectActor {
   ActorId actor;
   std::uint32_t seen = 0;  ///< the incarnation that the caller has lost, 0 for none
+  Asker asker{};
 };
 struct FindActor {
   std::string name_space;
   std::string name;
   std::string type;
+  Asker asker{};
 };
 struct ActorFound {
   ActorId actor;
   std::string label;
+  std::uint64_t number = 0;  ///< from the head: the asker's
 };
 struct HoldActor {
   ActorId actor;
   std::int32_t count = 0;
+  Asker asker{};
 };
 struct ConstructActor {
   ActorId actor;
@@ -87,12 +99,52 @@ struct ActorConstructed {
   std::uint32_t incarnation = 0;
   std::optional<Error> failure;
 };
+struct AddJob {
+  JobId job;
+  RegisterJob program;
+};
+struct EndJob {
+  JobId job;
+};
+struct EndCaller {
+  CallerId caller;
+};
+struct StartIncarnation {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  JobId job;
+  std::string label;
+  std::uint32_t constructor = 0;
+  std::vector<std::byte> arguments;
+};
+struct EndIncarnation {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  bool kill = false;  ///< at once, without its destructor
+};
+struct IncarnationEnded {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  std::string reason;
+};
+struct ActorAlive {
+  std::uint64_t number = 0;
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  NodeId node;
+  std::int32_t max_task_retries = 0;
+};
+struct Refused {
+  std::uint64_t number = 0;
+  Error why;
+};
 struct WorkerReady {
   WorkerId worker;
   ActorId actor;  ///< which one is meant, where there is a choice; none for a task worker
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
+  bool remote = false;                ///< on another machine: the connection may end although both live
 };
 struct WorkerEnded {
   WorkerId worker;
@@ -133,6 +185,7 @@ struct ServeCaller {
   CallerId caller;
   ActorId actor;
   std::uint32_t incarnation = 0;
+  bool remote = false;  ///< as in WorkerReady
 };
 struct EndWorker {};
 struct WorkerBlocked {
@@ -140,7 +193,9 @@ struct WorkerBlocked {
 };
 
 /// What runs and what waits in a job, or in one of its workers.
-struct Inspect {};
+struct Inspect {
+  Asker asker{};
+};
 
 /// No function: of a field that may hold one's index.
 constexpr std::uint32_t kNoFunction = ~std::uint32_t{0};
@@ -183,12 +238,14 @@ struct Inspected {
   std::uint32_t cpus = 0;
   std::uint32_t cpus_in_use = 0;
   std::vector<InspectedWorker> workers{};
+  std::uint64_t number = 0;  ///< from the head: the asker's
 };
 
 using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
                              WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
                              WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
-                             HoldActor, ConstructActor, ActorConstructed, WorkerCrashed, Inspect, Inspected>;
+                             HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
+                             EndIncarnation, IncarnationEnded, ActorAlive, Refused, WorkerCrashed, Inspect, Inspected>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
