@@ -209,6 +209,17 @@ bool CallLink::cancel(ResultCell& cell) {
   return false;
 }
 
+std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
+  const std::lock_guard lock{mutex_};
+  const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
+  if (sent != unanswered_.end()) {
+    return Place{true, first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin())};
+  }
+  const bool held =
+      std::any_of(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
+  return held ? std::optional{Place{}} : std::nullopt;
+}
+
 void CallLink::send(CellHandle cell) {
   if (const std::size_t size = cell->arguments().size(); size > wire::kCallPayloadMax.bytes()) {
     return cell->set_error(Error{ErrorCode::kInvalidArgument, "the arguments have " + to_string(ByteCount{size}) +

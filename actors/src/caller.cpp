@@ -364,6 +364,18 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
   if (given_up) cell.set_error(Error{code, why}.with_outcome(Outcome::kNotStarted));
 }
 
+std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
+  std::vector<CellHandle> missing;
+  const std::lock_guard lock{mutex_};
+  for (const auto& [number, each] : incomplete_) {
+    if (&*each->cell != &cell) continue;
+    for (const Arguments::Hole& hole : each->holes) {
+      if (!hole.cell.ready()) missing.push_back(hole.cell);
+    }
+  }
+  return missing;
+}
+
 std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
   std::vector<std::shared_ptr<ActorHandle>> all;
   const std::lock_guard lock{mutex_};

@@ -78,6 +78,10 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// A handle that came with a call, or by its name. The node counts `held` for it already.
   std::shared_ptr<ActorHandle> adopt(ActorId id, const std::string& label, bool held);
   CellHandle new_cell() const { return ResultCell::make(room_); }
+  /// What get() waits for, in whichever thread. Any thread.
+  std::vector<wire::PendingResult> pending_results();
+  /// Why it does, in lines for people: asks the node, for no longer than a second. `then` runs on the strand.
+  void explain_waits(async::UniqueFunction<void(std::string)> then);
   /// A task that waits for a worker that will not come soon is the thread's that waits for it.
   bool take_back(ResultCell& cell) { return tasks_.take_back(cell); }
 
@@ -122,6 +126,9 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
                       async::UniqueFunction<void(std::optional<Error>)> then);
   void complete(const std::shared_ptr<Incomplete>& incomplete);
   std::vector<std::shared_ptr<ActorHandle>> actors();
+  std::vector<CellHandle> missing_arguments(const ResultCell& cell);
+  void add_pending(const CellHandle& cell, std::int32_t argument_of, std::vector<wire::PendingResult>& to);
+  static async::Async<void> ask_why(Caller* self, async::UniqueFunction<void(std::string)> then);
 
   static async::Async<void> lease_worker(Caller* self);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);

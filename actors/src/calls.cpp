@@ -17,6 +17,7 @@
 #include "function_table.hpp"
 #include "reply_cache.hpp"
 #include "running_call.hpp"
+#include "thrower.hpp"
 #include "thrown.hpp"
 
 namespace pharos::actors {
@@ -46,6 +47,8 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   try {
     call();
     return std::nullopt;
+  } catch (const Thrower&) {
+    PHAROS_CHECK(false);
   } catch (const abi::__forced_unwind&) {
     // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
     log(LogLevel::kError, "a function ended its thread; the worker ends",
@@ -318,8 +321,14 @@ struct UserCode {
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
-  Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task, std::uint32_t attempt = 0)
-      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, attempt_{attempt} {}
+  Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task, std::uint32_t attempt = 0)
+      : RunningCall{function.name()},
+        calls_{calls},
+        link_{link},
+        number_{number},
+        trace_{trace},
+        is_task_{is_task},
+        attempt_{attempt} {}
 
   /// It has failed with what it may be run again for: false if not once more.
   bool may_run_again(const Retries& retries) {
@@ -384,8 +393,10 @@ class Running final : public RunningCall {
     Retries retries;
     if (call.retry_on != 0) retries = {exception_types(call.retry_on - 1), call.max_retries};
     Encoder result;
-    Running running{calls_, link_, number_, call.trace, is_task_, call.attempt};
-    auto error = running.run(function_table()[call.function], nullptr, Decoder{cell.arguments()}, result, retries);
+    const Function& function = function_table()[call.function];
+    Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
+    auto error = running.run(function, nullptr, Decoder{cell.arguments()}, result, retries);
+    calls_.end_if_child();
     if (error) {
       cell.set_error(std::move(*error));
     } else {
@@ -415,13 +426,14 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
         link_{std::move(link)},
         function_{function},
         retries_{link_->retries_of(header.number)},
-        running_{calls, link_.get(), header.number, TraceId{header.trace}, false, header.attempt} {}
+        running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt) {}
 
   /// Runs it to its first wait, or its end.
   void begin(std::span<const std::byte> arguments) {
     if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
     const UserCode inside{running_, calls_.platform()};
     begin_body(arguments);
+    calls_.end_if_child();
   }
 
   bool ended() const { return ended_; }
@@ -484,6 +496,7 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
         const UserCode inside{call_->running_, call_->calls_.platform()};
         std::exchange(work_, {})();
       }
+      call_->calls_.end_if_child();
       if (call_->ended_ && !std::exchange(call_->concluded_, true)) call_->link_->conclude(*call_, more_follow);
     }
     void give_back(net::FrameBatch) override {}
@@ -602,16 +615,21 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
     return nullptr;
   }
   const Function& function = function_table()[header.function];
+  calls_.note_begin(function, last_end_, serves_.caller, header.number);
   if (function.begin != nullptr) {
     auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
     coroutine->begin(frame.payload);
+    calls_.note_end();
     if (!coroutine->ended()) return coroutine;
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
-  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  Running running{calls_,          function, this, header.number, TraceId{header.trace},
+                  !serves_.actor, header.attempt};
   const auto error =
       running.run(function, calls_.instance().object, Decoder{frame.payload}, result_, retries_of(header.number));
+  calls_.end_if_child();
+  calls_.note_end();
   const TimePoint end = calls_.platform().now();
   reply(header, error, result_, end - std::exchange(last_end_, end));
   return nullptr;
@@ -658,9 +676,12 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   instance_.actor = actor.actor;
   instance_.incarnation = actor.incarnation;
   Decoder arguments{actor.arguments};
-  Running running{*this, nullptr, 0, TraceId{}, false};
+  note_begin(constructor, platform_->now(), CallerId{}, 0);
+  Running running{*this, constructor, nullptr, 0, TraceId{}, false};
   const UserCode inside{running, *platform_};
   const auto error = guarded(constructor, [&] { instance_.object = constructor.construct(arguments); });
+  end_if_child();
+  note_end();
   if (!error) return std::nullopt;
   Error died = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->to_string()}.with_outcome(
       Outcome::kNotStarted);
@@ -705,6 +726,31 @@ void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
   const bool here =
       std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
   if (!here) executor_.post([caller] { caller->replies.forget(); });
+}
+
+void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number) {
+  runs_.since.store(since.time_since_epoch().count(), std::memory_order_relaxed);
+  runs_.caller.store(caller.value(), std::memory_order_relaxed);
+  runs_.number.store(number, std::memory_order_relaxed);
+  runs_.function.store(&function, std::memory_order_release);
+}
+
+// Of a call that ends meanwhile, a mixture with the next one: it is a look, not an account.
+wire::Inspected Calls::inspect() const {
+  wire::InspectedWorker worker{.worker = worker_, .waits = caller_->pending_results()};
+  if (const Function* const function = runs_.function.load(std::memory_order_acquire)) {
+    worker.function = function_index(function->name());
+    worker.nanoseconds = platform_->now().time_since_epoch().count() - runs_.since.load();
+    worker.caller = CallerId{runs_.caller.load()};
+    worker.number = runs_.number.load();
+  }
+  wire::Inspected inspected;
+  inspected.workers.push_back(std::move(worker));
+  return inspected;
+}
+
+void Calls::end_if_child() const {
+  if (caller_->abandoned()) ::_exit(0);
 }
 
 void Calls::block(CallerLink& link) {

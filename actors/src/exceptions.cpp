@@ -35,6 +35,8 @@ Error detail::current_exception() {
     throw;
   } catch (const Exception& e) {
     return e.error();
+  } catch (const EncodedTooLarge& e) {
+    return {ErrorCode::kInvalidArgument, e.what()};
   } catch (const std::exception& e) {
     return {ErrorCode::kUserError, "threw " + name + ": " + e.what()};
   } catch (...) {

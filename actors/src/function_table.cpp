@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <pharos/actors/function.hpp>
+#include <pharos/wire/message.hpp>
 
 namespace pharos {
 namespace actors {
@@ -92,6 +93,15 @@ void fix_function_table() {
 
 std::span<const detail::Function> function_table() {
   return table().sorted;
+}
+
+std::uint32_t function_index(const char* mangled) {
+  const auto& sorted = table().sorted;
+  const auto found =
+      std::lower_bound(sorted.begin(), sorted.end(), mangled,
+                       [](const auto& function, const char* name) { return std::strcmp(function.name(), name) < 0; });
+  if (found == sorted.end() || std::strcmp(found->name(), mangled) != 0) return wire::kNoFunction;
+  return static_cast<std::uint32_t>(found - sorted.begin());
 }
 
 std::string readable_name(const char* mangled) {

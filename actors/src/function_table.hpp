@@ -16,6 +16,9 @@ void fix_function_table();
 /// same in every process of one executable.
 std::span<const detail::Function> function_table();
 
+/// The first of that name; wire::kNoFunction when there is none.
+std::uint32_t function_index(const char* mangled);
+
 /// For people: "Counter::add", "main::{lambda(int)#1}", "the constructor of Counter".
 std::string readable_name(const char* mangled);
 

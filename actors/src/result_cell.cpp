@@ -108,7 +108,8 @@ void ResultCell::call_back(async::Callback then) {
 }
 
 Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
-  if (!ready()) {
+  if (!ready() && !room_->abandoned()) {
+    const actors::WaitingThreads::Note note{room_->threads(), *this};
     if (actors::RunningCall* const running = actors::RunningCall::of_this_thread()) {
       running->wait(*this, deadline);
     } else {

@@ -26,13 +26,17 @@ bool started_in_a_role() {
 }
 
 int run_role() {
-  if (inherited->role == process::InheritedRole::kWorker) actors::run_worker(std::move(inherited->socket));
+  if (inherited->role == process::InheritedRole::kWorker) {
+    auto crash = process::CrashPage::receive(std::move(inherited->crash));
+    if (!crash) return 1;
+    actors::run_worker(std::move(inherited->socket), *std::move(crash));
+  }
   set_log_role("zygote");
   const auto functions = static_cast<std::uint32_t>(actors::function_table().size());
-  auto outcome = process::run_zygote(std::move(inherited->socket), functions);
+  auto outcome = process::run_zygote(std::move(inherited->socket), {functions, &actors::readable_name});
   if (auto* const worker = std::get_if<process::BecomeWorker>(&outcome)) {
     set_log_role("worker");
-    actors::run_worker(std::move(worker->control));
+    actors::run_worker(std::move(worker->control), std::move(worker->crash));
   }
   return std::get<process::ZygoteEnded>(outcome).status;
 }

@@ -10,6 +10,7 @@
 #include <pharos/base/byte_count.hpp>
 
 #include "function_table.hpp"
+#include "thrower.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -53,8 +54,9 @@ Error error_of_call(const detail::Function& function) {
     // Of something that the function called. Whatever became of that: this call has run.
     return Error{e.error()}.with(name).with_outcome(Outcome::kFailed);
   } catch (...) {
-    return with_declared(function.throws,
-                         Error{ErrorCode::kUserError, name + ' ' + detail::current_exception().message()});
+    const std::string place = Thrower::place();
+    const std::string thrown = detail::current_exception().message() + (place.empty() ? "" : "; thrown in " + place);
+    return with_declared(function.throws, Error{ErrorCode::kUserError, name + ' ' + thrown});
   }
 }
 

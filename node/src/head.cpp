@@ -47,6 +47,8 @@ void Head::on_question(NodeId from, wire::Message& message) {
     find_actor(from, *find);
   } else if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) {
     hold_actor(*hold);
+  } else if (const auto* const inspect = std::get_if<wire::Inspect>(&message)) {
+    describe_actors(from, inspect->asker);
   } else if (const auto* const kill = std::get_if<wire::KillActor>(&message)) {
     const auto* const spec = actors_.find_spec(kill->actor);
     if (spec != nullptr && spec->job == kill->asker.job) apply(actors_.kill(kill->actor, "its program ended it"));
@@ -117,6 +119,15 @@ void Head::hold_actor(const wire::HoldActor& hold) {
   if (hold.count >= 0) return count();
   // A handle that was passed on may be let go of before its new holder is heard.
   reactor_.run_at(reactor_.now() + kLetGoTime, count);
+}
+
+void Head::describe_actors(NodeId from, const wire::Asker& asker) {
+  wire::Inspected answer{.number = asker.number};
+  for (const auto& [actor, making] : makings_) {
+    if (making.asker.job != asker.job) continue;
+    answer.workers.push_back({.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}});
+  }
+  tell(from, std::move(answer));
 }
 
 void Head::end_caller(CallerId caller) {

@@ -49,6 +49,7 @@ class Head {
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
   void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
+  void describe_actors(NodeId from, const wire::Asker& asker);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
   void end_job(JobId job);
   void end_caller(CallerId caller);

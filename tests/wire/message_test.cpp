@@ -28,6 +28,14 @@ std::vector<std::byte> some_bytes() {
   return {std::byte{0}, std::byte{255}, std::byte{7}};
 }
 
+InspectedWorker some_worker() {
+  const PendingResult result{-1, PendingResult::Stage::kUnsent, 1, ActorId{2}, "x", WorkerId{3}, 4, 5, 6};
+  PendingResult argument = result;
+  argument.argument_of = 0;
+  argument.stage = PendingResult::Stage::kSent;
+  return {WorkerId{7}, ActorId{8}, "counter", "alive", 9, true, 10, -11, CallerId{12}, 13, {result, argument}};
+}
+
 Asker some_asker() {
   return {JobId{61}, CallerId{62}, 63};
 }
@@ -50,13 +58,13 @@ const std::vector<Message>& one_of_each() {
       KillActor{ActorId{5}, some_asker()},
       WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
-      Output{"counter", 11, true, "li\0ne\n\xff"s},
+      Output{"counter", 11, true, "li\0ne\n\xff"s, true},
       Stop{},
       Done{},
       ZygoteReady{some_build_id(), 12, "threads"},
       ForkWorker{WorkerId{13}},
       WorkerForked{WorkerId{14}, 15},
-      WorkerReaped{WorkerId{16}, -17},
+      WorkerReaped{WorkerId{16}, -17, true},
       ServeCaller{CallerId{18}, ActorId{19}, 20, true},
       EndWorker{},
       WorkerBlocked{true},
@@ -75,6 +83,9 @@ const std::vector<Message>& one_of_each() {
       IncarnationEnded{ActorId{44}, 45, "killed"},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9"},
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
+      WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
+      Inspect{some_asker()},
+      Inspected{32, 33, {some_worker()}, 64},
   };
   return messages;
 }
@@ -178,8 +189,8 @@ auto fields(const WorkerEnded& m) {
   return std::tie(worker, reason);
 }
 auto fields(const Output& m) {
-  const auto& [label, pid, error, lines] = m;
-  return std::tie(label, pid, error, lines);
+  const auto& [label, pid, error, lines, report] = m;
+  return std::tie(label, pid, error, lines, report);
 }
 auto fields(const ZygoteReady& m) {
   const auto& [build_id, functions, cannot_fork] = m;
@@ -194,8 +205,20 @@ auto fields(const WorkerForked& m) {
   return std::tie(worker, pid);
 }
 auto fields(const WorkerReaped& m) {
-  const auto& [worker, status] = m;
-  return std::tie(worker, status);
+  const auto& [worker, status, crashed] = m;
+  return std::tie(worker, status, crashed);
+}
+auto fields(const WorkerCrashed& m) {
+  const auto& [worker, headline, report] = m;
+  return std::tie(worker, headline, report);
+}
+auto fields(const Inspect& m) {
+  const auto& [asker] = m;
+  return fields(asker);
+}
+auto fields(const Inspected& m) {
+  const auto& [cpus, cpus_in_use, workers, number] = m;
+  return std::tie(cpus, cpus_in_use, workers, number);
 }
 auto fields(const WorkerBlocked& m) {
   const auto& [blocked] = m;
@@ -245,6 +268,14 @@ TEST(Message, EachComesBackFromAnUnalignedPlace) {
     ASSERT_TRUE(back.ok()) << name_of(message);
     EXPECT_TRUE(same(message, *back)) << name_of(message);
   }
+}
+
+TEST(Message, AnArgumentOfWhatComesLaterIsRefused) {
+  InspectedWorker worker = some_worker();
+  worker.waits[0].argument_of = 1;
+  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
+  worker.waits[0].argument_of = -2;
+  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
 }
 
 TEST(Message, EachHasANameOfItsOwn) {

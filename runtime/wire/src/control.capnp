@@ -41,6 +41,9 @@ struct Message {
     incarnationEnded @30 :IncarnationEnded;  # node to head: its process is gone, or could not be started
     actorAlive @31 :ActorAlive;              # head to node: answers startActor and connectActor
     refused @32 :Refused;                    # head to node: the answer to what could not be met
+    workerCrashed @33 :WorkerCrashed;        # zygote to node, after workerReaped said that it would come
+    inspect @34 :Inspect;                    # caller to node, which asks its workers and the head; answered by inspected
+    inspected @35 :Inspected;
   }
 }
 
@@ -109,12 +112,40 @@ struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32;
 struct Refused { number @0 :UInt64; failure @1 :Failure; }
 struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; ended @6 :Text; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
-struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
+struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; }
 struct Stop {}
 
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
 struct ForkWorker { worker @0 :UInt64; }
 struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
-struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; }
+struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; crashed @2 :Bool; }
+struct WorkerCrashed { worker @0 :UInt64; headline @1 :Text; report @2 :Text; }
 struct WorkerBlocked { blocked @0 :Bool; }
 struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; remote @3 :Bool; }
+
+struct Inspect { asker @0 :Asker; }
+struct Inspected { cpus @0 :UInt32; cpusInUse @1 :UInt32; workers @2 :List(InspectedWorker); number @3 :UInt64; }
+struct InspectedWorker {
+  worker @0 :UInt64;
+  actor @1 :UInt64;
+  label @2 :Text;
+  state @3 :Text;
+  pid @4 :Int32;
+  answered @5 :Bool;              # what follows is known
+  function @6 :UInt32;            # that it runs
+  nanoseconds @7 :Int64;          # for so long
+  caller @8 :UInt64;              # whose call that is
+  number @9 :UInt64;
+  waits @10 :List(PendingResult);
+}
+struct PendingResult {
+  argumentOf @0 :Int32;           # which of the results beside it; -1: a thread waits for it
+  stage @1 :UInt8;
+  function @2 :UInt32;
+  actor @3 :UInt64;
+  label @4 :Text;
+  worker @5 :UInt64;
+  number @6 :UInt64;
+  thread @7 :Int32;
+  inside @8 :UInt32;
+}

@@ -26,6 +26,9 @@ struct RuntimeOptions {
   std::string listen{};
   /// CPUs that its tasks may use at once. 0: as many as this process may.
   std::uint32_t cpus = 0;
+  /// A line that several workers print alike is shown once, and how often it came back is told every five seconds.
+  /// PHAROS_FOLD_OUTPUT=0 in the environment shows every line. Lines of numbers alone are always shown.
+  bool fold_output = true;
 };
 
 struct ActorOptions {
