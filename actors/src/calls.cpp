@@ -321,7 +321,8 @@ struct UserCode {
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
-  Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task, std::uint32_t attempt = 0)
+  Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task,
+          std::uint32_t attempt = 0)
       : RunningCall{function.name()},
         calls_{calls},
         link_{link},
@@ -624,8 +625,7 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
-  Running running{calls_,          function, this, header.number, TraceId{header.trace},
-                  !serves_.actor, header.attempt};
+  Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
   const auto error =
       running.run(function, calls_.instance().object, Decoder{frame.payload}, result_, retries_of(header.number));
   calls_.end_if_child();
