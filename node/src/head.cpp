@@ -103,6 +103,8 @@ void Head::on_question(NodeId from, wire::Message& message) {
     find_actor(from, *find);
   } else if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) {
     hold_actor(*hold);
+  } else if (const auto* const inspect = std::get_if<wire::Inspect>(&message)) {
+    describe_actors(from, inspect->asker);
   } else if (const auto* const kill = std::get_if<wire::KillActor>(&message)) {
     const auto* const spec = actors_.find_spec(kill->actor);
     if (spec != nullptr && spec->job == kill->asker.job) apply(actors_.kill(kill->actor, "its program ended it"));
@@ -182,6 +184,15 @@ void Head::hold_actor(const wire::HoldActor& hold) {
   reactor_.run_at(reactor_.now() + kLetGoTime, count);
 }
 
+void Head::describe_actors(NodeId from, const wire::Asker& asker) {
+  wire::Inspected answer{.number = asker.number};
+  for (const auto& [actor, making] : makings_) {
+    if (making.asker.job != asker.job) continue;
+    answer.workers.push_back({.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}});
+  }
+  tell(from, std::move(answer));
+}
+
 void Head::end_caller(CallerId caller) {
   std::erase_if(requests_, [&](const auto& entry) {
     if (entry.second.asker.caller != caller) return false;
@@ -211,7 +222,11 @@ void Head::end_job(JobId job) {
   std::erase_if(leases_, of_job);
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
   apply(actors_.job_ended(job));
-  std::erase_if(makings_, [&](const auto& entry) { return entry.second.asker.job == job; });
+  std::erase_if(makings_, [&](const auto& entry) {
+    if (entry.second.asker.job != job) return false;
+    last_ends_.erase(entry.first);
+    return true;
+  });
 }
 
 // ---- Workers of one node for callers of another
@@ -311,10 +326,12 @@ void Head::apply(const scheduler::ActorEffects& effects) {
       const auto asked = requests_.extract(ready->request);
       const Running* const running = find_running(ready->actor, ready->incarnation);
       if (asked.empty()) continue;
+      const auto last_end = last_ends_.find(ready->actor);
       PHAROS_CHECK(running != nullptr, ready->actor);  // its end is told to the table and forgotten here at once
       tell(asked.mapped().node,
            wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation, running->node,
-                            makings_.at(ready->actor).max_task_retries, nodes_.at(running->node).address});
+                            makings_.at(ready->actor).max_task_retries,
+                            last_end == last_ends_.end() ? "" : last_end->second, nodes_.at(running->node).address});
     } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
       const auto asked = requests_.extract(refused->request);
       if (!asked.empty()) tell(asked.mapped().node, wire::Refused{asked.mapped().asker.number, refused->why});
@@ -370,6 +387,7 @@ void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std
   if (find_running(actor, incarnation) == nullptr) return;
   const Running ended = std::move(running_.extract(actor).mapped());
   apply(placement_.give_back(actor));
+  last_ends_[actor] = reason;
   apply(actors_.incarnation_ended(actor, incarnation, reason, reactor_.now()));
   for (const auto request : ended.reconnecting) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
@@ -384,6 +402,7 @@ void Head::forget_if_over(ActorId actor) {
     return end_incarnation({actor, unplaced->second, true});
   }
   makings_.erase(actor);
+  last_ends_.erase(actor);
 }
 
 void Head::tick_actors_at(TimePoint when) {

@@ -78,6 +78,7 @@ class Head {
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
   void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
+  void describe_actors(NodeId from, const wire::Asker& asker);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
   void end_job(JobId job);
   void end_caller(CallerId caller);
@@ -110,6 +111,7 @@ class Head {
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again
   scheduler::Placement placement_;
   std::unordered_map<ActorId, std::uint32_t> unplaced_;  // incarnations that wait for resources
+  std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
   std::unordered_map<std::uint64_t, Lease> lease_requests_;  // by number
