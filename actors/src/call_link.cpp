@@ -122,8 +122,23 @@ void CallLink::send_cancel(std::uint64_t number) {
   link_->send(header, {});
 }
 
+// Under the mutex, with a link. Before the call.
+void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
+  FrameHeader header;
+  header.kind = FrameKind::kRetry;
+  header.attempt = call.max_retries;
+  header.caller = caller_.value();
+  header.number = number;
+  header.actor = callee_.actor.value();
+  header.incarnation = callee_.incarnation;
+  header.function = call.retry_on - 1;
+  link_->send(header, {});
+}
+
 // Under the mutex, with a link.
 void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+  if (cell.call().retry_on != 0) [[unlikely]]
+    send_retry(cell.call(), number);
   FrameHeader header;
   header.kind = cell.call().kind;
   header.attempt = cell.call().attempt;

@@ -103,6 +103,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void send_again();
   void send_call(detail::ResultCell& cell, std::uint64_t number);
   void send_cancel(std::uint64_t number);
+  void send_retry(const detail::ResultCell::Call& call, std::uint64_t number);
   void set_stragglers_aside();
   std::optional<std::uint64_t> number_of(const detail::ResultCell& cell) const;
   detail::ResultCell* take(std::uint64_t number);

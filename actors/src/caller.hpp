@@ -117,7 +117,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// A call whose arguments wait for other results.
   struct Incomplete;
   /// Gives the cell its call, and its arguments if they are there: then null. A result that is an error fails the cell.
-  static ResultCell::Call new_call(const RegisteredFunction& function, Deadline deadline);
+  template <class Options>
+  static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
   static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
@@ -137,7 +138,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
 
   std::shared_ptr<actors::CallLink> new_link(std::weak_ptr<actors::CallLink::Observer> observer);
-  void connect_worker(actors::CallLink& link, net::Parcel parcel, const Error& why_ended);
+  void connect_worker(actors::CallLink& link, net::Parcel parcel, const std::string& whose);
   void take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer);
   std::optional<Error> over();
 

@@ -18,6 +18,7 @@
 #include "reply_cache.hpp"
 #include "running_call.hpp"
 #include "thrower.hpp"
+#include "thrown.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -37,10 +38,12 @@ constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead fo
 constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
 constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, that wait to be run
 
-/// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object,
-/// which the sanitizer takes for a mistake.)
+/// Runs one call; what it throws is an error that names the function. `again`, if there is `retry_on`, becomes whether
+/// it is of these types. (A forced unwinding has no exception object, which the sanitizer takes for a mistake.)
 template <class Call>
-__attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call) {
+__attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call,
+                                                                  const Function* retry_on = nullptr,
+                                                                  bool* again = nullptr) {
   try {
     call();
     return std::nullopt;
@@ -49,15 +52,26 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   } catch (const abi::__forced_unwind&) {
     // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
     log(LogLevel::kError, "a function ended its thread; the worker ends",
-        {kv("function", readable_name(function.name))});
+        {kv("function", readable_name(function.name()))});
     ::_exit(1);
+  } catch (const BadArguments& e) {
+    return e.error();
   } catch (...) {
-    Error error = detail::current_exception();
-    if (error.code() != ErrorCode::kUserError) return error;
-    const std::string place = Thrower::place();
-    return Error{ErrorCode::kUserError,
-                 readable_name(function.name) + " " + error.message() + (place.empty() ? "" : "; thrown in " + place)};
+    if (retry_on != nullptr) *again = retry_on->handles();
+    return error_of_call(function);
   }
+}
+
+/// What a call is run again for.
+struct Retries {
+  const Function* types = nullptr;  ///< null: nothing
+  std::uint32_t max = 0;            ///< until it has been run again so often
+};
+/// Null: these are no types.
+const Function* exception_types(std::uint32_t index) {
+  const auto functions = function_table();
+  const bool are_types = index < functions.size() && functions[index].kind == FunctionKind::kExceptionTypes;
+  return are_types ? &functions[index] : nullptr;
 }
 
 }  // namespace
@@ -127,6 +141,7 @@ class CallerLink final : public net::Link::Handler,
   /// Its caller has asked for this call to stop.
   bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
   Deadline deadline_of(std::uint64_t number) const { return mark_of(number).deadline; }
+  Retries retries_of(std::uint64_t number) const { return mark_of(number).retries; }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -142,12 +157,17 @@ class CallerLink final : public net::Link::Handler,
   }
 
  private:
-  // Cancels overtake the calls that they came behind; and the time that a call has left begins now.
+  // Cancels overtake the calls that they came behind; the time that a call has left begins now; and what it is run
+  // again for is known before it begins.
   void note_marks(net::FrameBatch frames) {
     while (!frames.empty()) {
       const FrameHeader header = frames.next().header;
       if (header.kind == FrameKind::kCancel) {
         note_cancel(header.number);
+      } else if (header.kind == FrameKind::kRetry) {
+        const std::lock_guard lock{marks_mutex_};
+        marks_[header.number].retries = {exception_types(header.function), header.attempt};
+        any_marks_.store(true, std::memory_order_release);
       } else if (header.time != 0) {
         const std::lock_guard lock{marks_mutex_};
         marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.platform().now());
@@ -159,7 +179,10 @@ class CallerLink final : public net::Link::Handler,
   struct Mark {
     bool cancelled = false;
     Deadline deadline = Deadline::never();
+    Retries retries{};
   };
+  /// Says something about a call, and is none.
+  static bool is_note(FrameKind kind) { return kind == FrameKind::kCancel || kind == FrameKind::kRetry; }
   Mark mark_of(std::uint64_t number) const {
     if (!any_marks_.load(std::memory_order_acquire)) return {};
     const std::lock_guard lock{marks_mutex_};
@@ -175,7 +198,8 @@ class CallerLink final : public net::Link::Handler,
   void give_back_frames(net::FrameBatch& batch) {
     while (!batch.empty()) {
       FrameHeader header = batch.next().header;
-      if (header.kind == FrameKind::kCancel) continue;
+      if (is_note(header.kind)) continue;
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(header.number);
       header.kind = FrameKind::kReply;
       header.status = wire::ReplyStatus::kReturned;
       link_->send(header, {});
@@ -297,8 +321,37 @@ struct UserCode {
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
-  Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
-      : RunningCall{function.name}, calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task} {}
+  Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task,
+          std::uint32_t attempt = 0)
+      : RunningCall{function.name()},
+        calls_{calls},
+        link_{link},
+        number_{number},
+        trace_{trace},
+        is_task_{is_task},
+        attempt_{attempt} {}
+
+  /// It has failed with what it may be run again for: false if not once more.
+  bool may_run_again(const Retries& retries) {
+    const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(calls_.platform().now());
+    if (may) ++attempt_;
+    return may;
+  }
+  /// Runs it, at once again as long as it may be. Not for a coroutine.
+  std::optional<Error> run(const Function& function, void* object, Decoder arguments, Encoder& result,
+                           const Retries& retries) {
+    const UserCode inside{*this, calls_.platform()};
+    if (retries.types == nullptr) [[likely]]
+      return guarded(function, [&] { function.call(object, arguments, result); });
+    for (;;) {
+      bool again = false;
+      Decoder from_the_start = arguments;
+      auto error = guarded(
+          function, [&] { function.call(object, from_the_start, result); }, retries.types, &again);
+      if (!error || !again || !may_run_again(retries)) return error;
+      result.clear();
+    }
+  }
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
@@ -328,6 +381,7 @@ class Running final : public RunningCall {
             .worker = calls_.worker(),
             .actor = instance.actor,
             .incarnation = instance.incarnation,
+            .attempt = attempt_,
             .trace = trace_,
             .deadline = deadline()};
   }
@@ -336,12 +390,13 @@ class Running final : public RunningCall {
   // A task for which there will be no worker soon is run by the one who waits for it.
   bool run_instead(detail::ResultCell& cell) {
     if (!calls_.caller()->take_back(cell)) return false;
-    const Function& function = function_table()[cell.call().function];
-    Decoder arguments{cell.arguments()};
+    const auto& call = cell.call();
+    Retries retries;
+    if (call.retry_on != 0) retries = {exception_types(call.retry_on - 1), call.max_retries};
     Encoder result;
-    Running running{calls_, function, link_, number_, cell.call().trace, is_task_};
-    const UserCode inside{running, calls_.platform()};
-    auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
+    const Function& function = function_table()[call.function];
+    Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
+    auto error = running.run(function, nullptr, Decoder{cell.arguments()}, result, retries);
     calls_.end_if_child();
     if (error) {
       cell.set_error(std::move(*error));
@@ -356,6 +411,7 @@ class Running final : public RunningCall {
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
+  std::uint32_t attempt_;
 };
 
 }  // namespace
@@ -370,14 +426,14 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
         calls_{calls},
         link_{std::move(link)},
         function_{function},
-        running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false) {}
+        retries_{link_->retries_of(header.number)},
+        running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt) {}
 
   /// Runs it to its first wait, or its end.
-  void begin(void* object, Decoder& arguments) {
-    body_.emplace(*this, function_.begin(object, &arguments, &result_));
+  void begin(std::span<const std::byte> arguments) {
+    if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
     const UserCode inside{running_, calls_.platform()};
-    body_->start();
-    body_->run();
+    begin_body(arguments);
     calls_.end_if_child();
   }
 
@@ -410,11 +466,26 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
 
    private:
     void ended() override {
-      call_.error_ = guarded(call_.function_, [this] { take(); });
-      call_.ended_ = true;
+      bool again = false;
+      call_.error_ = guarded(
+          call_.function_, [this] { take(); }, call_.retries_.types, &again);
+      if (again && call_.running_.may_run_again(call_.retries_)) {
+        call_.post([call = &call_] { call->begin_body(call->arguments_); });
+      } else {
+        call_.ended_ = true;
+      }
     }
     CoroutineCall& call_;
   };
+
+  // Inside of the call.
+  void begin_body(std::span<const std::byte> bytes) {
+    Decoder arguments{bytes};
+    result_.clear();
+    body_.emplace(*this, function_.begin(calls_.instance().object, &arguments, &result_));
+    body_->start();
+    body_->run();
+  }
 
   /// From one wait to the next.
   class Slice final : public Strand::Runner {
@@ -441,6 +512,8 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
   Calls& calls_;
   const std::shared_ptr<CallerLink> link_;
   const Function& function_;
+  const Retries retries_;
+  std::vector<std::byte> arguments_;  // kept where it may be run again
   Running running_;
   Encoder result_;
   std::atomic<bool> cancelled_ = false;
@@ -468,7 +541,7 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   last_end_ = calls_.platform().now();
   while (!batch_.empty()) {
     const wire::FrameView frame = batch_.next();
-    if (frame.header.kind == FrameKind::kCancel) continue;
+    if (is_note(frame.header.kind)) continue;
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
     if (auto waits = run_one(frame)) {
@@ -525,7 +598,8 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
   const Function& function = functions[header.function];
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
-    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"};
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
+                 "Caller and worker must be the same build."};
   }
   if (serves_.actor && calls_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
@@ -542,23 +616,18 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
     return nullptr;
   }
   const Function& function = function_table()[header.function];
-  void* const object = calls_.instance().object;
-  Decoder arguments{frame.payload};
   calls_.note_begin(function, last_end_, serves_.caller, header.number);
   if (function.begin != nullptr) {
     auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
-    coroutine->begin(object, arguments);
+    coroutine->begin(frame.payload);
     calls_.note_end();
     if (!coroutine->ended()) return coroutine;
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
-  Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor};
-  std::optional<Error> error;
-  {
-    const UserCode inside{running, calls_.platform()};
-    error = guarded(function, [&] { function.call(object, arguments, result_); });
-  }
+  Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  const auto error =
+      running.run(function, calls_.instance().object, Decoder{frame.payload}, result_, retries_of(header.number));
   calls_.end_if_child();
   calls_.note_end();
   const TimePoint end = calls_.platform().now();
@@ -614,8 +683,9 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   end_if_child();
   note_end();
   if (!error) return std::nullopt;
-  return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+  Error died = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->to_string()}.with_outcome(
       Outcome::kNotStarted);
+  return error->thrown() ? std::move(died).with_thrown(*error->thrown()) : died;
 }
 
 void Calls::construct(wire::ConstructActor actor) {
@@ -669,7 +739,7 @@ void Calls::note_begin(const Function& function, TimePoint since, CallerId calle
 wire::Inspected Calls::inspect() const {
   wire::InspectedWorker worker{.worker = worker_, .waits = caller_->pending_results()};
   if (const Function* const function = runs_.function.load(std::memory_order_acquire)) {
-    worker.function = function_index(function->name);
+    worker.function = function_index(function->name());
     worker.nanoseconds = platform_->now().time_since_epoch().count() - runs_.since.load();
     worker.caller = CallerId{runs_.caller.load()};
     worker.number = runs_.number.load();

@@ -62,7 +62,7 @@ Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {
                  "this program was linked without Pharos's start object, so it cannot serve as its own worker",
                  "Link it with the CMake target pharos::pharos, or with pharos_start.o and -Wl,--wrap=main."};
   }
-  PHAROS_TRY_VOID(actors::fix_function_table());
+  actors::fix_function_table();
   std::shared_ptr<Driver> driver{new Driver{options}};
   auto connected = driver->connect(options);
   if (connected) {

@@ -70,7 +70,7 @@ async::Async<void> Caller::ask_why(Caller* self, async::UniqueFunction<void(std:
   const auto* const inspected = answer ? std::get_if<wire::Inspected>(&answer->message) : nullptr;
   const auto name_of = [](std::uint32_t function) {
     const auto table = actors::function_table();
-    return function < table.size() ? actors::readable_name(table[function].name) : std::string{"a function"};
+    return function < table.size() ? actors::readable_name(table[function].name()) : std::string{"a function"};
   };
   then("pharos: what process " + std::to_string(::getpid()) + " waits for\n" +
        actors::explain_waits(self->pending_results(), self->registered_.caller, inspected, name_of));

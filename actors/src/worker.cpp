@@ -102,7 +102,7 @@ void run_worker(Fd control, process::CrashPage crash) {
   const auto preamble = process::receive_preamble(control.get(), deadline);
   if (!preamble) ::_exit(1);
   ::prctl(PR_SET_NAME, preamble->name);
-  if (!fix_function_table()) ::_exit(1);
+  fix_function_table();
   process::record_crashes(crash.release(), &running_function);
   // Never destroyed: the process ends by _exit, whichever thread is where.
   auto* const worker = new Worker;

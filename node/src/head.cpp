@@ -143,7 +143,11 @@ void Head::end_job(JobId job) {
   if (jobs_.erase(job) == 0) return;
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
   apply(actors_.job_ended(job));
-  std::erase_if(makings_, [&](const auto& entry) { return entry.second.asker.job == job; });
+  std::erase_if(makings_, [&](const auto& entry) {
+    if (entry.second.asker.job != job) return false;
+    last_ends_.erase(entry.first);
+    return true;
+  });
 }
 
 // ---- The life of actors
@@ -164,9 +168,11 @@ void Head::apply(const scheduler::ActorEffects& effects) {
       const auto asked = requests_.extract(ready->request);
       const Running* const running = find_running(ready->actor, ready->incarnation);
       if (asked.empty()) continue;
+      const auto last_end = last_ends_.find(ready->actor);
       PHAROS_CHECK(running != nullptr, ready->actor);  // its end is told to the table and forgotten here at once
       tell(asked.mapped().node, wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation,
-                                                 running->node, makings_.at(ready->actor).max_task_retries});
+                                                 running->node, makings_.at(ready->actor).max_task_retries,
+                                                 last_end == last_ends_.end() ? "" : last_end->second});
     } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
       const auto asked = requests_.extract(refused->request);
       if (!asked.empty()) tell(asked.mapped().node, wire::Refused{asked.mapped().asker.number, refused->why});
@@ -186,6 +192,7 @@ void Head::place(ActorId actor, std::uint32_t incarnation) {
 void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason) {
   if (find_running(actor, incarnation) == nullptr) return;
   const Running ended = std::move(running_.extract(actor).mapped());
+  last_ends_[actor] = reason;
   apply(actors_.incarnation_ended(actor, incarnation, reason, reactor_.now()));
   for (const auto request : ended.reconnecting) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
@@ -194,7 +201,9 @@ void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std
 }
 
 void Head::forget_if_over(ActorId actor) {
-  if (!actors_.lives(actor)) makings_.erase(actor);
+  if (actors_.lives(actor)) return;
+  makings_.erase(actor);
+  last_ends_.erase(actor);
 }
 
 void Head::tick_actors_at(TimePoint when) {

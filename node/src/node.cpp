@@ -487,7 +487,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   co_return worker;
 }
 
-void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, std::int32_t max_task_retries) {
+void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive) {
   auto pair = net::socket_pair();
   if (!pair) {
     user.peer->respond(request, std::move(pair).error());
@@ -500,7 +500,8 @@ void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, 
   to_user.push_back(std::move(pair->second));
   worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation}, std::move(to_worker));
   user.peer->respond(request,
-                     wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, max_task_retries},
+                     wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, alive.max_task_retries,
+                                       false, alive.ended},
                      std::move(to_user));
 }
 
@@ -560,7 +561,7 @@ void Node::on_actor_alive(const wire::ActorAlive& alive) {
   if (const auto worker = find_incarnation(alive.actor, alive.incarnation); worker != nullptr && !worker->crashed) {
     const std::uint64_t request = asked->second.request;
     asked_.erase(asked);
-    return hand_over(*worker, client, request, alive.max_task_retries);
+    return hand_over(*worker, client, request, alive);
   }
   // It has just ended, and the head is about to know; of a crash, when it is known where.
   tell_head_(wire::ConnectActor{alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}});
@@ -616,7 +617,7 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
       if (request == lease_requests_.end() || worker == nullptr) continue;
       const Asked asked = request->second;
       lease_requests_.erase(request);
-      hand_over(*worker, asked.client, asked.request, 0);
+      hand_over(*worker, asked.client, asked.request, {});
     } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
       if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
         background_.spawn(start_leased(this, job->second, start->request));

@@ -100,7 +100,7 @@ class Node final : public net::Peer::Owner {
   void end_worker(const std::shared_ptr<Worker>& worker);
   void kill_worker(Worker& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
-  void hand_over(Worker& worker, const Client& user, std::uint64_t request, std::int32_t max_task_retries);
+  void hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
 

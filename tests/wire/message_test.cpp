@@ -47,7 +47,8 @@ const std::vector<Message>& one_of_each() {
       Failure{Error{ErrorCode::kExhausted, "no\0memory"s, "Buy some."}
                   .with("inner")
                   .with("out\0er"s)
-                  .with_outcome(Outcome::kNotStarted)},
+                  .with_outcome(Outcome::kNotStarted)
+                  .with_thrown({"9Overdrawn", some_bytes()})},
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
       LeaseWorker{},
@@ -55,7 +56,7 @@ const std::vector<Message>& one_of_each() {
       StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41,
                  some_asker()},
       KillActor{ActorId{5}, some_asker()},
-      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true},
+      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
       Output{"counter", 11, true, "li\0ne\n\xff"s, true},
       Stop{},
@@ -80,7 +81,7 @@ const std::vector<Message>& one_of_each() {
       StartIncarnation{ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes()},
       EndIncarnation{ActorId{42}, 43, true},
       IncarnationEnded{ActorId{44}, 45, "killed"},
-      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50},
+      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9"},
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
       WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
       Inspect{some_asker()},
@@ -92,7 +93,9 @@ const std::vector<Message>& one_of_each() {
 // Every field of each: a new one makes its structured binding fail to compile.
 auto fields(const Failure& m) {
   const auto& [error] = m;
-  return std::tuple{error.code(), error.outcome(), error.message(), error.remedy(), error.context()};
+  const Error::Thrown thrown = error.thrown().value_or(Error::Thrown{});
+  return std::tuple{error.code(),    error.outcome(), error.message(), error.remedy(),
+                    error.context(), thrown.type,     thrown.value};
 }
 auto fields(const Asker& m) {
   const auto& [job, caller, number] = m;
@@ -162,8 +165,8 @@ auto fields(const IncarnationEnded& m) {
   return std::tie(actor, incarnation, reason);
 }
 auto fields(const ActorAlive& m) {
-  const auto& [number, actor, incarnation, node, max_task_retries] = m;
-  return std::tie(number, actor, incarnation, node, max_task_retries);
+  const auto& [number, actor, incarnation, node, max_task_retries, ended] = m;
+  return std::tie(number, actor, incarnation, node, max_task_retries, ended);
 }
 auto fields(const Refused& m) {
   const auto& [number, why] = m;
@@ -178,8 +181,8 @@ auto fields(const ActorConstructed& m) {
   return std::tuple{actor, incarnation, failure.has_value(), failure ? failure->message() : std::string{}};
 }
 auto fields(const WorkerReady& m) {
-  const auto& [worker, actor, incarnation, pid, max_task_retries, remote] = m;
-  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote);
+  const auto& [worker, actor, incarnation, pid, max_task_retries, remote, ended] = m;
+  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote, ended);
 }
 auto fields(const WorkerEnded& m) {
   const auto& [worker, reason] = m;

@@ -66,6 +66,9 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   to.setMessage(text_of(error.message()));
   to.setRemedy(text_of(error.remedy()));
   set_texts(to.initContext(static_cast<unsigned>(error.context().size())), error.context());
+  if (!error.thrown()) return;
+  to.setThrownType(text_of(error.thrown()->type));
+  to.setThrown(data_of(error.thrown()->value));
 }
 
 void write_waits(capnp::List<schema::PendingResult>::Builder to, const std::vector<PendingResult>& from) {
@@ -229,6 +232,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setNode(m.node.value());
                    b.setMaxTaskRetries(m.max_task_retries);
+                   b.setEnded(text_of(m.ended));
                  },
                  [&](const Refused& m) {
                    auto b = to.initRefused();
@@ -243,6 +247,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setPid(m.pid);
                    b.setMaxTaskRetries(m.max_task_retries);
                    b.setRemote(m.remote);
+                   b.setEnded(text_of(m.ended));
                  },
                  [&](const WorkerEnded& m) {
                    auto b = to.initWorkerEnded();
@@ -305,6 +310,10 @@ std::optional<Error> read_failure(schema::Failure::Reader from) {
       Error{static_cast<ErrorCode>(from.getCode()), text(from.getMessage()), text(from.getRemedy())}.with_outcome(
           static_cast<Outcome>(from.getOutcome()));
   for (auto& line : texts(from.getContext())) error = std::move(error).with(std::move(line));
+  if (from.getThrown().size() > Error::Thrown::kBytesMax) return std::nullopt;
+  if (from.getThrownType().size() != 0) {
+    error = std::move(error).with_thrown({text(from.getThrownType()), bytes(from.getThrown())});
+  }
   return error;
 }
 
@@ -448,8 +457,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::ACTOR_ALIVE: {
       const auto r = from.getActorAlive();
-      return ActorAlive{r.getNumber(), ActorId{r.getActor()}, r.getIncarnation(), NodeId{r.getNode()},
-                        r.getMaxTaskRetries()};
+      return ActorAlive{r.getNumber(),       ActorId{r.getActor()}, r.getIncarnation(),
+                        NodeId{r.getNode()}, r.getMaxTaskRetries(), text(r.getEnded())};
     }
     case Schema::REFUSED: {
       auto why = read_failure(from.getRefused().getFailure());
@@ -459,7 +468,7 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::WORKER_READY: {
       const auto r = from.getWorkerReady();
       return WorkerReady{WorkerId{r.getWorker()}, ActorId{r.getActor()}, r.getIncarnation(), r.getPid(),
-                         r.getMaxTaskRetries(),   r.getRemote()};
+                         r.getMaxTaskRetries(),   r.getRemote(),         text(r.getEnded())};
     }
     case Schema::WORKER_ENDED: {
       const auto r = from.getWorkerEnded();

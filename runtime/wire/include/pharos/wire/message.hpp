@@ -133,6 +133,7 @@ struct ActorAlive {
   std::uint32_t incarnation = 0;
   NodeId node;
   std::int32_t max_task_retries = 0;
+  std::string ended{};  ///< how the incarnation before this one ended; empty for the first
 };
 struct Refused {
   std::uint64_t number = 0;
@@ -145,6 +146,7 @@ struct WorkerReady {
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
   bool remote = false;                ///< on another machine: the connection may end although both live
+  std::string ended{};                ///< how the incarnation before this one ended; empty for the first
 };
 struct WorkerEnded {
   WorkerId worker;
