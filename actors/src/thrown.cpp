@@ -53,6 +53,8 @@ Error error_of_call(const detail::Function& function) {
   } catch (const Exception& e) {
     // Of something that the function called. Whatever became of that: this call has run.
     return Error{e.error()}.with(name).with_outcome(Outcome::kFailed);
+  } catch (const EncodedTooLarge& e) {
+    return {ErrorCode::kInvalidArgument, name + ": " + e.what()};
   } catch (...) {
     const std::string place = Thrower::place();
     const std::string thrown = detail::current_exception().message() + (place.empty() ? "" : "; thrown in " + place);
