@@ -10,6 +10,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
 constexpr auto kFarReasonTime = 500ms;
+constexpr auto kEarlyTime = 1s;  // for the word of who makes an actor, after the first word about it
+constexpr std::size_t kEarlyMax = 65536;
 constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
 
 }  // namespace
@@ -95,6 +97,31 @@ void Head::on_question(NodeId from, wire::Message& message) {
         if constexpr (requires { question.asker; }) note_caller(question.asker, from);
       },
       message);
+  if (!put_off(from, message)) answer(from, message);
+}
+
+// A handle goes straight from process to process, so what its receiver says of the actor may come before what its maker
+// says: it waits a moment for that.
+bool Head::put_off(NodeId from, const wire::Message& message) {
+  ActorId actor;
+  if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) actor = connect->actor;
+  if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) actor = hold->actor;
+  if (const auto* const kill = std::get_if<wire::KillActor>(&message)) actor = kill->actor;
+  if (!actor || actors_.find_spec(actor) != nullptr || early_.size() >= kEarlyMax) return false;
+  auto& waiting = early_[actor];
+  if (waiting.size() >= kEarlyMax) return false;
+  waiting.emplace_back(from, message);
+  if (waiting.size() == 1) reactor_.run_at(reactor_.now() + kEarlyTime, [this, actor] { answer_early(actor); });
+  return true;
+}
+
+void Head::answer_early(ActorId actor) {
+  auto waiting = early_.extract(actor);
+  if (waiting.empty()) return;
+  for (auto& [from, message] : waiting.mapped()) answer(from, message);
+}
+
+void Head::answer(NodeId from, wire::Message& message) {
   if (auto* const start = std::get_if<wire::StartActor>(&message)) {
     start_actor(from, std::move(*start));
   } else if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) {
@@ -144,6 +171,7 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
   const auto request = expect_answer(from, start.asker);
   makings_.try_emplace(actor, std::move(start));
   apply(actors_.create(request, actor, spec, get_if_exists, creator));
+  answer_early(actor);
   forget_if_over(actor);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <pharos/async/unique_function.hpp>
@@ -72,6 +73,9 @@ class Head {
   };
 
   void on_question(NodeId from, wire::Message& message);
+  bool put_off(NodeId from, const wire::Message& message);
+  void answer_early(ActorId actor);
+  void answer(NodeId from, wire::Message& message);
   bool on_lease_message(NodeId from, wire::Message& message);
   void note_caller(const wire::Asker& asker, NodeId node);
   void start_actor(NodeId from, wire::StartActor start);
@@ -114,7 +118,8 @@ class Head {
   std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
-  std::unordered_map<std::uint64_t, Lease> lease_requests_;  // by number
+  std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not heard of yet
+  std::unordered_map<std::uint64_t, Lease> lease_requests_;                           // by number
   std::unordered_map<WorkerId, Lease> leases_;
   std::uint64_t last_request_ = 0;
   TimePoint next_tick_ = TimePoint::max();

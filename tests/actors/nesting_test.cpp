@@ -67,6 +67,12 @@ class Napper {
   int nap(int ms) { return stay(ms); }
 };
 
+/// Calls actors that others have made.
+class Adder {
+ public:
+  int add_to(Actor<Counter> counter, int amount) { return counter.call<&Counter::add>(amount).get(); }
+};
+
 /// Says by another actor that its call is on its way, before it waits for it.
 int call_behind(const Actor<Napper>& napper, const Actor<Counter>& called) {
   const auto nap = napper.call<&Napper::nap>(1);
@@ -188,6 +194,17 @@ TEST_F(NestingTest, AReplyDoesNotWaitForAnotherCallersCallBehindIt) {
   EXPECT_FALSE(third.ready());
   EXPECT_EQ(third.get(soon()), 1500);
   EXPECT_EQ(first.get(soon()), 300);
+}
+
+TEST_F(NestingTest, AHandleMayBePassedOnBeforeItsActorIsThere) {
+  Runtime runtime;
+  const auto adder = runtime.spawn<Adder>();
+  EXPECT_EQ(adder.call<&Adder::add_to>(runtime.spawn<Counter>(), 1).get(soon()), 1);
+  for (int round = 0; round < 100; ++round) {
+    const auto counter = runtime.spawn<Counter>();
+    const auto sum = adder.call<&Adder::add_to>(counter, round);
+    EXPECT_EQ(sum.get(soon()), round);
+  }
 }
 
 }  // namespace

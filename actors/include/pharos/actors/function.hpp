@@ -119,7 +119,7 @@ struct ConstructorTag {};
 /// What is to be a task. This one is refused.
 template <auto F>
 struct TaskFunction {
-  static constexpr RegisteredFunction* registered = nullptr;
+  static inline RegisteredFunction* const registered = nullptr;
 
   template <class... Args>
   static void encode(Arguments&, Args&&...) {
@@ -168,7 +168,7 @@ requires(!std::is_const_v<C> && std::is_base_of_v<C, T>) struct ParametersAfterO
 /// What an actor of class T is to call. This one is refused.
 template <class T, auto M>
 struct MethodFunction {
-  static constexpr RegisteredFunction* registered = nullptr;
+  static inline RegisteredFunction* const registered = nullptr;
 
   template <class... Args>
   static void encode(Arguments&, Args&&...) {
@@ -233,7 +233,7 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
 /// How a T is made from what travels. This one is refused.
 template <class T, class... Args>
 struct ConstructorFunction {
-  static constexpr RegisteredFunction* registered = nullptr;
+  static inline RegisteredFunction* const registered = nullptr;
 
   template <class... Given>
   static void encode(Arguments&, Given&&...) {

@@ -13,7 +13,7 @@ namespace pharos {
 
 /// `pharos::types<Overdrawn, std::runtime_error>`, where types of exceptions are asked for.
 template <class... E>
-inline constexpr detail::Types<E...> types{};
+inline constexpr detail::Types<E...> types{};  // NOLINT(readability-identifier-naming): users write it
 
 /// What a function or method declares to throw: its callers catch exceptions of these types as they are, with all their
 /// fields, and everything else as UserError. Declared at global scope, before the first call:
@@ -29,7 +29,7 @@ inline constexpr detail::Types<E...> types{};
 /// of <stdexcept> and what derives from them without adding fields, without a word. Of a class that is derived from a
 /// declared one the declared part arrives.
 template <auto F>
-inline constexpr auto throws = types<>;
+inline constexpr auto throws = types<>;  // NOLINT(readability-identifier-naming): users write it
 
 namespace detail {
 
