@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kHandOffMax = 20us;  // until a thread comes to what is there
-constexpr Duration kLastRound = 1ms;  // passes for the code of a process that has ended
+constexpr Duration kLastRound = 1ms;    // passes for the code of a process that has ended
 constexpr int kLastRoundsMax = 20'000;
 
 Process* running = nullptr;

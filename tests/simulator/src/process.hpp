@@ -125,7 +125,7 @@ class Process {
   bool alive_ = true;
   bool ending_ = false;
   bool stopped_ = false;
-  Duration afterlife_{};  // so that waits end which only the time can end
+  Duration afterlife_{};              // so that waits end which only the time can end
   std::deque<async::Callback> held_;  // while stopped
   std::list<Fibre> fibres_;
   struct Parked {
