@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "safeguard.hpp"
+
 namespace pharos::actors {
 namespace {
 
@@ -54,7 +56,7 @@ std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
   set_stragglers_aside();
   for (const auto& [number, taken] : stragglers_) {
     CellHandle cell{taken};
-    if (cell->call().attempt < max_retries && !cell->call().cancelled) {
+    if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->call().cancelled) {
       ++cell->call().attempt;
       again.push_back(std::move(cell));
     } else {
@@ -242,7 +244,8 @@ void CallLink::send(CellHandle cell) {
                                .with_outcome(Outcome::kNotStarted));
   }
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
-  if (link_ == nullptr || !held_back_.empty() || cell->awaits_arguments()) {
+  const bool waits = stands(Safeguard::kOrder) && !held_back_.empty();
+  if (link_ == nullptr || waits || cell->awaits_arguments()) {
     return held_back_.push_back(std::move(cell));
   }
   const bool clean = unflushed_bytes_ == 0;

@@ -2,16 +2,18 @@
 
 #include <pharos/base/check.hpp>
 
+#include "safeguard.hpp"
+
 namespace pharos::actors {
 
 ReplyCache::Arrival ReplyCache::arrive(const wire::FrameHeader& call) {
-  if (call.number < next_) {
+  if (stands(Safeguard::kDeduplication) && call.number < next_) {
     const auto known = calls_.find(call.number);
     if (known == calls_.end()) return Arrival::kForgotten;
     return known->second ? Arrival::kAnswered : Arrival::kUnderWay;
   }
   next_ = call.number + 1;
-  calls_.emplace(call.number, std::nullopt);
+  calls_.insert_or_assign(call.number, std::nullopt);
   return Arrival::kFirst;
 }
 

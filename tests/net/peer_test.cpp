@@ -268,6 +268,7 @@ class BrokenPeerTest : public PeerTest {
   void send_frame(FrameKind kind, std::span<const std::byte> payload) {
     FrameHeader header;
     header.kind = kind;
+    header.number = ++number_;
     header.payload_bytes = static_cast<std::uint32_t>(payload.size());
     ASSERT_TRUE(send_all(ends_.second.get(), std::as_bytes(std::span{&header, 1}), soon()).ok());
     ASSERT_TRUE(send_all(ends_.second.get(), payload, soon()).ok());
@@ -279,7 +280,21 @@ class BrokenPeerTest : public PeerTest {
     std::byte one[1];
     EXPECT_FALSE(receive_all(ends_.second.get(), one, soon()).ok()) << "the other side sees the end";
   }
+  std::uint64_t number_ = 0;
 };
+
+TEST_F(BrokenPeerTest, AMessageOrARequestThatComesTwiceIsTakenOnce) {
+  peer_on(std::move(ends_.first), mine_);
+  for (const FrameKind kind : {FrameKind::kControl, FrameKind::kRequest}) {
+    number_ = 4;
+    send_frame(kind, wire::encode(wire::LeaseWorker{}));
+    number_ = 4;
+    send_frame(kind, wire::encode(wire::LeaseWorker{}));
+  }
+  send_frame(FrameKind::kControl, wire::encode(wire::Stop{}));
+  ASSERT_TRUE(mine_.wait([](const Told& told) { return told.messages.size() >= 3; }));
+  EXPECT_TRUE(is<wire::Stop>(mine_.value().messages[2]));
+}
 
 TEST_F(BrokenPeerTest, GarbageInsteadOfAMessageEndsItAfterWhatCameBefore) {
   peer_on(std::move(ends_.first), mine_);

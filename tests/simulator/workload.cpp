@@ -104,6 +104,8 @@ class DriverCode {
       if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 10ms));
     }
     collect();
+    if (lots().one_in(3)) runtime_.kill(actors_.back().actor);
+    if (Cluster::alive()) the_history->finish(number_);
   }
 
  private:
@@ -112,12 +114,24 @@ class DriverCode {
     for (std::uint64_t i = 0; i < count; ++i) {
       const bool immortal = !lots().one_in(3);
       const std::int32_t retries = lots().one_in(2) ? kManyRetries : 0;
-      auto actor = runtime_.spawn<Ledger>(
-          {.max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)), .max_task_retries = retries},
-          std::int32_t{1});
+      const std::string name = lots().one_in(3) ? "ledger" + std::to_string(number_) + std::to_string(i) : "";
+      auto actor = runtime_.spawn<Ledger>({.name = name,
+                                           .max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)),
+                                           .max_task_retries = retries},
+                                          std::int32_t{1});
       if (immortal) the_history->note_immortal(actor.id().value());
       if (lots().one_in(3)) static_cast<void>(actor.call<&Ledger::turn_fragile>());
+      if (!name.empty()) find(name);
       actors_.push_back({std::move(actor), retries});
+    }
+  }
+
+  // Its own, or one that nobody has made.
+  void find(const std::string& name) {
+    try {
+      const auto found = runtime_.actor<Ledger>(lots().one_in(3) ? "nobody" : name);
+    } catch (const std::exception&) {
+      World::of_this_program().note("user code", "found nobody");
     }
   }
 
@@ -280,7 +294,7 @@ std::string History::check() const {
     const Call& call = calls_[number - 1];
     const auto say = [&](const std::string& what) { wrong << "call " << number << ' ' << what << '\n'; };
     if (!call.ended) {
-      say("has not ended");
+      if (std::find(finished_.begin(), finished_.end(), call.caller) != finished_.end()) say("has not ended");
       continue;
     }
     if (call.retries == 0 && times[number] > 1) say("ran more than once without retries");
@@ -300,7 +314,10 @@ std::string History::check() const {
       say("was said not to have started, and ran: " + call.error->to_string());
     }
     const bool lives = call.actor == 0 || std::find(immortal_.begin(), immortal_.end(), call.actor) != immortal_.end();
-    if (lives && call.retries != 0 && !call.may_be_given_up) {
+    const bool node_gone = call.error->code() == ErrorCode::kRuntimeStopped;
+    // A worker that dies before it is ready fails the tasks that wait for one: they have not begun, and say so.
+    const bool no_worker = call.actor == 0 && call.error->outcome() == Outcome::kNotStarted;
+    if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_worker) {
       say("failed although it had retries left: " + call.error->to_string());
     }
   }
@@ -332,9 +349,10 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
       run.wrong += "the programs have not ended\n";
     }
     cluster.run_for(12s);  // idle workers go
-    const Node& node = cluster.node();
-    if (node.workers() != 0 || node.jobs() != 0 || node.actors().size() != 0 ||
-        node.leases().left() != node.leases().total()) {
+    if (!cluster.node_alive()) {
+      if (!cluster.workers().empty()) run.wrong += "workers are left without their node\n";
+    } else if (const Node& node = cluster.node();
+               node.workers() != 0 || node.jobs() != 0 || node.actors().size() != 0 || node.leases().left() != node.leases().total()) {
       run.wrong += "left behind: " + std::to_string(node.workers()) + " workers, " + std::to_string(node.jobs()) +
                    " jobs, " + std::to_string(node.actors().size()) + " actors, " + node.leases().left().to_string() +
                    " left\n";

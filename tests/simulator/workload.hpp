@@ -46,6 +46,8 @@ class History {
   void executed(std::uint64_t call, std::uint64_t actor, std::uint32_t incarnation) {
     executions_.push_back({call, actor, incarnation});
   }
+  /// This caller has seen the end of all its calls; of one that has not, and is gone, nothing is asked.
+  void finish(std::uint64_t caller) { finished_.push_back(caller); }
   /// An actor whose restarts have no end: what is retried succeeds.
   void note_immortal(std::uint64_t actor) { immortal_.push_back(actor); }
 
@@ -60,6 +62,7 @@ class History {
   std::vector<Call> calls_;
   std::vector<Execution> executions_;
   std::vector<std::uint64_t> immortal_;
+  std::vector<std::uint64_t> finished_;
 };
 
 /// How one seed is run.

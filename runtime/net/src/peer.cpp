@@ -42,7 +42,8 @@ Result<void> Peer::send_frame(FrameKind kind, std::uint64_t number, const wire::
 }
 
 bool Peer::send(const wire::Message& message, std::vector<Fd> descriptors) {
-  return send_frame(FrameKind::kControl, 0, message, std::move(descriptors)).ok();
+  const std::lock_guard lock{told_mutex_};  // numbers go out in their order
+  return send_frame(FrameKind::kControl, ++last_told_, message, std::move(descriptors)).ok();
 }
 
 bool Peer::respond(std::uint64_t request, const wire::Message& message, std::vector<Fd> descriptors) {
@@ -116,6 +117,9 @@ void Peer::take(FrameHeader header, Parcel parcel) {
     return;
   }
   const bool asks = header.kind == FrameKind::kRequest;
+  std::uint64_t& heard = asks ? last_request_heard_ : last_told_heard_;
+  if (header.number <= heard) return;
+  heard = header.number;
   owner_->on_message(*this, std::move(parcel), asks ? std::optional{header.number} : std::nullopt);
 }
 

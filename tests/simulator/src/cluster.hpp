@@ -33,6 +33,7 @@ class Cluster final : public Spawner {
   Network& network() { return network_; }
   Lots& lots() { return world_.lots(); }
   Node& node() { return *node_; }
+  bool node_alive() const { return node_process_->alive(); }
 
   /// A program whose main() is this. It ends with its process.
   Process& start_driver(std::string name, std::function<void(Runtime&)> main);

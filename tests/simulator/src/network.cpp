@@ -213,10 +213,11 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
     case Fault::kReceiverDies:
       if (end.process != nullptr) end.process->kill("killed");
       break;
-    case Fault::kTwice:
-      pass_on({segment.bytes, {}});
+    case Fault::kTwice: {
+      Segment again{segment.bytes, {}};
       pass_on(std::move(segment));
-      break;
+      pass_on(std::move(again));
+    } break;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -27,6 +28,7 @@ struct Parcel {
 /// The process at the other end of a control link: sends it messages and requests, and gives those that it sends to an
 /// owner. Made after the handshake; shared between its owner and requests under way.
 /// Threads: send() and respond() from any; everything else, and all that the owner is told, on the executor.
+/// What comes twice is taken once: both sides number what they send.
 /// Failure: the link's end, or a message that makes no sense, ends it: every request under way fails with kUnavailable
 /// and the owner is told once.
 /// Bounds: while `kUntakenMax` bytes of messages wait for the executor nothing is read, so that the sender queues.
@@ -77,11 +79,15 @@ class Peer final : public Link::Handler, public std::enable_shared_from_this<Pee
   async::Executor& executor_;
   const std::shared_ptr<Link> link_;
   std::atomic<std::size_t> untaken_bytes_ = 0;
-  std::vector<Fd> unclaimed_;  // the reading thread's: descriptors whose frame has not come
+  std::mutex told_mutex_;
+  std::uint64_t last_told_ = 0;  // what asks for no answer has numbers of its own
+  std::vector<Fd> unclaimed_;    // the reading thread's: descriptors whose frame has not come
 
   // The executor's.
   Owner* owner_;  // null once closed
   std::uint64_t last_number_ = 0;
+  std::uint64_t last_request_heard_ = 0;
+  std::uint64_t last_told_heard_ = 0;
   std::unordered_map<std::uint64_t, async::Completion<Parcel>> waiting_;
 };
 
