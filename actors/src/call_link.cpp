@@ -67,6 +67,7 @@ std::size_t CallLink::send_now(CellHandle cell) {
   FrameHeader header;
   header.kind = cell->call().kind;
   header.attempt = cell->call().attempt;
+  header.flags = cell->call().flags;
   header.caller = caller_.value();
   header.number = first_unanswered_ + unanswered_.size();
   header.actor = callee_.actor.value();
@@ -221,10 +222,20 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   std::vector<CellHandle> returned;
   for (ResultCell* const taken : answered_) {
     const wire::FrameView frame = frames.next();
-    if (taken == nullptr) continue;
+    const bool in_pieces = (frame.header.flags & wire::kInPieces) != 0;
+    if (taken == nullptr) {
+      if (in_pieces) large_values_->drop(frame.payload);
+      continue;
+    }
     CellHandle cell{taken};
     switch (frame.header.status) {
-      case wire::ReplyStatus::kOk: cell->set_value(frame.payload); break;
+      case wire::ReplyStatus::kOk:
+        if (in_pieces) [[unlikely]] {
+          large_values_->bring(std::move(cell), frame.payload);
+        } else {
+          cell->set_value(frame.payload);
+        }
+        break;
       case wire::ReplyStatus::kError: {
         Decoder decoder{frame.payload};
         cell->set_error(Codec<Error>::decode(decoder));

@@ -17,6 +17,7 @@
 #include <pharos/wire/frame.hpp>
 
 #include "flush_queue.hpp"
+#include "large_values.hpp"
 #include "result_cell.hpp"
 
 namespace pharos::actors {
@@ -43,8 +44,12 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual void on_disconnected(CallLink& link) = 0;
   };
 
-  CallLink(CallerId caller, std::shared_ptr<FlushQueue> flush_queue, std::weak_ptr<Observer> observer)
-      : caller_{caller}, flush_queue_{std::move(flush_queue)}, observer_{std::move(observer)} {}
+  CallLink(CallerId caller, std::shared_ptr<FlushQueue> flush_queue, std::shared_ptr<LargeValues> large_values,
+           std::weak_ptr<Observer> observer)
+      : caller_{caller},
+        flush_queue_{std::move(flush_queue)},
+        large_values_{std::move(large_values)},
+        observer_{std::move(observer)} {}
 
   /// The other end of a connection.
   struct Callee {
@@ -93,6 +98,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
 
   const CallerId caller_;
   const std::shared_ptr<FlushQueue> flush_queue_;
+  const std::shared_ptr<LargeValues> large_values_;
   const std::weak_ptr<Observer> observer_;
 
   mutable std::mutex mutex_;

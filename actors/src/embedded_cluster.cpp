@@ -101,6 +101,9 @@ Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
   if (options.cpus != 0) {
     program.arguments.insert(program.arguments.end(), {"--cpus", std::to_string(options.cpus)});
   }
+  if (options.object_store != ByteCount{}) {
+    program.arguments.insert(program.arguments.end(), {"--object-store", std::to_string(options.object_store.bytes())});
+  }
   PHAROS_TRY(const pid_t keeper, process::spawn(program));
   return NodeConnection{std::move(control.first), preamble.key, keeper, daemon};
 }

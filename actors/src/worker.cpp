@@ -32,6 +32,7 @@
 #include "caller.hpp"
 #include "flush_queue.hpp"
 #include "function_table.hpp"
+#include "large_values.hpp"
 #include "running_call.hpp"
 #include "strand.hpp"
 
@@ -133,7 +134,10 @@ class CallerLink final : public net::Link::Handler,
                          public Flushable,
                          public std::enable_shared_from_this<CallerLink> {
  public:
-  CallerLink(Calls& calls, wire::ServeCaller serves) : calls_{calls}, serves_{serves} {}
+  CallerLink(Calls& calls, wire::ServeCaller serves)
+      : calls_{calls}, serves_{serves}, room_{calls.caller()->large_values(), serves.caller} {
+    result_.set_large_room(&room_);
+  }
 
   void start(std::shared_ptr<net::SocketLink> link) {
     link_ = std::move(link);
@@ -243,15 +247,25 @@ class CallerLink final : public net::Link::Handler,
   void reply(const FrameHeader& call, const std::optional<Error>& error, Duration execution) {
     FrameHeader header = call;
     header.kind = FrameKind::kReply;
+    header.flags = wire::kNoFlags;
     header.time = execution.count();
     if (error) {
       result_.clear();
+      room_.clear();
       Codec<Error>::encode(*error, result_);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result_.size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, execution);
-    if (result_.failed()) return reply(call, detail::cannot_travel("the result", result_), execution);
-    if (result_.has_shared()) {
+    if (result_.failed()) {
+      const bool no_room = result_.failure() == CodecFailure::kNoRoom;
+      return reply(call,
+                   no_room ? room_.why().with("storing the result") : detail::cannot_travel("the result", result_),
+                   execution);
+    }
+    if (result_.in_room()) {
+      reply_in_store(header);
+    } else if (result_.size() > wire::kCallPayloadMax.bytes()) {
+      return reply_too_large(call, execution);
+    } else if (result_.has_shared()) {
       link_->send(header, result_.flattened());
     } else {
       link_->send(header, result_.bytes());
@@ -259,6 +273,16 @@ class CallerLink final : public net::Link::Handler,
     if (link_->queued() > kFlushBytes) link_->flush();
     // A caller that does not read gets no more results until it does.
     if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
+  }
+
+  // The object is the caller's from now on.
+  void reply_in_store(FrameHeader header) {
+    const auto object = room_.seal();
+    const Piece whole{0, object->location(), 0, object->bytes().size()};
+    Encoder payload;
+    write_pieces({&whole, 1}, {}, payload);
+    header.flags = wire::kInPieces;
+    if (link_->send(header, payload.bytes())) object->hand_over();
   }
 
   void reply_too_large(const FrameHeader& call, Duration execution) {
@@ -279,6 +303,7 @@ class CallerLink final : public net::Link::Handler,
   std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
+  RoomIn room_;
   Encoder result_;
 };
 
@@ -326,12 +351,23 @@ class Running final : public RunningCall {
   bool run_instead(detail::ResultCell& cell) {
     if (!calls_.caller()->take_back(cell)) return false;
     const Function& function = function_table()[cell.call().function];
-    Decoder arguments{cell.arguments()};
+    RoomIn room{calls_.caller()->large_values()};
     Encoder result;
+    result.set_large_room(&room);
     const Running running{calls_, link_, number_, cell.call().trace, is_task_};
-    auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
+    auto error = guarded(function, [&] {
+      const Arrived arrived{calls_.caller()->large_values(), cell.call().flags, cell.arguments()};
+      Decoder arguments = arrived.decoder();
+      function.call(nullptr, arguments, result);
+    });
     if (error) {
       cell.set_error(std::move(*error));
+    } else if (result.failure() == CodecFailure::kNoRoom) {
+      cell.set_error(room.why().with("storing the result"));
+    } else if (result.failed()) {
+      cell.set_error(detail::cannot_travel("the result", result));
+    } else if (result.in_room()) {
+      cell.set_object(room.seal());
     } else {
       cell.set_value(result);
     }
@@ -369,7 +405,6 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
         .with_outcome(Outcome::kNotStarted);
   }
   const Function& function = functions[header.function];
-  Decoder arguments{frame.payload};
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
     return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
@@ -380,7 +415,11 @@ std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
   const Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
-  return guarded(function, [&] { function.call(instance.object, arguments, result_); });
+  return guarded(function, [&] {
+    const Arrived arrived{calls_.caller()->large_values(), header.flags, frame.payload};
+    Decoder arguments = arrived.decoder();
+    function.call(instance.object, arguments, result_);
+  });
 }
 
 /// The constructor, in its place among the calls.
@@ -420,9 +459,13 @@ class Construction final : public Strand::Runner,
     instance.constructor = &constructor;
     instance.actor = actor_.actor;
     instance.incarnation = actor_.incarnation;
-    Decoder arguments{actor_.arguments};
     const Running running{calls_, nullptr, 0, TraceId{}, false};
-    const auto error = guarded(constructor, [&] { instance.object = constructor.construct(arguments); });
+    const auto error = guarded(constructor, [&] {
+      const std::uint8_t flags = actor_.in_pieces ? wire::kInPieces : wire::kNoFlags;
+      const Arrived arrived{calls_.caller()->large_values(), flags, actor_.arguments};
+      Decoder arguments = arrived.decoder();
+      instance.object = constructor.construct(arguments);
+    });
     if (!error) return std::nullopt;
     return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
         Outcome::kNotStarted);

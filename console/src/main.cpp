@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   keeper->add_option("--base-folder", arguments.base_folder)->required();
   keeper->add_option("--listen", arguments.daemon.listen);
   keeper->add_option("--cpus", arguments.daemon.cpus);
+  keeper->add_option("--object-store", arguments.daemon.object_store);
 
   CLI11_PARSE(app, argc, argv);
   return run_keeper(arguments);

@@ -187,6 +187,7 @@ Node::Node(process::Kept kept, const DaemonOptions& options)
     : kept_{std::move(kept)},
       options_{options},
       id_{random_u64()},
+      store_{reactor_, ByteCount{options.object_store}},
       leases_{cpus_of(options), workers_max(cpus_of(options)), kIdleWorkerTime},
       background_{reactor_} {}
 
@@ -324,6 +325,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     return;
   }
   if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
+  if (store_.on_message(client.peer, client.caller, parcel, request)) return;
   const bool known =
       on_caller_message(client, parcel, request) ||
       (client.worker != nullptr ? on_worker_message(client, parcel) : on_driver_message(client, parcel, request));
@@ -755,7 +757,8 @@ async::Async<void> Node::start_incarnation(Node* self, ActorId actor, std::uint3
     co_return;
   }
   const auto& start = making->second.start;
-  (*worker)->control->send(wire::ConstructActor{actor, incarnation, start.constructor, start.arguments});
+  (*worker)->control->send(
+      wire::ConstructActor{actor, incarnation, start.constructor, start.arguments, start.in_pieces});
   const auto end = std::exchange(making->second.end, std::nullopt);
   if (end && end->incarnation == incarnation) self->end_incarnation(*end);
 }

@@ -19,6 +19,7 @@
 #include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/leases.hpp>
 
+#include "store_service.hpp"
 #include "worker_output.hpp"
 
 namespace pharos::node {
@@ -118,6 +119,8 @@ class Node final : public net::Peer::Owner {
   JobId first_job_;
   std::shared_ptr<net::Peer> first_driver_;
   std::uint64_t last_id_ = 0;
+
+  StoreService store_;
 
   scheduler::Leases leases_;
   struct LeaseRequest {

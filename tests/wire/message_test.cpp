@@ -40,7 +40,7 @@ const std::vector<Message>& one_of_each() {
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
       LeaseWorker{},
       ReturnLease{WorkerId{3}},
-      StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41},
+      StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41, true},
       KillActor{ActorId{5}},
       WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
@@ -58,9 +58,15 @@ const std::vector<Message>& one_of_each() {
       FindActor{"space", "name", "7Counter"},
       ActorFound{ActorId{23}, "counter"},
       HoldActor{ActorId{24}, -25},
-      ConstructActor{ActorId{26}, 27, 28, some_bytes()},
+      ConstructActor{ActorId{26}, 27, 28, some_bytes(), true},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
+      OpenStore{},
+      StoreOpened{31},
+      LeaseSlab{std::uint64_t{1} << 40},
+      SlabLeased{std::uint64_t{1} << 41, std::uint64_t{1} << 40, 32, 33},
+      ReturnSlab{34},
+      TrimStore{},
   };
   return messages;
 }
@@ -84,9 +90,9 @@ auto fields(const ReturnLease& m) {
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
-               max_task_retries] = m;
+               max_task_retries, in_pieces] = m;
   return std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
-                  max_task_retries);
+                  max_task_retries, in_pieces);
 }
 auto fields(const KillActor& m) {
   const auto& [actor] = m;
@@ -109,8 +115,24 @@ auto fields(const HoldActor& m) {
   return std::tie(actor, count);
 }
 auto fields(const ConstructActor& m) {
-  const auto& [actor, incarnation, constructor, arguments] = m;
-  return std::tie(actor, incarnation, constructor, arguments);
+  const auto& [actor, incarnation, constructor, arguments, in_pieces] = m;
+  return std::tie(actor, incarnation, constructor, arguments, in_pieces);
+}
+auto fields(const StoreOpened& m) {
+  const auto& [table] = m;
+  return std::tie(table);
+}
+auto fields(const LeaseSlab& m) {
+  const auto& [slot_bytes] = m;
+  return std::tie(slot_bytes);
+}
+auto fields(const SlabLeased& m) {
+  const auto& [offset, slot_bytes, first_slot, slots] = m;
+  return std::tie(offset, slot_bytes, first_slot, slots);
+}
+auto fields(const ReturnSlab& m) {
+  const auto& [first_slot] = m;
+  return std::tie(first_slot);
 }
 auto fields(const ActorConstructed& m) {
   const auto& [actor, incarnation, failure] = m;
@@ -203,14 +225,14 @@ TEST(Message, EachHasANameOfItsOwn) {
   EXPECT_EQ(name_of(Message{EndWorker{}}), "EndWorker");
 }
 
-TEST(Message, DescriptorsTravelWithFiveOfThem) {
+TEST(Message, DescriptorsTravelWithSixOfThem) {
   for (const Message& message : one_of_each()) {
     std::size_t expected = 0;
     if (std::holds_alternative<RegisterJob>(message) || std::holds_alternative<WorkerReady>(message) ||
         std::holds_alternative<WorkerForked>(message) || std::holds_alternative<ServeCaller>(message)) {
       expected = 1;
     }
-    if (std::holds_alternative<ForkWorker>(message)) expected = 3;
+    if (std::holds_alternative<ForkWorker>(message) || std::holds_alternative<StoreOpened>(message)) expected = 3;
     EXPECT_EQ(descriptors_of(message), expected) << name_of(message);
   }
 }

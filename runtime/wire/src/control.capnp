@@ -33,6 +33,12 @@ struct Message {
     holdActor @22 :HoldActor;          # caller to node: so many handles more or less
     constructActor @23 :ConstructActor;      # node to worker
     actorConstructed @24 :ActorConstructed;  # worker to node
+    openStore @25 :Void;               # caller to node; answered by storeOpened
+    storeOpened @26 :StoreOpened;      # node to caller, with ledger, objects, and what stays open while it uses them
+    leaseSlab @27 :LeaseSlab;          # caller to node; answered by slabLeased
+    slabLeased @28 :SlabLeased;        # node to caller
+    returnSlab @29 :ReturnSlab;        # caller to node
+    trimStore @30 :Void;               # node to caller: others need memory, so give back what is free
   }
 }
 
@@ -67,18 +73,24 @@ struct StartActor {
   detached @8 :Bool;
   getIfExists @9 :Bool;           # one of that name, instead
   maxTaskRetries @10 :Int32;
+  inPieces @11 :Bool;             # the arguments begin with a list of objects, as a call's payload does
 }
 struct KillActor { actor @0 :UInt64; }
 struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; }  # seen: the incarnation that the caller lost, 0 for none
 struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; }
 struct ActorFound { actor @0 :UInt64; label @1 :Text; }
 struct HoldActor { actor @0 :UInt64; count @1 :Int32; }
-struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; }
+struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; inPieces @4 :Bool; }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
 struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
 struct Stop {}
+
+struct StoreOpened { table @0 :UInt32; }
+struct LeaseSlab { slotBytes @0 :UInt64; }
+struct SlabLeased { offset @0 :UInt64; slotBytes @1 :UInt64; firstSlot @2 :UInt32; slots @3 :UInt32; }
+struct ReturnSlab { firstSlot @0 :UInt32; }
 
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
 struct ForkWorker { worker @0 :UInt64; }

@@ -103,6 +103,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setDetached(m.detached);
                    b.setGetIfExists(m.get_if_exists);
                    b.setMaxTaskRetries(m.max_task_retries);
+                   b.setInPieces(m.in_pieces);
                  },
                  [&](const KillActor& m) { to.initKillActor().setActor(m.actor.value()); },
                  [&](const ConnectActor& m) {
@@ -132,6 +133,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setConstructor(m.constructor);
                    b.setArguments(data_of(m.arguments));
+                   b.setInPieces(m.in_pieces);
                  },
                  [&](const ActorConstructed& m) {
                    auto b = to.initActorConstructed();
@@ -186,6 +188,18 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const EndWorker&) { to.setEndWorker(); },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
+                 [&](const OpenStore&) { to.setOpenStore(); },
+                 [&](const StoreOpened& m) { to.initStoreOpened().setTable(m.table); },
+                 [&](const LeaseSlab& m) { to.initLeaseSlab().setSlotBytes(m.slot_bytes); },
+                 [&](const SlabLeased& m) {
+                   auto b = to.initSlabLeased();
+                   b.setOffset(m.offset);
+                   b.setSlotBytes(m.slot_bytes);
+                   b.setFirstSlot(m.first_slot);
+                   b.setSlots(m.slots);
+                 },
+                 [&](const ReturnSlab& m) { to.initReturnSlab().setFirstSlot(m.first_slot); },
+                 [&](const TrimStore&) { to.setTrimStore(); },
              },
              message);
 }
@@ -233,7 +247,8 @@ std::optional<Message> read(Schema::Reader from) {
                         .max_restarts = r.getMaxRestarts(),
                         .detached = r.getDetached(),
                         .get_if_exists = r.getGetIfExists(),
-                        .max_task_retries = r.getMaxTaskRetries()};
+                        .max_task_retries = r.getMaxTaskRetries(),
+                        .in_pieces = r.getInPieces()};
     }
     case Schema::KILL_ACTOR: return KillActor{ActorId{from.getKillActor().getActor()}};
     case Schema::CONNECT_ACTOR:
@@ -247,7 +262,8 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::HOLD_ACTOR: return HoldActor{ActorId{from.getHoldActor().getActor()}, from.getHoldActor().getCount()};
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
-      return ConstructActor{ActorId{r.getActor()}, r.getIncarnation(), r.getConstructor(), bytes(r.getArguments())};
+      return ConstructActor{ActorId{r.getActor()}, r.getIncarnation(), r.getConstructor(), bytes(r.getArguments()),
+                            r.getInPieces()};
     }
     case Schema::ACTOR_CONSTRUCTED: {
       const auto r = from.getActorConstructed();
@@ -292,6 +308,15 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::END_WORKER: return EndWorker{};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};
+    case Schema::OPEN_STORE: return OpenStore{};
+    case Schema::STORE_OPENED: return StoreOpened{from.getStoreOpened().getTable()};
+    case Schema::LEASE_SLAB: return LeaseSlab{from.getLeaseSlab().getSlotBytes()};
+    case Schema::SLAB_LEASED: {
+      const auto r = from.getSlabLeased();
+      return SlabLeased{r.getOffset(), r.getSlotBytes(), r.getFirstSlot(), r.getSlots()};
+    }
+    case Schema::RETURN_SLAB: return ReturnSlab{from.getReturnSlab().getFirstSlot()};
+    case Schema::TRIM_STORE: return TrimStore{};
   }
   return std::nullopt;
 }
@@ -300,11 +325,12 @@ std::optional<Message> read(Schema::Reader from) {
 
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {
-      "Failure",      "RegisterJob", "JobRegistered", "LeaseWorker",    "ReturnLease",
-      "StartActor",   "KillActor",   "WorkerReady",   "WorkerEnded",    "Output",
-      "Stop",         "Done",        "ZygoteReady",   "ForkWorker",     "WorkerForked",
-      "WorkerReaped", "ServeCaller", "EndWorker",     "WorkerBlocked",  "ConnectActor",
-      "FindActor",    "ActorFound",  "HoldActor",     "ConstructActor", "ActorConstructed"};
+      "Failure",          "RegisterJob",  "JobRegistered", "LeaseWorker",  "ReturnLease", "StartActor",
+      "KillActor",        "WorkerReady",  "WorkerEnded",   "Output",       "Stop",        "Done",
+      "ZygoteReady",      "ForkWorker",   "WorkerForked",  "WorkerReaped", "ServeCaller", "EndWorker",
+      "WorkerBlocked",    "ConnectActor", "FindActor",     "ActorFound",   "HoldActor",   "ConstructActor",
+      "ActorConstructed", "OpenStore",    "StoreOpened",   "LeaseSlab",    "SlabLeased",  "ReturnSlab",
+      "TrimStore"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }
@@ -314,7 +340,8 @@ std::size_t descriptors_of(const Message& message) {
       Overloaded{
           [](const RegisterJob&) -> std::size_t { return 1; }, [](const WorkerReady&) -> std::size_t { return 1; },
           [](const ForkWorker&) -> std::size_t { return 3; }, [](const WorkerForked&) -> std::size_t { return 1; },
-          [](const ServeCaller&) -> std::size_t { return 1; }, [](const auto&) -> std::size_t { return 0; }},
+          [](const ServeCaller&) -> std::size_t { return 1; }, [](const StoreOpened&) -> std::size_t { return 3; },
+          [](const auto&) -> std::size_t { return 0; }},
       message);
 }
 

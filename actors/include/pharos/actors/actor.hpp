@@ -17,9 +17,11 @@ namespace pharos {
 namespace detail {
 
 class ActorHandle;
+class Caller;
 
-/// Those of this thread's next call; emptied by each use.
-PHAROS_API Arguments& scratch_arguments();
+/// Those of this thread's next call, of this actor or by this Runtime; emptied by each use.
+PHAROS_API Arguments& scratch_arguments(const ActorHandle& actor);
+PHAROS_API Arguments& scratch_arguments(Caller& caller);
 
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
                                  const RegisteredFunction& function, const Arguments& arguments);
@@ -50,7 +52,7 @@ class Actor {
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(const CallOptions& options, const Args&... args) const {
     using Function = detail::MethodFunction<T, Method>;
-    detail::Arguments& arguments = detail::scratch_arguments();
+    detail::Arguments& arguments = detail::scratch_arguments(*handle_);
     Function::Params::encode(arguments, args...);
     return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, options, *Function::registered, arguments)};
   }

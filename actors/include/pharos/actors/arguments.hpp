@@ -8,6 +8,7 @@
 
 #include <pharos/actors/ref.hpp>
 #include <pharos/wire/codec.hpp>
+#include <pharos/wire/shared_span.hpp>
 
 namespace pharos {
 
@@ -26,6 +27,7 @@ struct Arguments {
     std::size_t offset;  ///< in `bytes`
     CellHandle cell;
     bool (*splice)(std::span<const std::byte> result, Encoder& to);  ///< false: the bytes are no such result
+    bool as_it_is;                                                   ///< the result's bytes are the argument's
   };
   Encoder bytes;
   std::vector<Hole> holes;  ///< by offset
@@ -40,6 +42,14 @@ struct Arguments {
     if (!holes.empty()) [[unlikely]]
       holes.clear();
   }
+  /// They are large: they must be encoded once more, into the object store.
+  bool again() {
+    if (!bytes.again()) [[likely]]
+      return false;
+    holes.clear();
+    context.kept.clear();
+    return true;
+  }
 };
 
 template <class T>
@@ -50,7 +60,7 @@ inline constexpr bool kIsRef<Ref<T>> = true;
 /// Encodes a result of type From as an argument of type To.
 template <class From, class To>
 bool splice_result(std::span<const std::byte> result, Encoder& to) {
-  if constexpr (std::is_same_v<From, To>) {
+  if constexpr (kSameBytes<From, To>) {
     to.write(result.data(), result.size());
     return true;
   } else {
@@ -68,9 +78,10 @@ void encode_as(const Argument& argument, Arguments& to) {
     Codec<Target>::encode(argument, to.bytes);
   } else if constexpr (kIsRef<Argument>) {
     using From = typename Argument::Value;
-    static_assert(std::is_convertible_v<From, Target> || std::is_constructible_v<Target, From>,
-                  "the result that this Ref stands for does not convert to the parameter's type");
-    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<From, Target>});
+    static_assert(
+        kSameBytes<From, Target> || std::is_convertible_v<From, Target> || std::is_constructible_v<Target, From>,
+        "the result that this Ref stands for does not convert to the parameter's type");
+    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<From, Target>, kSameBytes<From, Target>});
   } else {
     static_assert(std::is_convertible_v<const Argument&, Target> || std::is_constructible_v<Target, const Argument&>,
                   "this argument does not convert to the parameter's type");

@@ -85,7 +85,11 @@ struct Parameters {
   static void encode(Arguments& to, const Args&... args) {
     static_assert(sizeof...(Args) == kCount, "the call has another number of arguments than the function");
     (check_parameter<Params>(), ...);
-    if constexpr (sizeof...(Args) == kCount) (encode_as<Sent<Params>>(args, to), ...);
+    if constexpr (sizeof...(Args) == kCount) {
+      do {
+        (encode_as<Sent<Params>>(args, to), ...);
+      } while (to.again());
+    }
   }
 
   template <class Callable>
@@ -131,7 +135,10 @@ void encode_result_of(Call&& call, Encoder& to) {
   if constexpr (std::is_void_v<R>) {
     call();
   } else {
-    Codec<Sent<R>>::encode(call(), to);
+    const Sent<R>& value = call();
+    do {
+      Codec<Sent<R>>::encode(value, to);
+    } while (to.again());
   }
 }
 

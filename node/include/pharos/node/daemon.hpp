@@ -11,6 +11,8 @@ namespace pharos::node {
 struct DaemonOptions {
   std::string listen;      ///< "127.0.0.1:7000", or empty for the Unix socket alone
   std::uint32_t cpus = 0;  ///< 0: as many as this process may use
+  /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.
+  std::uint64_t object_store = 0;
 };
 
 /// The daemon of an embedded cluster, head and node in one: serves the driver at the other end of `driver` (its

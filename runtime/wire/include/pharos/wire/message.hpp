@@ -55,6 +55,7 @@ struct StartActor {
   bool detached = false;
   bool get_if_exists = false;
   std::int32_t max_task_retries = 0;
+  bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
 };
 struct KillActor {
   ActorId actor;
@@ -81,6 +82,7 @@ struct ConstructActor {
   std::uint32_t incarnation = 0;
   std::uint32_t constructor = 0;
   std::vector<std::byte> arguments;
+  bool in_pieces = false;
 };
 struct ActorConstructed {
   ActorId actor;
@@ -131,11 +133,29 @@ struct EndWorker {};
 struct WorkerBlocked {
   bool blocked = false;
 };
+struct OpenStore {};
+struct StoreOpened {
+  std::uint32_t table = 0;  ///< of pins, in the ledger
+};
+struct LeaseSlab {
+  std::uint64_t slot_bytes = 0;
+};
+struct SlabLeased {
+  std::uint64_t offset = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t first_slot = 0;
+  std::uint32_t slots = 0;
+};
+struct ReturnSlab {
+  std::uint32_t first_slot = 0;
+};
+struct TrimStore {};
 
-using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
-                             WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
-                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
-                             HoldActor, ConstructActor, ActorConstructed>;
+using Message =
+    std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
+                 WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
+                 EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
+                 ActorConstructed, OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
