@@ -13,6 +13,11 @@ using wire::FrameKind;
 
 // So much is queued before a write although no reply has come: about a hundred calls, one page or two.
 constexpr std::size_t kFlushBytes = 12 << 10;
+// A worker keeps so much at most for a remote caller that makes no calls, which would acknowledge what has come.
+constexpr std::size_t kUnacknowledgedMax = 64;
+constexpr std::size_t kUnacknowledgedBytes = 256 << 10;
+// Calls in flight that leave slower ones behind (an actor's coroutines may wait for days) do so in runs this long.
+constexpr std::size_t kRunMax = 1024;
 constexpr auto kRoomTime = std::chrono::milliseconds{100};  // then it looks again whether the worker is gone
 
 }  // namespace
@@ -24,11 +29,16 @@ void CallLink::connect(std::shared_ptr<net::SocketLink> link, const Callee& call
   {
     const std::lock_guard lock{mutex_};
     link_ = link;
+    const bool same = callee.remote && callee_.actor == callee.actor && callee_.incarnation == callee.incarnation;
     callee_ = callee;
     if (why_lost_) {
       link_->close();
     } else {
-      failed = take_sent(callee.max_retries);
+      if (same) {
+        send_again();
+      } else {
+        failed = take_sent(callee.max_retries);
+      }
       send_held_back();
     }
   }
@@ -41,18 +51,20 @@ void CallLink::connect(std::shared_ptr<net::SocketLink> link, const Callee& call
 std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
   std::vector<CellHandle> failed;
   std::vector<CellHandle> again;
-  for (ResultCell* const taken : unanswered_) {
-    if (taken == nullptr) continue;
+  set_stragglers_aside();
+  for (const auto& [number, taken] : stragglers_) {
     CellHandle cell{taken};
-    if (cell->call().attempt < max_retries) {
+    if (cell->call().attempt < max_retries && !cell->call().cancelled) {
       ++cell->call().attempt;
       again.push_back(std::move(cell));
     } else {
       failed.push_back(std::move(cell));
     }
   }
-  unanswered_.clear();
+  stragglers_.clear();
   first_unanswered_ = 0;
+  unacknowledged_.clear();
+  unacknowledged_bytes_ = 0;
   held_back_.insert(held_back_.begin(), again.begin(), again.end());
   return failed;
 }
@@ -62,26 +74,86 @@ std::uint32_t CallLink::incarnation() const {
   return callee_.incarnation;
 }
 
-// Under the mutex, with a link. The bytes that it takes.
-std::size_t CallLink::send_now(CellHandle cell) {
+// Under the mutex, with a link to the incarnation that had the last one: it knows by their numbers what it has seen.
+void CallLink::send_again() {
+  set_stragglers_aside();
+  for (const auto& [number, cell] : stragglers_) {
+    send_call(*cell, number);
+    if (cell->call().cancelled) send_cancel(number);
+  }
+}
+
+// Under the mutex. All that are unanswered become stragglers, and new ones begin a run of their own.
+void CallLink::set_stragglers_aside() {
+  for (ResultCell* const cell : unanswered_) {
+    if (cell != nullptr) stragglers_.emplace(first_unanswered_, cell);
+    ++first_unanswered_;
+  }
+  unanswered_.clear();
+}
+
+// Under the mutex.
+std::uint64_t CallLink::all_answered_below() const {
+  return stragglers_.empty() ? first_unanswered_ : stragglers_.begin()->first;
+}
+
+// Under the mutex, with a link: the worker need not keep those replies any more.
+void CallLink::acknowledge() {
   FrameHeader header;
-  header.kind = cell->call().kind;
-  header.attempt = cell->call().attempt;
-  header.flags = cell->call().flags;
+  header.kind = FrameKind::kAcknowledge;
   header.caller = caller_.value();
-  header.number = first_unanswered_ + unanswered_.size();
   header.actor = callee_.actor.value();
   header.incarnation = callee_.incarnation;
-  header.function = cell->call().function;
-  header.trace = cell->call().trace.value();
-  if (const Deadline deadline = cell->call().deadline; !deadline.is_never()) [[unlikely]] {
+  header.acknowledged = all_answered_below();
+  std::erase_if(unacknowledged_, [&](std::uint64_t number) { return number < header.acknowledged; });
+  link_->send(header, std::as_bytes(std::span{unacknowledged_}));
+  unacknowledged_.clear();
+  unacknowledged_bytes_ = 0;
+}
+
+// Under the mutex, with a link.
+void CallLink::send_cancel(std::uint64_t number) {
+  FrameHeader header;
+  header.kind = FrameKind::kCancel;
+  header.caller = caller_.value();
+  header.number = number;
+  header.actor = callee_.actor.value();
+  header.incarnation = callee_.incarnation;
+  link_->send(header, {});
+}
+
+// Under the mutex, with a link.
+void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+  FrameHeader header;
+  header.kind = cell.call().kind;
+  header.flags = cell.call().flags;
+  header.attempt = cell.call().attempt;
+  header.caller = caller_.value();
+  header.number = number;
+  header.actor = callee_.actor.value();
+  header.incarnation = callee_.incarnation;
+  header.function = cell.call().function;
+  header.trace = cell.call().trace.value();
+  header.acknowledged = all_answered_below();
+  if (const Deadline deadline = cell.call().deadline; !deadline.is_never()) [[unlikely]] {
     // 0 would be none: one that has passed has a nanosecond left.
     header.time = std::max<std::int64_t>(deadline.left(std::chrono::steady_clock::now()).count(), 1);
   }
-  const auto arguments = cell->arguments();
-  link_->send(header, arguments);
+  if (callee_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
+    // Another machine does not reach this one's object store.
+    header.flags &= static_cast<std::uint8_t>(~wire::kInPieces);
+    link_->send(header, large_values_->in_one_piece(cell.arguments()));
+  } else {
+    link_->send(header, cell.arguments());
+  }
+}
+
+// Under the mutex, with a link. The bytes that it takes.
+std::size_t CallLink::send_now(CellHandle cell) {
+  const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
+  send_call(*cell, first_unanswered_ + unanswered_.size());
   unanswered_.push_back(cell.detach());
-  return sizeof header + arguments.size();
+  return bytes;
 }
 
 // Under the mutex, with a link. As far as arguments are complete.
@@ -118,15 +190,11 @@ bool CallLink::cancel(ResultCell& cell) {
       in_flight_.fetch_sub(1, std::memory_order_acq_rel);
       return true;
     }
-    const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
-    if (sent == unanswered_.end() || link_ == nullptr) return false;
-    FrameHeader header;
-    header.kind = FrameKind::kCancel;
-    header.caller = caller_.value();
-    header.number = first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin());
-    header.actor = callee_.actor.value();
-    header.incarnation = callee_.incarnation;
-    link_->send(header, {});
+    const auto number = number_of(cell);
+    if (!number) return false;
+    cell.call().cancelled = true;
+    if (link_ == nullptr) return false;
+    send_cancel(*number);
     link = link_;
   }
   link->flush();
@@ -197,21 +265,50 @@ void CallLink::flush() {
   if (link != nullptr) link->flush();
 }
 
+// Under the mutex.
+std::optional<std::uint64_t> CallLink::number_of(const ResultCell& cell) const {
+  const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
+  if (sent != unanswered_.end()) return first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin());
+  const auto straggler =
+      std::find_if(stragglers_.begin(), stragglers_.end(), [&](const auto& each) { return each.second == &cell; });
+  if (straggler != stragglers_.end()) return straggler->first;
+  return std::nullopt;
+}
+
+// Under the mutex. The cell that waits for this number, which it then does no more; null if none does.
+ResultCell* CallLink::take(std::uint64_t number) {
+  if (number < first_unanswered_) [[unlikely]] {
+    const auto straggler = stragglers_.find(number);
+    if (straggler == stragglers_.end()) return nullptr;
+    return stragglers_.extract(straggler).mapped();
+  }
+  if (number - first_unanswered_ >= unanswered_.size()) return nullptr;
+  ResultCell* const cell = std::exchange(unanswered_[number - first_unanswered_], nullptr);
+  while (!unanswered_.empty() && unanswered_.front() == nullptr) {
+    unanswered_.pop_front();
+    ++first_unanswered_;
+  }
+  return cell;
+}
+
 // Moves the waiting cells of these replies out; null for a reply that nobody waits for.
 void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cells) {
   const std::lock_guard lock{mutex_};
   while (!frames.empty()) {
-    const FrameHeader header = frames.next().header;
-    ResultCell* cell = nullptr;
-    if (header.kind == FrameKind::kReply && header.number - first_unanswered_ < unanswered_.size()) {
-      cell = std::exchange(unanswered_[header.number - first_unanswered_], nullptr);
-    }
-    cells.push_back(cell);
-    while (!unanswered_.empty() && unanswered_.front() == nullptr) {
-      unanswered_.pop_front();
-      ++first_unanswered_;
+    const wire::FrameView frame = frames.next();
+    const bool is_reply = frame.header.kind == FrameKind::kReply;
+    cells.push_back(is_reply ? take(frame.header.number) : nullptr);
+    if (is_reply && callee_.remote) {
+      unacknowledged_.push_back(frame.header.number);
+      unacknowledged_bytes_ += frame.payload.size();
     }
   }
+  // Most of a long run has been answered, and its first has not.
+  if (unanswered_.size() >= kRunMax && in_flight() - stragglers_.size() < unanswered_.size() / 4) {
+    set_stragglers_aside();
+  }
+  const bool much = unacknowledged_.size() >= kUnacknowledgedMax || unacknowledged_bytes_ >= kUnacknowledgedBytes;
+  if (much && link_ != nullptr) acknowledge();
 }
 
 void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
@@ -271,11 +368,9 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
     if (why_lost_) return {};
     why_lost_ = why;
     lost_.store(true, std::memory_order_release);
-    for (ResultCell* const taken : unanswered_) {
-      if (taken != nullptr) unanswered.sent.emplace_back(taken);
-    }
-    first_unanswered_ += unanswered_.size();
-    unanswered_.clear();
+    set_stragglers_aside();
+    for (const auto& [number, taken] : stragglers_) unanswered.sent.emplace_back(taken);
+    stragglers_.clear();
     unanswered.unsent.assign(held_back_.begin(), held_back_.end());
     held_back_.clear();
     in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,9 +57,11 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     ActorId actor;  ///< none: it runs tasks
     std::uint32_t incarnation = 0;
     std::int32_t max_retries = 0;  ///< how often a call that was on its way is sent again
+    bool remote = false;           ///< knows which calls it has seen, and keeps its replies until they are acknowledged
   };
   /// The worker is there: starts the link, and what was held back goes out. After an earlier connection has ended,
-  /// calls that were on their way go out again before all others, if they may; else they fail with `why_ended`.
+  /// calls that were on their way go out again before all others: to the same incarnation of a remote actor all of
+  /// them, under their numbers; to another one those that may; what may not fails with `why_ended`.
   void connect(std::shared_ptr<net::SocketLink> link, const Callee& callee, const Error& why_ended);
 
   /// Sends the cell's call; or keeps its place, and those behind it, until advance(), if its arguments are not
@@ -91,6 +94,14 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
 
  private:
   std::vector<detail::CellHandle> take_sent(std::int32_t max_retries);
+  void send_again();
+  void send_call(detail::ResultCell& cell, std::uint64_t number);
+  void send_cancel(std::uint64_t number);
+  void set_stragglers_aside();
+  std::optional<std::uint64_t> number_of(const detail::ResultCell& cell) const;
+  detail::ResultCell* take(std::uint64_t number);
+  std::uint64_t all_answered_below() const;
+  void acknowledge();
   void hold_back_user(std::unique_lock<std::mutex>& lock);
   std::size_t send_now(detail::CellHandle cell);
   std::size_t send_held_back();
@@ -106,9 +117,13 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   Callee callee_;
   std::uint64_t first_unanswered_ = 0;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
-  std::deque<detail::CellHandle> held_back_;    // not sent yet, and so not numbered
+  std::map<std::uint64_t, detail::ResultCell*> stragglers_;  // that later calls have left behind
+  std::deque<detail::CellHandle> held_back_;                 // not sent yet, and so not numbered
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
+  // Of a remote actor: whose replies have come since the last acknowledgement.
+  std::vector<std::uint64_t> unacknowledged_;
+  std::size_t unacknowledged_bytes_ = 0;
 
   std::atomic<bool> lost_ = false;
   std::atomic<std::size_t> in_flight_ = 0;

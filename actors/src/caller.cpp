@@ -288,11 +288,6 @@ Scratch& scratch() {
   return scratch;
 }
 
-/// What a call refers to must not live until this thread's next one.
-struct ClearedScratch {
-  ~ClearedScratch() { scratch(); }
-};
-
 actors::ObjectRoom& room_of(const Encoder& encoder) {
   return static_cast<actors::ObjectRoom&>(*encoder.large_room());
 }
@@ -310,14 +305,8 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
     cell->set_error(cannot_be_encoded("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
     return nullptr;
   }
-  const bool plain = arguments.holes.empty() && !arguments.bytes.in_room();
-  if (plain && arguments.context.kept.empty()) [[likely]] {
-    cell->set_call(call, arguments.bytes);
-    return nullptr;
-  }
-  const ClearedScratch cleared;
   for (const auto& kept : arguments.context.kept) cell->keep(kept);
-  if (plain) {
+  if (arguments.holes.empty() && !arguments.bytes.in_room()) [[likely]] {
     cell->set_call(call, arguments.bytes);
     return nullptr;
   }
@@ -550,7 +539,7 @@ void Caller::connect_worker(CallLink& link, net::Parcel parcel, const Error& why
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
   link.connect(net::SocketLink::make(reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused),
-               {ready->actor, ready->incarnation, ready->max_task_retries}, why_ended);
+               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote}, why_ended);
 }
 
 async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
@@ -745,8 +734,10 @@ Encoder& scratch_value(Caller& caller) {
 }
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
-                      const Arguments& arguments) {
-  return const_cast<ActorHandle&>(actor).call(options, function, arguments);
+                      Arguments& arguments) {
+  CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments);
+  arguments.let_go();
+  return cell;
 }
 void kill_actor(const ActorHandle& actor) {
   const_cast<ActorHandle&>(actor).kill();

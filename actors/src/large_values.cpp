@@ -43,12 +43,6 @@ void LargeValues::end() {
   PHAROS_CHECK(joined.ok(), joined.error());
 }
 
-void LargeValues::abandon_after_fork() {
-  ended_.store(true);
-  // Nothing is locked: whoever held the lock is the parent's.
-  if (lessee_ != nullptr) lessee_->abandon_after_fork();
-}
-
 // ---- Opening
 
 LargeValues::Opened LargeValues::opened() const {
@@ -131,8 +125,26 @@ Result<object_store::WritableObject> LargeValues::create(std::size_t bytes, Call
 }
 
 Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte> payload) {
-  PHAROS_TRY(const InPieces read, read_pieces(payload));
   PHAROS_TRY(const Opened lessee, open());
+  return gather(*lessee, payload);
+}
+
+std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payload) {
+  std::vector<std::byte> bytes;
+  const auto lessee = opened();
+  PHAROS_CHECK(lessee != nullptr);
+  const auto parts = gather(*lessee, payload);
+  if (!parts) return bytes;
+  std::size_t size = 0;
+  for (const Decoder::Part& part : *parts) size += part.bytes.size();
+  if (size > wire::kCallPayloadMax.bytes()) return bytes;
+  bytes.reserve(size);
+  for (const Decoder::Part& part : *parts) bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+  return bytes;
+}
+
+Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span<const std::byte> payload) {
+  PHAROS_TRY(const InPieces read, read_pieces(payload));
   std::vector<Decoder::Part> parts;
   std::size_t done = 0;
   const auto add_own = [&](std::size_t until) {
@@ -141,7 +153,7 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte
   };
   for (const Piece& piece : read.pieces) {
     add_own(piece.offset);
-    PHAROS_TRY(auto object, lessee->borrow(piece.location));
+    PHAROS_TRY(auto object, lessee.borrow(piece.location));
     const auto all = object->bytes();
     if (piece.begin > all.size() || piece.size > all.size() - piece.begin) {
       return Error{ErrorCode::kCorrupt, "received a part of an object that lies outside of it"};

@@ -31,12 +31,16 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   bool on_node_message(const wire::Message& message);
   /// Nothing is asked of the node any more.
   void end();
-  void abandon_after_fork();
+  void abandon_after_fork() { ended_.store(true); }
 
   /// Waits for the node, if there is no memory here.
   Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir);
   /// A payload's parts, in their order. Waits for the node when it is the first such payload.
   Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload);
+
+  /// The same, copied together, of objects that this process holds. Empty, which is nobody's arguments, when that is
+  /// more than a frame can carry.
+  std::vector<std::byte> in_one_piece(std::span<const std::byte> payload);
 
   /// A result that was made for this caller becomes the cell's, at once or once the store is open.
   void bring(detail::CellHandle cell, std::span<const std::byte> payload);
@@ -49,6 +53,7 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
  private:
   using Opened = std::shared_ptr<object_store::Lessee>;
 
+  static Result<std::vector<Decoder::Part>> gather(object_store::Lessee& lessee, std::span<const std::byte> payload);
   Opened opened() const;
   Result<Opened> open();
   static async::Async<Result<Opened>> open_store(LargeValues* self);

@@ -2,6 +2,8 @@
 
 #include <mutex>
 
+#include <pharos/async/completion.hpp>
+
 #include "running_call.hpp"
 
 namespace pharos::detail {
@@ -75,6 +77,16 @@ Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
   }
   return Error{ErrorCode::kDeadlineExceeded, "the result did not come in the time given; the call goes on"}
       .with_outcome(Outcome::kUnknown);
+}
+
+async::Async<void> until_ready(CellHandle cell) {
+  if (!cell) throw_error(moved_from());
+  if (cell->ready()) co_return;
+  cell->flush();
+  async::Completion<void> there;
+  cell->when_ready([there]() mutable { there.complete(); });
+  auto waited = co_await there.wait(Deadline::never());
+  if (!waited) throw_error(std::move(waited).error());
 }
 
 CellHandle::CellHandle(const CellHandle& other) : cell_{other.cell_} {

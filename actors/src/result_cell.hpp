@@ -32,6 +32,7 @@ class ResultCell {
     std::uint8_t attempt = 0;
     std::uint8_t flags = wire::kNoFlags;  ///< of the arguments
     std::uint8_t max_retries = 0;         ///< of a task: how often it may be sent to another worker
+    bool cancelled = false;               ///< its worker has been told that it is not wanted any more
     std::uint32_t function = 0;
     TraceId trace;
     Deadline deadline = Deadline::never();
@@ -108,6 +109,9 @@ class ResultCell {
   CellHandle sibling() const { return make(room_); }
   /// The waiting alone, with nothing done about the call that this thread may be running.
   void park(Deadline deadline) { room_->wait(word_, deadline); }
+
+  /// Nothing that this waits for waits to be written.
+  void flush() { room_->flush(); }
 
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.

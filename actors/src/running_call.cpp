@@ -13,11 +13,11 @@ RunningCall* RunningCall::of_this_thread() {
   return innermost;
 }
 
-RunningCall::RunningCall() : outer_{innermost} {
-  innermost = this;
+RunningCall::Scope::Scope(RunningCall& call) : outer_{innermost} {
+  innermost = &call;
 }
 
-RunningCall::~RunningCall() {
+RunningCall::Scope::~Scope() {
   innermost = outer_;
 }
 

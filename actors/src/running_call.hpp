@@ -10,11 +10,22 @@ class ResultCell;
 namespace pharos::actors {
 
 /// The call of a user's function that a thread is running now, in a worker. Pure interface: what a wait inside of it
-/// has to do is the worker's business. Lives on the stack of whoever runs the call; this thread's only.
+/// has to do is the worker's business.
 class RunningCall {
  public:
   /// None in a driver, and in a thread that the user's code started.
   static RunningCall* of_this_thread();
+
+  /// As long as this lives, on the stack, its thread runs that call.
+  class Scope {
+   public:
+    explicit Scope(RunningCall& call);
+    Scope(Scope&&) = delete;
+    ~Scope();
+
+   private:
+    RunningCall* const outer_;
+  };
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
@@ -26,12 +37,7 @@ class RunningCall {
   virtual Deadline deadline() const = 0;
 
  protected:
-  RunningCall();
-  RunningCall(RunningCall&&) = delete;
-  ~RunningCall();
-
- private:
-  RunningCall* const outer_;
+  ~RunningCall() = default;
 };
 
 }  // namespace pharos::actors

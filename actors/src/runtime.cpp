@@ -66,14 +66,18 @@ detail::CellHandle Runtime::put_encoded(const Encoder& value) {
 }
 
 detail::CellHandle Runtime::submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
-                                           const detail::Arguments& arguments) {
-  return caller_->submit(options, function, arguments);
+                                           detail::Arguments& arguments) {
+  detail::CellHandle cell = caller_->submit(options, function, arguments);
+  arguments.let_go();
+  return cell;
 }
 
 std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& options, const char* type_name,
                                                             const detail::RegisteredFunction& constructor,
-                                                            const detail::Arguments& arguments) {
-  return caller_->spawn(options, type_name, constructor, arguments);
+                                                            detail::Arguments& arguments) {
+  auto actor = caller_->spawn(options, type_name, constructor, arguments);
+  arguments.let_go();
+  return actor;
 }
 
 std::shared_ptr<detail::ActorHandle> Runtime::find_actor(const std::string& name, const std::string& name_space,

@@ -1,10 +1,14 @@
 #include "strand.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace pharos::actors {
 
-void Strand::push(std::shared_ptr<Runner> runner, net::FrameBatch batch) {
+bool Strand::push(std::shared_ptr<Runner> runner, net::FrameBatch batch) {
   const std::lock_guard lock{mutex_};
   entries_.push_back({std::move(runner), std::move(batch)});
+  return running_;
 }
 
 void Strand::run() {
@@ -28,7 +32,10 @@ void Strand::give_back_waiting() {
   std::deque<Entry> entries;
   {
     const std::lock_guard lock{mutex_};
-    entries.swap(entries_);
+    const auto posted = [](const Entry& entry) { return entry.batch.empty(); };
+    const auto sent = std::stable_partition(entries_.begin(), entries_.end(), posted);
+    entries.assign(std::make_move_iterator(sent), std::make_move_iterator(entries_.end()));
+    entries_.erase(sent, entries_.end());
   }
   for (Entry& entry : entries) entry.runner->give_back(std::move(entry.batch));
 }

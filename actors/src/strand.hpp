@@ -26,7 +26,8 @@ class Strand {
     virtual void on_drained() = 0;
   };
 
-  void push(std::shared_ptr<Runner> runner, net::FrameBatch batch);
+  /// True when a thread runs already, which will come to it.
+  bool push(std::shared_ptr<Runner> runner, net::FrameBatch batch);
   /// Runs until nothing is left, unless another thread does so already.
   void run();
   /// Sends back all that waits. Any thread, also the one that runs.

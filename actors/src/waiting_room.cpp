@@ -85,6 +85,12 @@ std::uint32_t WaitingRoom::complete(std::atomic<std::uint32_t>& word) {
   return before;
 }
 
+void WaitingRoom::flush() {
+  inside_.fetch_add(1);
+  if (!closed_.load() && !abandoned_.load()) flush_();
+  inside_.fetch_sub(1);
+}
+
 void WaitingRoom::cancel(detail::ResultCell& cell) {
   inside_.fetch_add(1);
   if (!closed_.load() && !abandoned_.load()) cancel_(cell);

@@ -33,6 +33,9 @@ class WaitingRoom {
   /// Sets `word` to kReady and wakes who waits for it. The marks that were there.
   std::uint32_t complete(std::atomic<std::uint32_t>& word);
 
+  /// What calls have queued is written, for whoever will wait without sleeping here.
+  void flush();
+
   /// Gives up the call that this waits for.
   void cancel(detail::ResultCell& cell);
 

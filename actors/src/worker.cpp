@@ -2,16 +2,16 @@
 
 #include <cxxabi.h>
 #include <pthread.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/async/outermost.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
@@ -33,8 +34,10 @@
 #include "flush_queue.hpp"
 #include "function_table.hpp"
 #include "large_values.hpp"
+#include "reply_cache.hpp"
 #include "running_call.hpp"
 #include "strand.hpp"
+#include "strand_executor.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -51,6 +54,8 @@ constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker i
 constexpr Duration kFlushDelayMax = 50us;
 constexpr std::size_t kFlushBytes = 32 << 10;
 constexpr std::size_t kRepliesMax = 192 << 10;
+constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead for all others well before
+constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
 constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, that wait to be run
 
 /// The actor that lives here, if one does. The strand's.
@@ -85,6 +90,30 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
 }
 
 class CallerLink;
+class CoroutineCall;
+
+ObjectRoom& room_of(const Encoder& result) {
+  return static_cast<ObjectRoom&>(*result.large_room());
+}
+Error cannot_be_sent(const Encoder& result) {
+  return result.failure() == CodecFailure::kNoRoom ? room_of(result).why().with("storing the result")
+                                                   : detail::cannot_travel("the result", result);
+}
+
+/// A caller on another machine: what it is owed survives its connections. The strand's, but for `link`.
+struct RemoteCaller {
+  explicit RemoteCaller(CallerId caller) : id{caller} {}
+
+  std::shared_ptr<net::SocketLink> link() const {
+    const std::lock_guard lock{mutex};
+    return newest_link;
+  }
+
+  const CallerId id;
+  ReplyCache replies;
+  mutable std::mutex mutex;
+  std::shared_ptr<net::SocketLink> newest_link;
+};
 
 /// What a worker's callers share: the order in which it runs their calls, and what a call that waits does to it.
 /// The worker's; any thread.
@@ -94,6 +123,8 @@ class Calls {
       : reactor_{*reactor}, flush_queue_{flush_queue}, caller_{detail::Caller::make(std::move(reactor), flush_queue)} {}
 
   Strand& strand() { return strand_; }
+  /// What runs on it takes its turn among the calls.
+  StrandExecutor& executor() { return executor_; }
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
@@ -111,6 +142,10 @@ class Calls {
   /// Runs the constructor, in its place among the calls, and tells the node.
   void construct(wire::ConstructActor actor);
 
+  void serve(wire::ServeCaller caller, Fd socket);
+  /// Its connection has ended. What it sent before still runs.
+  void forget(const CallerLink& link);
+
   /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
   void block(CallerLink& link);
   void unblock() {
@@ -122,10 +157,17 @@ class Calls {
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::shared_ptr<detail::Caller> caller_;
   Strand strand_;
+  StrandExecutor executor_{reactor_, strand_};
   Instance instance_;
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
+  void forget_if_away(const std::shared_ptr<RemoteCaller>& caller);
+  std::optional<Error> run_constructor(const wire::ConstructActor& actor);
+
+  std::mutex links_mutex_;
+  std::vector<std::shared_ptr<CallerLink>> links_;
+  std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;  // all that were ever here
 };
 
 /// One caller's connection: runs its calls on the worker's strand and answers.
@@ -134,15 +176,26 @@ class CallerLink final : public net::Link::Handler,
                          public Flushable,
                          public std::enable_shared_from_this<CallerLink> {
  public:
-  CallerLink(Calls& calls, wire::ServeCaller serves)
-      : calls_{calls}, serves_{serves}, room_{calls.caller()->large_values(), serves.caller} {
-    result_.set_large_room(&room_);
+  /// `remote`: null for a caller on this machine, whose connection ends only with one of the two.
+  CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
+      : calls_{calls},
+        serves_{serves},
+        remote_{std::move(remote)},
+        room_{calls.caller()->large_values(), serves.caller} {
+    result_.set_large_room(room_for(room_));
   }
+  /// A caller on another machine does not reach this one's object store.
+  LargeRoom* room_for(ObjectRoom& room) const { return remote_ == nullptr ? &room : nullptr; }
 
   void start(std::shared_ptr<net::SocketLink> link) {
     link_ = std::move(link);
+    if (remote_ != nullptr) {
+      const std::lock_guard lock{remote_->mutex};
+      remote_->newest_link = link_;
+    }
     link_->start(shared_from_this());
   }
+  const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
@@ -153,34 +206,21 @@ class CallerLink final : public net::Link::Handler,
     if (calls_.blocked()) calls_.strand().give_back_waiting();
   }
   void on_idle() override { calls_.strand().run(); }
-  void on_closed(Error) override { link_->close(); }
+  void on_closed(Error) override {
+    link_->close();
+    calls_.forget(*this);
+  }
   void flush() override {
-    link_->flush();
+    unflushed_.store(false);
+    out()->flush();
     link_->resume();
   }
 
-  void run(net::FrameBatch batch, bool more_follow) override {
-    // A reply must not wait until calls behind it are done, however long they take: then the timer writes it.
-    if (more_follow || !batch.one_left()) calls_.flush_queue().add(weak_from_this());
-    batch_ = std::move(batch);
-    TimePoint before = std::chrono::steady_clock::now();
-    while (!batch_.empty()) {
-      const wire::FrameView frame = batch_.next();
-      if (frame.header.kind == FrameKind::kCancel) continue;
-      result_.clear();
-      const std::optional<Error> error = run_one(frame);
-      const TimePoint after = std::chrono::steady_clock::now();
-      reply(frame.header, error, after - before);
-      first_unanswered_.store(frame.header.number + 1, std::memory_order_relaxed);
-      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(frame.header.number);
-      before = after;
-    }
-    batch_ = {};
-    batches_waiting_.fetch_sub(1);
-    link_->resume();
-  }
+  // Defined below CoroutineCall.
+  void run(net::FrameBatch batch, bool more_follow) override;
+  void conclude(CoroutineCall& call, bool more_follow);
 
-  void on_drained() override { link_->flush(); }
+  void on_drained() override { out()->flush(); }
 
   /// Its caller has asked for this call to stop.
   bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
@@ -205,10 +245,7 @@ class CallerLink final : public net::Link::Handler,
     while (!frames.empty()) {
       const FrameHeader header = frames.next().header;
       if (header.kind == FrameKind::kCancel) {
-        const std::lock_guard lock{marks_mutex_};
-        if (header.number < first_unanswered_.load()) continue;  // too late
-        marks_[header.number].cancelled = true;
-        any_marks_.store(true, std::memory_order_release);
+        note_cancel(header.number);
       } else if (header.time != 0) {
         const std::lock_guard lock{marks_mutex_};
         marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.reactor().now());
@@ -216,6 +253,7 @@ class CallerLink final : public net::Link::Handler,
       }
     }
   }
+  void note_cancel(std::uint64_t number);
   struct Mark {
     bool cancelled = false;
     Deadline deadline = Deadline::never();
@@ -242,77 +280,139 @@ class CallerLink final : public net::Link::Handler,
     }
   }
 
-  std::optional<Error> run_one(const wire::FrameView& frame);
+  std::optional<Error> refusal_of(const FrameHeader& header) const;
+  std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);
+  void leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call);
+  void flush_later() {
+    if (!unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
+  }
 
-  void reply(const FrameHeader& call, const std::optional<Error>& error, Duration execution) {
+  // Of a remote caller: false for what is not to be run, because it has come before or is no call.
+  bool take_account(const wire::FrameView& frame) {
+    ReplyCache& replies = remote_->replies;
+    replies.acknowledge_below(frame.header.acknowledged);
+    if (frame.header.kind == FrameKind::kAcknowledge) {
+      for (std::size_t at = 0; at + sizeof(std::uint64_t) <= frame.payload.size(); at += sizeof(std::uint64_t)) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, frame.payload.data() + at, sizeof number);
+        replies.acknowledge(number);
+      }
+      return false;
+    }
+    switch (replies.arrive(frame.header)) {
+      case ReplyCache::Arrival::kFirst: return true;
+      case ReplyCache::Arrival::kUnderWay: return false;
+      case ReplyCache::Arrival::kAnswered: {
+        const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
+        out()->send(known.header, known.payload);
+        return false;
+      }
+      case ReplyCache::Arrival::kForgotten: break;
+    }
+    const Error forgotten{ErrorCode::kUnavailable,
+                          "its caller was cut off for so long that what became of the call is forgotten"};
+    reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
+    return false;
+  }
+
+  // Where replies go: a remote caller may have come back by another connection than the one that brought the call.
+  std::shared_ptr<net::SocketLink> out() const { return remote_ == nullptr ? link_ : remote_->link(); }
+
+  // False when nobody will get it.
+  bool send(const FrameHeader& header, std::span<const std::byte> payload) {
+    if (remote_ == nullptr) {
+      const bool sent = link_->send(header, payload);
+      if (link_->queued() > kFlushBytes) link_->flush();
+      // A caller that does not read gets no more results until it does.
+      if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
+      return sent;
+    }
+    remote_->replies.answer(header, payload);
+    const auto link = remote_->link();
+    if (remote_->replies.bytes() > kKeptRepliesMax && remote_->replies.size() > 1) {
+      log(LogLevel::kError, "a caller acknowledges no replies; its connection is closed",
+          {kv("caller", remote_->id), kv("kept", ByteCount{remote_->replies.bytes()})});
+      remote_->replies.forget();
+      link->close();
+      return false;
+    }
+    link->send(header, payload);
+    if (link->queued() > kFlushBytes) link->flush();
+    if (link->queued() > kRepliesMax) link->wait_for_room(kRepliesMax, Deadline::never());
+    return true;
+  }
+
+  void reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result, Duration execution) {
     FrameHeader header = call;
     header.kind = FrameKind::kReply;
     header.flags = wire::kNoFlags;
     header.time = execution.count();
     if (error) {
-      result_.clear();
-      room_.clear();
-      Codec<Error>::encode(*error, result_);
+      result.clear();
+      Codec<Error>::encode(*error, result);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result_.failed()) {
-      const bool no_room = result_.failure() == CodecFailure::kNoRoom;
-      return reply(call,
-                   no_room ? room_.why().with("storing the result") : detail::cannot_travel("the result", result_),
-                   execution);
-    }
-    if (result_.in_room()) {
-      reply_in_store(header);
-    } else if (result_.size() > wire::kCallPayloadMax.bytes()) {
-      return reply_too_large(call, execution);
-    } else if (result_.has_shared()) {
-      link_->send(header, result_.flattened());
+    if (result.failed()) return reply(call, cannot_be_sent(result), result, execution);
+    if (result.in_room()) {
+      reply_in_store(header, result);
+    } else if (result.size() > wire::kCallPayloadMax.bytes()) {
+      return reply_too_large(call, result, execution);
+    } else if (result.has_shared()) {
+      send(header, result.flattened());
     } else {
-      link_->send(header, result_.bytes());
+      send(header, result.bytes());
     }
-    if (link_->queued() > kFlushBytes) link_->flush();
-    // A caller that does not read gets no more results until it does.
-    if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
   }
 
   // The object is the caller's from now on.
-  void reply_in_store(FrameHeader header) {
-    const auto object = room_.seal();
+  void reply_in_store(FrameHeader header, const Encoder& result) {
+    const auto object = room_of(result).seal();
     const Piece whole{0, object->location(), 0, object->bytes().size()};
     Encoder payload;
     write_pieces({&whole, 1}, {}, payload);
     header.flags = wire::kInPieces;
-    if (link_->send(header, payload.bytes())) object->hand_over();
+    if (send(header, payload.bytes())) object->hand_over();
   }
 
-  void reply_too_large(const FrameHeader& call, Duration execution) {
-    const ByteCount size{result_.size()};
+  void reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
+    const ByteCount size{result.size()};
     reply(call,
           Error{ErrorCode::kInvalidArgument,
                 "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel"},
-          execution);
+          result, execution);
   }
 
   Calls& calls_;
   const wire::ServeCaller serves_;
+  const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::SocketLink> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
-  std::atomic<std::uint64_t> first_unanswered_ = 0;
+  std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
+  std::atomic<std::uint64_t> first_not_begun_ = 0;
   std::atomic<bool> any_marks_ = false;
   mutable std::mutex marks_mutex_;
   std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
+  std::unordered_map<std::uint64_t, std::shared_ptr<CoroutineCall>> suspended_;
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
+  TimePoint last_end_;     // of the last call in it
   RoomIn room_;
   Encoder result_;
 };
 
-/// A call while this thread runs it.
+/// As long as this lives, its thread runs user code, of this call.
+struct UserCode {
+  UserCode(RunningCall& call, net::Reactor& reactor) : scope{call}, detour{reactor} {}
+  const RunningCall::Scope scope;
+  const net::Reactor::Detour detour;
+};
+
+/// A call that runs, or is suspended.
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
   Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
-      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task}, detour_{calls.reactor()} {}
+      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task} {}
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
@@ -354,7 +454,8 @@ class Running final : public RunningCall {
     RoomIn room{calls_.caller()->large_values()};
     Encoder result;
     result.set_large_room(&room);
-    const Running running{calls_, link_, number_, cell.call().trace, is_task_};
+    Running running{calls_, link_, number_, cell.call().trace, is_task_};
+    const UserCode inside{running, calls_.reactor()};
     auto error = guarded(function, [&] {
       const Arrived arrived{calls_.caller()->large_values(), cell.call().flags, cell.arguments()};
       Decoder arguments = arrived.decoder();
@@ -362,10 +463,8 @@ class Running final : public RunningCall {
     });
     if (error) {
       cell.set_error(std::move(*error));
-    } else if (result.failure() == CodecFailure::kNoRoom) {
-      cell.set_error(room.why().with("storing the result"));
     } else if (result.failed()) {
-      cell.set_error(detail::cannot_travel("the result", result));
+      cell.set_error(cannot_be_sent(result));
     } else if (result.in_room()) {
       cell.set_object(room.seal());
     } else {
@@ -379,106 +478,284 @@ class Running final : public RunningCall {
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
-  const net::Reactor::Detour detour_;
 };
 
-std::optional<Error> CallerLink::run_one(const wire::FrameView& frame) {
-  const FrameHeader& header = frame.header;
+/// A call of a method that is a coroutine, from its beginning to its end. It is its own executor, so that whatever runs
+/// on it takes its turn among the calls, and runs as this call. Owned by whoever runs it, and by its link while it is
+/// suspended. On the strand, but for cancel(), and what an executor does on any thread.
+class CoroutineCall final : public async::Executor, public std::enable_shared_from_this<CoroutineCall> {
+ public:
+  CoroutineCall(Calls& calls, std::shared_ptr<CallerLink> link, const FrameHeader& header, const Function& function)
+      : header_{header},
+        calls_{calls},
+        link_{std::move(link)},
+        function_{function},
+        running_{calls, link_.get(), header.number, TraceId{header.trace}, false},
+        room_{calls.caller()->large_values(), CallerId{header.caller}} {
+    result_.set_large_room(link_->room_for(room_));
+  }
+
+  /// Runs it to its first wait, or its end.
+  void begin(void* object, std::span<const std::byte> payload) {
+    std::optional<Arrived> arrived;
+    {
+      const UserCode inside{running_, calls_.reactor()};
+      error_ = guarded(function_, [&] { arrived.emplace(calls_.caller()->large_values(), header_.flags, payload); });
+    }
+    if (error_) {
+      ended_ = true;
+      return;
+    }
+    Decoder arguments = arrived->decoder();
+    body_.emplace(*this, function_.begin(object, &arguments, &result_));
+    const UserCode inside{running_, calls_.reactor()};
+    body_->start();
+    body_->run();
+  }
+
+  bool ended() const { return ended_; }
+  const FrameHeader& header() const { return header_; }
+  const std::optional<Error>& error() const { return error_; }
+  Encoder& result() { return result_; }
+
+  /// Its waits end.
+  void cancel() {
+    cancelled_.store(true);
+    post([this] { body_->cancel_wait(); });
+  }
+
+  void post(async::Callback work) override {
+    calls_.executor().push(std::make_shared<Slice>(shared_from_this(), std::move(work)));
+  }
+  TimePoint now() const override { return calls_.executor().now(); }
+  async::TimerId run_at(TimePoint when, async::Callback work) override {
+    return calls_.reactor().run_at(
+        when, [self = shared_from_this(), work = std::move(work)]() mutable { self->post(std::move(work)); });
+  }
+  bool cancel(async::TimerId timer) override { return calls_.reactor().cancel(timer); }
+
+ private:
+  class Body final : public async::detail::Outermost {
+   public:
+    Body(CoroutineCall& call, async::Async<void> coroutine)
+        : Outermost{call, call.cancelled_, std::move(coroutine)}, call_{call} {}
+
+   private:
+    void ended() override {
+      call_.error_ = guarded(call_.function_, [this] { take(); });
+      call_.ended_ = true;
+    }
+    CoroutineCall& call_;
+  };
+
+  /// From one wait to the next.
+  class Slice final : public Strand::Runner {
+   public:
+    Slice(std::shared_ptr<CoroutineCall> call, async::Callback work) : call_{std::move(call)}, work_{std::move(work)} {}
+
+    void run(net::FrameBatch, bool more_follow) override {
+      {
+        const UserCode inside{call_->running_, call_->calls_.reactor()};
+        std::exchange(work_, {})();
+      }
+      if (call_->ended_ && !std::exchange(call_->concluded_, true)) call_->link_->conclude(*call_, more_follow);
+    }
+    void give_back(net::FrameBatch) override {}
+    void on_drained() override { call_->link_->on_drained(); }
+
+   private:
+    const std::shared_ptr<CoroutineCall> call_;
+    async::Callback work_;
+  };
+
+  const FrameHeader header_;
+  Calls& calls_;
+  const std::shared_ptr<CallerLink> link_;
+  const Function& function_;
+  Running running_;
+  RoomIn room_;
+  Encoder result_;
+  std::atomic<bool> cancelled_ = false;
+  std::optional<Error> error_;
+  bool ended_ = false;
+  bool concluded_ = false;
+  std::optional<Body> body_;  // its frames use what is above
+};
+
+void CallerLink::note_cancel(std::uint64_t number) {
+  std::shared_ptr<CoroutineCall> suspended;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    const auto found = suspended_.find(number);
+    if (found != suspended_.end()) suspended = found->second;
+    if (suspended == nullptr && number < first_not_begun_.load()) return;  // too late
+    marks_[number].cancelled = true;
+    any_marks_.store(true, std::memory_order_release);
+  }
+  if (suspended != nullptr) suspended->cancel();
+}
+
+void CallerLink::run(net::FrameBatch batch, bool more_follow) {
+  batch_ = std::move(batch);
+  last_end_ = std::chrono::steady_clock::now();
+  while (!batch_.empty()) {
+    const wire::FrameView frame = batch_.next();
+    if (frame.header.kind == FrameKind::kCancel) continue;
+    if (remote_ != nullptr && !take_account(frame)) continue;
+    const std::uint64_t number = frame.header.number;
+    if (auto waits = run_one(frame)) {
+      leave_suspended(number, std::move(waits));
+    } else {
+      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
+      if (more_follow || !batch_.empty()) flush_later();
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(number);
+    }
+    first_not_begun_.store(number + 1, std::memory_order_relaxed);
+  }
+  batch_ = {};
+  batches_waiting_.fetch_sub(1);
+  link_->resume();
+}
+
+void CallerLink::leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call) {
+  bool cancelled = false;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    suspended_.emplace(number, call);
+    const auto mark = marks_.find(number);
+    cancelled = mark != marks_.end() && mark->second.cancelled;
+  }
+  if (cancelled) call->cancel();
+}
+
+void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
+  reply(call.header(), call.error(), call.result(), {});
+  if (more_follow) flush_later();
+  const std::lock_guard lock{marks_mutex_};
+  suspended_.erase(call.header().number);
+  marks_.erase(call.header().number);
+  any_marks_.store(!marks_.empty(), std::memory_order_release);
+}
+
+// Why the call does not begin.
+std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
   const Mark mark = mark_of(header.number);
   if (!mark.deadline.is_never() && mark.deadline.expired(calls_.reactor().now())) [[unlikely]] {
-    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with_outcome(
-        Outcome::kNotStarted);
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"};
   }
-  if (mark.cancelled) {
-    return Error{ErrorCode::kCancelled, "the call was cancelled"}.with_outcome(Outcome::kNotStarted);
-  }
+  if (mark.cancelled) return Error{ErrorCode::kCancelled, "the call was cancelled"};
   if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
-    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"}.with_outcome(
-        Outcome::kNotStarted);
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
   }
   const auto functions = function_table();
   if (header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
                  "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
                      std::to_string(functions.size()),
-                 "Caller and worker must be the same build."}
-        .with_outcome(Outcome::kNotStarted);
+                 "Caller and worker must be the same build."};
   }
   const Function& function = functions[header.function];
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
-    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"}
-        .with_outcome(Outcome::kNotStarted);
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"};
   }
-  Instance& instance = calls_.instance();
-  if (serves_.actor && instance.object == nullptr) {
+  if (serves_.actor && calls_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
-  const Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
-  return guarded(function, [&] {
-    const Arrived arrived{calls_.caller()->large_values(), header.flags, frame.payload};
+  return std::nullopt;
+}
+
+// Runs it, or a coroutine to its first wait; that is returned if it waits.
+std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame) {
+  const FrameHeader& header = frame.header;
+  result_.clear();
+  if (auto refusal = refusal_of(header)) [[unlikely]] {
+    reply(header, std::move(*refusal).with_outcome(Outcome::kNotStarted), result_, {});
+    return nullptr;
+  }
+  const Function& function = function_table()[header.function];
+  void* const object = calls_.instance().object;
+  if (function.begin != nullptr) {
+    auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
+    coroutine->begin(object, frame.payload);
+    if (!coroutine->ended()) return coroutine;
+    reply(header, coroutine->error(), coroutine->result(), {});
+    return nullptr;
+  }
+  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
+  std::optional<Error> error;
+  {
+    const UserCode inside{running, calls_.reactor()};
+    error = guarded(function, [&] {
+      const Arrived arrived{calls_.caller()->large_values(), header.flags, frame.payload};
+      Decoder arguments = arrived.decoder();
+      function.call(object, arguments, result_);
+    });
+  }
+  const TimePoint end = std::chrono::steady_clock::now();
+  reply(header, error, result_, end - std::exchange(last_end_, end));
+  return nullptr;
+}
+
+std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
+  const auto functions = function_table();
+  if (actor.constructor >= functions.size() || functions[actor.constructor].kind != FunctionKind::kConstructor) {
+    return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
+  }
+  const Function& constructor = functions[actor.constructor];
+  instance_.constructor = &constructor;
+  instance_.actor = actor.actor;
+  instance_.incarnation = actor.incarnation;
+  Running running{*this, nullptr, 0, TraceId{}, false};
+  const UserCode inside{running, reactor_};
+  const auto error = guarded(constructor, [&] {
+    const std::uint8_t flags = actor.in_pieces ? wire::kInPieces : wire::kNoFlags;
+    const Arrived arrived{caller_->large_values(), flags, actor.arguments};
     Decoder arguments = arrived.decoder();
-    function.call(instance.object, arguments, result_);
+    instance_.object = constructor.construct(arguments);
+  });
+  if (!error) return std::nullopt;
+  return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+      Outcome::kNotStarted);
+}
+
+void Calls::construct(wire::ConstructActor actor) {
+  executor_.post([this, actor = std::move(actor)] {
+    node_->send(wire::ActorConstructed{actor.actor, actor.incarnation, run_constructor(actor)});
   });
 }
 
-/// The constructor, in its place among the calls.
-class Construction final : public Strand::Runner,
-                           public net::Reactor::Watcher,
-                           public std::enable_shared_from_this<Construction> {
- public:
-  Construction(Calls& calls, std::shared_ptr<net::Peer> node, wire::ConstructActor actor)
-      : calls_{calls}, node_{std::move(node)}, actor_{std::move(actor)} {}
-
-  // On a thread that polls, outside of the reactor's own strand: the constructor may wait for what that brings.
-  void start() {
-    calls_.reactor().watch(begin_.get(), EPOLLIN, shared_from_this());
-    calls_.strand().push(shared_from_this(), {});
-    const std::uint64_t one = 1;
-    PHAROS_CHECK(::write(begin_.get(), &one, sizeof one) == sizeof one, errno);
-  }
-  void on_ready(std::uint32_t) override {
-    calls_.reactor().unwatch(begin_.get());
-    calls_.strand().run();
-  }
-
-  void run(net::FrameBatch, bool) override {
-    node_->send(wire::ActorConstructed{actor_.actor, actor_.incarnation, construct()});
-  }
-  void give_back(net::FrameBatch) override {}
-  void on_drained() override {}
-
- private:
-  std::optional<Error> construct() {
-    const auto functions = function_table();
-    if (actor_.constructor >= functions.size() || functions[actor_.constructor].kind != FunctionKind::kConstructor) {
-      return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
+void Calls::serve(wire::ServeCaller caller, Fd socket) {
+  std::shared_ptr<CallerLink> link;
+  {
+    const std::lock_guard lock{links_mutex_};
+    std::shared_ptr<RemoteCaller> remote;
+    if (caller.remote) {
+      remote = remote_callers_.try_emplace(caller.caller, std::make_shared<RemoteCaller>(caller.caller)).first->second;
     }
-    const Function& constructor = functions[actor_.constructor];
-    Instance& instance = calls_.instance();
-    instance.constructor = &constructor;
-    instance.actor = actor_.actor;
-    instance.incarnation = actor_.incarnation;
-    const Running running{calls_, nullptr, 0, TraceId{}, false};
-    const auto error = guarded(constructor, [&] {
-      const std::uint8_t flags = actor_.in_pieces ? wire::kInPieces : wire::kNoFlags;
-      const Arrived arrived{calls_.caller()->large_values(), flags, actor_.arguments};
-      Decoder arguments = arrived.decoder();
-      instance.object = constructor.construct(arguments);
-    });
-    if (!error) return std::nullopt;
-    return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
-        Outcome::kNotStarted);
+    link = std::make_shared<CallerLink>(*this, caller, std::move(remote));
+    links_.push_back(link);
   }
+  link->start(net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kRefused));
+}
 
-  Calls& calls_;
-  const std::shared_ptr<net::Peer> node_;
-  const wire::ConstructActor actor_;
-  const Fd begin_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-};
+void Calls::forget(const CallerLink& link) {
+  std::shared_ptr<CallerLink> forgotten;  // goes after the lock
+  const std::lock_guard lock{links_mutex_};
+  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) { return each.get() == &link; });
+  if (found == links_.end()) return;
+  forgotten = std::move(*found);
+  links_.erase(found);
+  if (link.remote() == nullptr) return;
+  reactor_.run_at(reactor_.now() + kReturnTime, [this, remote = link.remote()] { forget_if_away(remote); });
+}
 
-void Calls::construct(wire::ConstructActor actor) {
-  std::make_shared<Construction>(*this, node_, std::move(actor))->start();
+// On the reactor's strand, which is not the calls': what they have is left to them.
+void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
+  const std::lock_guard lock{links_mutex_};
+  const bool here =
+      std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
+  if (!here) executor_.post([caller] { caller->replies.forget(); });
 }
 
 void Calls::block(CallerLink& link) {
@@ -518,10 +795,7 @@ class Worker final : public net::Peer::Owner {
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
     if (const auto* const serve = std::get_if<wire::ServeCaller>(&parcel.message)) {
-      auto caller = std::make_shared<CallerLink>(calls_, *serve);
-      callers_.push_back(caller);
-      caller->start(
-          net::SocketLink::make(*reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused));
+      calls_.serve(*serve, std::move(parcel.descriptors.front()));
     } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
       calls_.join(node_, *registered);
       detail::set_caller_of_worker(calls_.caller());
@@ -550,7 +824,6 @@ class Worker final : public net::Peer::Owner {
   const std::shared_ptr<net::Reactor> reactor_ = std::make_shared<net::Reactor>();
   Calls calls_{reactor_, FlushQueue::make(*reactor_, kFlushDelayMax)};
   std::shared_ptr<net::Peer> node_;
-  std::vector<std::shared_ptr<CallerLink>> callers_;
   std::thread standby_;
 };
 

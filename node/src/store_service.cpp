@@ -21,6 +21,7 @@ constexpr std::uint32_t kTables = 1024;  // processes that use the store at once
 constexpr auto kFullTime = 1s;
 constexpr auto kLookTime = 20ms;    // between looks for memory that somebody waits for
 constexpr auto kReaderTime = 1s;    // between looks for slabs of the dead that others still read in
+constexpr auto kKeepTime = 30s;     // before processes are asked for what they have leased and do not use
 constexpr auto kIdleTime = 5s;      // before memory that is free goes back to the system
 constexpr auto kReleaseTime = 5ms;  // between one such segment and the next
 
@@ -144,8 +145,20 @@ void StoreService::lease(std::uint32_t table, std::uint64_t slot_bytes, std::uin
 
 void StoreService::ask_to_trim() {
   if (waiting_.empty()) return;
-  for (const auto& [table, process] : processes_) process.peer->send(wire::TrimStore{});
+  tell_all_to_trim();
   look_again_at(reactor_.now() + kLookTime);
+}
+
+void StoreService::tell_all_to_trim() {
+  for (const auto& [table, process] : processes_) process.peer->send(wire::TrimStore{});
+}
+
+void StoreService::trim_later() {
+  if (std::exchange(trims_later_, true)) return;
+  reactor_.run_at(reactor_.now() + kKeepTime, [this] {
+    trims_later_ = false;
+    tell_all_to_trim();
+  });
 }
 
 // In their order: one that needs much is not passed by those that need little.
@@ -163,9 +176,11 @@ void StoreService::serve_waiting() {
         }
       }
       if (slab) {
+        trim_later();
         process->second.peer->respond(first.request,
                                       wire::SlabLeased{slab->offset, slab->slot_bytes, slab->first_slot, slab->slots});
-      } else if (slab.error().code() == ErrorCode::kExhausted && reactor_.now() < first.until) {
+      } else if (slab.error().code() == ErrorCode::kExhausted && reactor_.now() < first.until &&
+                 first.slot_bytes <= memory_->objects.length().bytes()) {
         return;
       } else {
         process->second.peer->respond(first.request, std::move(slab).error());

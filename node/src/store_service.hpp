@@ -47,6 +47,8 @@ class StoreService {
   void lease(std::uint32_t table, std::uint64_t slot_bytes, std::uint64_t request);
   void serve_waiting();
   void ask_to_trim();
+  void tell_all_to_trim();
+  void trim_later();
   void process_ended(std::uint32_t table);
   void look_again_at(TimePoint when);
   void look_again();
@@ -59,6 +61,7 @@ class StoreService {
   std::map<std::uint32_t, Process> processes_;
   std::deque<WaitingLease> waiting_;
   TimePoint next_look_ = TimePoint::max();
+  bool trims_later_ = false;
   bool releases_idle_ = false;
 };
 

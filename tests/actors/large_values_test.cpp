@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <pharos/async/sleep.hpp>
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
@@ -293,6 +295,53 @@ TEST_F(LargeValuesTest, AMakersDeathInTheMiddleLosesNothingButItsCalls) {
     }
   }
   EXPECT_EQ(runtime.put(pattern(200 * kMiB)).get().size(), 200 * kMiB) << "all of it is free again";
+}
+
+TEST_F(LargeValuesTest, ADriversDeathFreesWhatItHeldAndRead) {
+  Runtime runtime{{.object_store = 128_MiB}};
+  int ready[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    Runtime other{{.address = runtime.address()}};
+    const auto held = other.put(Bytes{pattern(80 * kMiB)});
+    const Bytes view = held.get();
+    [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
+    for (;;) ::pause();
+  }
+  ::close(ready[1]);
+  char byte = 0;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  message_of<Exhausted>([&] { static_cast<void>(runtime.put(Bytes{pattern(80 * kMiB)})); });
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(sum_bytes(runtime.put(Bytes{pattern(80 * kMiB)}).get()), sum_of(pattern(80 * kMiB)));
+}
+
+class LargeCoroutines {
+ public:
+  Async<std::string> longer(std::string text) {
+    const auto slept = co_await async::sleep(1ms);
+    if (!slept) text.clear();
+    co_return text + "!";
+  }
+  Async<std::uint64_t> sum(const Bytes& bytes) {
+    const auto before = sum_bytes(bytes);
+    const auto slept = co_await async::sleep(5ms);
+    co_return slept&& sum_bytes(bytes) == before ? before : 0;
+  }
+};
+
+TEST_F(LargeValuesTest, CoroutinesTakeAndBringLargeValues) {
+  Runtime runtime;
+  const auto actor = runtime.spawn<LargeCoroutines>();
+  const std::string text = pattern(3 * kMiB);
+  EXPECT_TRUE(actor.call<&LargeCoroutines::longer>(text).get() == text + "!");
+  std::vector<Ref<std::uint64_t>> sums;
+  for (unsigned i = 0; i < 10; ++i) sums.push_back(actor.call<&LargeCoroutines::sum>(Bytes{pattern(kMiB, i)}));
+  for (unsigned i = 0; i < 10; ++i) EXPECT_EQ(sums[i].get(), sum_of(pattern(kMiB, i)));
 }
 
 TEST_F(LargeValuesTest, AProgramWithoutLargeValuesHasNoStore) {

@@ -62,6 +62,18 @@ class Counter {
   int value_ = 0;
 };
 
+class Napper {
+ public:
+  int nap(int ms) { return stay(ms); }
+};
+
+/// Says by another actor that its call is on its way, before it waits for it.
+int call_behind(const Actor<Napper>& napper, const Actor<Counter>& called) {
+  const auto nap = napper.call<&Napper::nap>(1);
+  called.call<&Counter::add>(1).get();
+  return nap.get();
+}
+
 /// An actor that makes actors and tasks.
 class Parent {
  public:
@@ -158,6 +170,24 @@ TEST_F(NestingTest, WhenATaskDiesTheTasksThatItSubmittedEndToo) {
   message_of<WorkerDied>([&] { outer.get(soon()); });
   EXPECT_TRUE(eventually([&] { return census().processes(Part::kWorker).empty(); }, 3s));
   EXPECT_EQ(runtime.submit<&twice>(2).get(soon()), 4);
+}
+
+// The reply to the first is made after the time in which replies wait for more has begun, and a call of another caller
+// is there: nobody else writes it.
+TEST_F(NestingTest, AReplyDoesNotWaitForAnotherCallersCallBehindIt) {
+  Runtime runtime;
+  const auto napper = runtime.spawn<Napper>();
+  const auto called = runtime.spawn<Counter>();
+  EXPECT_EQ(napper.call<&Napper::nap>(0).get(soon()), 0);
+  EXPECT_EQ(called.call<&Counter::add>(0).get(soon()), 0);
+  const auto first = napper.call<&Napper::nap>(300);
+  const auto second = runtime.submit<&call_behind>(napper, called);
+  ASSERT_TRUE(eventually([&] { return called.call<&Counter::add>(0).get(soon()) == 1; }));
+  const auto third = napper.call<&Napper::nap>(1500);
+  EXPECT_LT(time_of([&] { EXPECT_EQ(second.get(soon()), 1); }), 1s);
+  EXPECT_FALSE(third.ready());
+  EXPECT_EQ(third.get(soon()), 1500);
+  EXPECT_EQ(first.get(soon()), 300);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class PlainStore {
   }
   /// The process is no more. Whatever of it is left in this one does nothing.
   void end(const Process& process) {
-    process.lessee->abandon_after_fork();
+    process.lessee->abandon();
     const std::lock_guard lock{lessor_->mutex};
     lessor_->lender.process_ended(process.table);
   }

@@ -25,7 +25,7 @@ TEST(FrameHeader, IsSixtyFourBytesWithEachFieldAtItsPlace) {
   EXPECT_EQ(offsetof(FrameHeader, function), 36u);
   EXPECT_EQ(offsetof(FrameHeader, trace), 40u);
   EXPECT_EQ(offsetof(FrameHeader, time), 48u);
-  EXPECT_EQ(offsetof(FrameHeader, cancel), 56u);
+  EXPECT_EQ(offsetof(FrameHeader, acknowledged), 56u);
   EXPECT_EQ(sizeof(FrameHeader::payload_bytes), 4u);
   EXPECT_EQ(sizeof(FrameHeader::kind), 1u);
   EXPECT_EQ(sizeof(FrameHeader::status), 1u);
@@ -40,6 +40,7 @@ TEST(FrameHeader, KindsStatusesAndFlagsKeepTheirNumbers) {
   EXPECT_EQ(static_cast<int>(FrameKind::kControl), 5);
   EXPECT_EQ(static_cast<int>(FrameKind::kRequest), 6);
   EXPECT_EQ(static_cast<int>(FrameKind::kResponse), 7);
+  EXPECT_EQ(static_cast<int>(FrameKind::kAcknowledge), 8);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kOk), 0);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kError), 1);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kReturned), 2);
@@ -69,7 +70,7 @@ FrameHeader header_of(int kind, std::uint64_t payload_bytes) {
 TEST(CheckOfAHeader, RefusesEveryKindThatDoesNotExist) {
   for (int kind = 0; kind < 256; ++kind) {
     const auto checked = check(header_of(kind, 0));
-    EXPECT_EQ(checked.ok(), kind >= 2 && kind <= 7) << kind;
+    EXPECT_EQ(checked.ok(), kind >= 2 && kind <= 8) << kind;
     if (!checked) {
       EXPECT_EQ(checked.error().code(), ErrorCode::kCorrupt);
       EXPECT_NE(checked.error().message().find("kind " + std::to_string(kind)), std::string::npos);

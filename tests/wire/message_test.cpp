@@ -42,7 +42,7 @@ const std::vector<Message>& one_of_each() {
       ReturnLease{WorkerId{3}},
       StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41, true},
       KillActor{ActorId{5}},
-      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9},
+      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
       Output{"counter", 11, true, "li\0ne\n\xff"s},
       Stop{},
@@ -51,7 +51,7 @@ const std::vector<Message>& one_of_each() {
       ForkWorker{WorkerId{13}},
       WorkerForked{WorkerId{14}, 15},
       WorkerReaped{WorkerId{16}, -17},
-      ServeCaller{CallerId{18}, ActorId{19}, 20},
+      ServeCaller{CallerId{18}, ActorId{19}, 20, true},
       EndWorker{},
       WorkerBlocked{true},
       ConnectActor{ActorId{21}, 22},
@@ -139,8 +139,8 @@ auto fields(const ActorConstructed& m) {
   return std::tuple{actor, incarnation, failure.has_value(), failure ? failure->message() : std::string{}};
 }
 auto fields(const WorkerReady& m) {
-  const auto& [worker, actor, incarnation, pid, max_task_retries] = m;
-  return std::tie(worker, actor, incarnation, pid, max_task_retries);
+  const auto& [worker, actor, incarnation, pid, max_task_retries, remote] = m;
+  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote);
 }
 auto fields(const WorkerEnded& m) {
   const auto& [worker, reason] = m;
@@ -171,8 +171,8 @@ auto fields(const WorkerBlocked& m) {
   return std::tie(blocked);
 }
 auto fields(const ServeCaller& m) {
-  const auto& [caller, actor, incarnation] = m;
-  return std::tie(caller, actor, incarnation);
+  const auto& [caller, actor, incarnation, remote] = m;
+  return std::tie(caller, actor, incarnation, remote);
 }
 template <class Empty>
 requires std::is_empty_v<Empty>

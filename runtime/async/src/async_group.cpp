@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
+#include <pharos/async/outermost.hpp>
 #include <pharos/async/wait.hpp>
 #include <pharos/base/check.hpp>
 
@@ -47,22 +48,21 @@ class AsyncGroup::Members : public std::enable_shared_from_this<Members> {
   std::vector<std::shared_ptr<detail::Wait>> joiners_;
 };
 
-class AsyncGroup::Member final : public detail::Routine {
+class AsyncGroup::Member final : public detail::Outermost {
  public:
-  Member(Executor& executor, const std::atomic<bool>& cancelled, Async<void> outermost)
-      : Routine{executor, cancelled}, outermost_{std::move(outermost)} {}
+  using Outermost::Outermost;
 
   void start(std::shared_ptr<Members> members, std::list<Member>::iterator self) {
     members_ = std::move(members);
     self_ = self;
-    outermost_.start(*this, {});
+    Outermost::start();
     executor().post([this] { run(); });
   }
 
  private:
   void ended() override {
     try {
-      outermost_.take();
+      take();
     } catch (...) {
       members_->report(std::current_exception());
     }
@@ -70,7 +70,6 @@ class AsyncGroup::Member final : public detail::Routine {
     members->remove(self_);
   }
 
-  Async<void> outermost_;
   std::shared_ptr<Members> members_;
   std::list<Member>::iterator self_;
 };

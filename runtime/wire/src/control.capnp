@@ -82,7 +82,7 @@ struct ActorFound { actor @0 :UInt64; label @1 :Text; }
 struct HoldActor { actor @0 :UInt64; count @1 :Int32; }
 struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; inPieces @4 :Bool; }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
-struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; }
+struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
 struct Stop {}
@@ -97,4 +97,4 @@ struct ForkWorker { worker @0 :UInt64; }
 struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
 struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; }
 struct WorkerBlocked { blocked @0 :Bool; }
-struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; }
+struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; remote @3 :Bool; }

@@ -18,6 +18,7 @@ Result<void> check(const FrameHeader& header) {
     case FrameKind::kCall:
     case FrameKind::kReply: break;
     case FrameKind::kCancel: most = ByteCount{0}; break;
+    case FrameKind::kAcknowledge: most = kAcknowledgePayloadMax; break;
     case FrameKind::kControl:
     case FrameKind::kRequest:
     case FrameKind::kResponse: most = kControlPayloadMax; break;

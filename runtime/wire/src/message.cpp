@@ -148,6 +148,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setPid(m.pid);
                    b.setMaxTaskRetries(m.max_task_retries);
+                   b.setRemote(m.remote);
                  },
                  [&](const WorkerEnded& m) {
                    auto b = to.initWorkerEnded();
@@ -185,6 +186,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setCaller(m.caller.value());
                    b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
+                   b.setRemote(m.remote);
                  },
                  [&](const EndWorker&) { to.setEndWorker(); },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
@@ -277,7 +279,7 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::WORKER_READY: {
       const auto r = from.getWorkerReady();
       return WorkerReady{WorkerId{r.getWorker()}, ActorId{r.getActor()}, r.getIncarnation(), r.getPid(),
-                         r.getMaxTaskRetries()};
+                         r.getMaxTaskRetries(),   r.getRemote()};
     }
     case Schema::WORKER_ENDED: {
       const auto r = from.getWorkerEnded();
@@ -304,7 +306,7 @@ std::optional<Message> read(Schema::Reader from) {
       return WorkerReaped{WorkerId{from.getWorkerReaped().getWorker()}, from.getWorkerReaped().getStatus()};
     case Schema::SERVE_CALLER: {
       const auto r = from.getServeCaller();
-      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation()};
+      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote()};
     }
     case Schema::END_WORKER: return EndWorker{};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};

@@ -19,12 +19,12 @@ namespace detail {
 class ActorHandle;
 class Caller;
 
-/// Those of this thread's next call, of this actor or by this Runtime; emptied by each use.
+/// Those of this thread's next call, of this actor or by this Runtime. Whoever takes them lets go of what they hold.
 PHAROS_API Arguments& scratch_arguments(const ActorHandle& actor);
 PHAROS_API Arguments& scratch_arguments(Caller& caller);
 
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
-                                 const RegisteredFunction& function, const Arguments& arguments);
+                                 const RegisteredFunction& function, Arguments& arguments);
 PHAROS_API void kill_actor(const ActorHandle& actor);
 PHAROS_API void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to);
 /// Null after a failure.

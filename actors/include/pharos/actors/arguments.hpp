@@ -37,6 +37,10 @@ struct Arguments {
   Arguments(Arguments&&) = delete;
   void clear() {
     bytes.clear();
+    let_go();
+  }
+  /// Of what the call has taken a share in, or never will.
+  void let_go() {
     if (!context.kept.empty()) [[unlikely]]
       context.kept.clear();
     if (!holes.empty()) [[unlikely]]

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <pharos/actors/arguments.hpp>
+#include <pharos/async/async.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/wire/codec.hpp>
 
@@ -26,6 +27,9 @@ struct Function {
   const char* name = nullptr;  ///< mangled; the same from every compiler of the Itanium ABI
   FunctionKind kind{};
   void (*call)(void* instance, Decoder& arguments, Encoder& result) = nullptr;
+  /// Instead of `call`, of a method that is a coroutine. The arguments are there until its first wait, the result until
+  /// its end.
+  async::Async<void> (*begin)(void* instance, Decoder* arguments, Encoder* result) = nullptr;
   void* (*construct)(Decoder& arguments) = nullptr;
   void (*destroy)(void* instance) = nullptr;
 };
@@ -92,13 +96,22 @@ struct Parameters {
     }
   }
 
-  template <class Callable>
-  static decltype(auto) decode_and_apply(Decoder& from, Callable&& callable) {
+  using Values = std::tuple<Sent<Params>...>;
+  static Values decode(Decoder& from) {
     // Braces: decoded from left to right.
-    std::tuple<Sent<Params>...> values{Codec<Sent<Params>>::decode(from)...};
+    Values values{Codec<Sent<Params>>::decode(from)...};
     if (from.failed() || from.left() != 0) throw_bad_arguments();
+    return values;
+  }
+  template <class Callable>
+  static decltype(auto) apply(Values& values, Callable&& callable) {
     return std::apply(
         [&](auto&... value) -> decltype(auto) { return callable(std::forward<PassAs<Params>>(value)...); }, values);
+  }
+  template <class Callable>
+  static decltype(auto) decode_and_apply(Decoder& from, Callable&& callable) {
+    Values values = decode(from);
+    return apply(values, callable);
   }
 
  private:
@@ -127,8 +140,19 @@ struct Signature<R (C::*)(P...) noexcept> : Signature<R (C::*)(P...)> {};
 template <class R, class C, class... P>
 struct Signature<R (C::*)(P...) const noexcept> : Signature<R (C::*)(P...)> {};
 
+/// What a coroutine brings in the end.
+template <class R>
+struct Brought {
+  using Type = std::remove_cvref_t<R>;
+  static constexpr bool kLater = false;
+};
+template <class T>
+struct Brought<async::Async<T>> {
+  using Type = T;
+  static constexpr bool kLater = true;
+};
 template <auto F>
-using ResultOf = std::remove_cvref_t<typename Signature<decltype(F)>::Result>;
+using ResultOf = typename Brought<typename Signature<decltype(F)>::Result>::Type;
 
 template <class R, class Call>
 void encode_result_of(Call&& call, Encoder& to) {
@@ -155,6 +179,10 @@ struct TaskFunction {
   using Result = typename Signature<decltype(F)>::Result;
   using Params = typename Signature<decltype(F)>::Params;
 
+  static_assert(!Brought<Result>::kLater,
+                "a task is a function and no coroutine: it has a thread of its own to wait on, with get(). Methods of "
+                "actors can be coroutines");
+
   static void call(void*, Decoder& arguments, Encoder& result) {
     check_result<Result>();
     encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, F); }, result);
@@ -170,14 +198,38 @@ struct MethodFunction {
 
   static void call(void* instance, Decoder& arguments, Encoder& result) {
     check_result<Result>();
-    auto& object = *static_cast<T*>(instance);
-    const auto method = [&object](auto&&... values) -> decltype(auto) {
-      return (object.*M)(std::forward<decltype(values)>(values)...);
-    };
-    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, method); }, result);
+    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, of(instance)); },
+                             result);
   }
-  static inline RegisteredFunction* const registered =
-      register_function({.name = typeid(MethodTag<T, M>).name(), .kind = FunctionKind::kMethod, .call = &call});
+  // The values are this frame's, so that the method may refer to them as long as it runs.
+  static async::Async<void> begin(void* instance, Decoder* arguments, Encoder* result) {
+    check_result<typename Brought<Result>::Type>();
+    typename Params::Values values = Params::decode(*arguments);
+    auto method = Params::apply(values, of(instance));
+    if constexpr (std::is_void_v<typename Brought<Result>::Type>) {
+      co_await std::move(method);
+    } else {
+      auto brought = co_await std::move(method);
+      do {
+        Codec<typename Brought<Result>::Type>::encode(brought, *result);
+      } while (result->again());
+    }
+  }
+  static auto of(void* instance) {
+    return [instance](auto&&... values) -> decltype(auto) {
+      return (static_cast<T*>(instance)->*M)(std::forward<decltype(values)>(values)...);
+    };
+  }
+  static Function function() {
+    Function function{.name = typeid(MethodTag<T, M>).name(), .kind = FunctionKind::kMethod};
+    if constexpr (Brought<Result>::kLater) {
+      function.begin = &begin;
+    } else {
+      function.call = &call;
+    }
+    return function;
+  }
+  static inline RegisteredFunction* const registered = register_function(function());
 };
 
 template <class T, class... Args>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/async/async.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/export.hpp>
@@ -57,6 +58,9 @@ class PHAROS_API CellHandle {
   void release();
   ResultCell* cell_ = nullptr;
 };
+
+/// Throws Cancelled when the coroutine is cancelled first.
+PHAROS_API async::Async<void> until_ready(CellHandle cell);
 
 template <class T, class F, class R>
 decltype(auto) apply_to(F& function, const R& ref) {
@@ -143,5 +147,12 @@ class [[nodiscard]] Ref {
  private:
   detail::CellHandle cell_;
 };
+
+/// `co_await ref`, in a coroutine: as get(), and meanwhile the actor runs other calls.
+template <class T>
+Async<T> as_async(Ref<T> ref) {
+  co_await detail::until_ready(ref.cell());
+  co_return ref.get();
+}
 
 }  // namespace pharos

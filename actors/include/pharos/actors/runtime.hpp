@@ -134,10 +134,10 @@ class PHAROS_API Runtime {
  private:
   detail::CellHandle put_encoded(const Encoder& value);
   detail::CellHandle submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
-                                    const detail::Arguments& arguments);
+                                    detail::Arguments& arguments);
   std::shared_ptr<detail::ActorHandle> spawn_encoded(const ActorOptions& options, const char* type_name,
                                                      const detail::RegisteredFunction& constructor,
-                                                     const detail::Arguments& arguments);
+                                                     detail::Arguments& arguments);
   std::shared_ptr<detail::ActorHandle> find_actor(const std::string& name, const std::string& name_space,
                                                   const char* type_name);
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -99,8 +101,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
 
   /// Gives back the slabs that nothing lies in: others need memory.
   void trim();
-  /// In a child of fork(): nothing here is this process's.
-  void abandon_after_fork() { abandoned_.store(true); }
+  /// Nothing here is this process's any more, as in a child of fork(), where this needs no saying.
+  void abandon() { abandoned_.store(true); }
 
  private:
   friend class Object;
@@ -122,7 +124,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
          Fd life);
 
   const Ledger& ledger() const { return memory_->ledger(); }
-  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed) || ::getpid() != process_; }
   /// Under the mutex.
   bool take_slot(Slots& slots, std::uint32_t& slot);
   Leased* leased_with(std::uint32_t slot);
@@ -141,6 +143,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   const std::unique_ptr<StoreMemory> memory_;
   const std::weak_ptr<Lessor> lessor_;
   const Fd life_;
+  const pid_t process_ = ::getpid();  // a child of fork() has no part in this
   std::atomic<bool> abandoned_ = false;
 
   std::mutex mutex_;

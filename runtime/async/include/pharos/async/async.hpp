@@ -16,9 +16,10 @@ namespace pharos::async {
 
 template <class T>
 class Async;
-class AsyncGroup;
 
 namespace detail {
+
+class Outermost;
 
 struct CurrentExecutor {};
 struct Cancelled {};
@@ -68,6 +69,12 @@ struct PromiseBase {
   ChildAwaiter<T> await_transform(Async<T>&& child) {
     return ChildAwaiter<T>{std::move(child)};
   }
+  // What says how: as_async(awaited), found beside its type.
+  template <class T>
+  auto await_transform(T&& awaited) requires requires {
+    as_async(std::forward<T>(awaited));
+  }
+  { return await_transform(as_async(std::forward<T>(awaited))); }
   Suspension await_transform(Suspension&& suspension) { return std::move(suspension); }
   Known<Executor&> await_transform(CurrentExecutor) { return {routine->executor()}; }
   Known<bool> await_transform(Cancelled) { return {routine->cancelled()}; }
@@ -133,7 +140,7 @@ class [[nodiscard]] Async {
 
  private:
   friend promise_type;
-  friend AsyncGroup;
+  friend detail::Outermost;
   friend detail::ChildAwaiter<T>;
 
   explicit Async(std::coroutine_handle<promise_type> frame) : frame_{frame} {}

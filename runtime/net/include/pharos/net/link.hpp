@@ -57,8 +57,6 @@ class FrameBatch {
       : buffer_{std::move(buffer)}, at_{begin}, end_{end} {}
 
   bool empty() const { return at_ == end_; }
-  /// True when `next()` would give the last one.
-  bool one_left() const;
   /// Takes the next frame; only when not empty. The view is valid as long as a copy of this batch is.
   wire::FrameView next();
 

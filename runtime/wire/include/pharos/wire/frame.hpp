@@ -14,12 +14,13 @@ namespace pharos::wire {
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
 enum class FrameKind : std::uint8_t {
-  kCall = 2,      ///< a method call or a task: arguments
-  kReply = 3,     ///< the result, or an encoded error
-  kCancel = 4,    ///< stop what carries this cancel id
-  kControl = 5,   ///< a control message (message.hpp) that asks for no answer
-  kRequest = 6,   ///< a control message that does
-  kResponse = 7,  ///< its answer, under the same number
+  kCall = 2,         ///< a method call or a task: arguments
+  kReply = 3,        ///< the result, or an encoded error
+  kCancel = 4,       ///< the call of this number is wanted no more
+  kControl = 5,      ///< a control message (message.hpp) that asks for no answer
+  kRequest = 6,      ///< a control message that does
+  kResponse = 7,     ///< its answer, under the same number
+  kAcknowledge = 8,  ///< of replies; the payload is a list of more numbers, 8 bytes each
 };
 
 /// How a call ended, in a reply.
@@ -47,16 +48,17 @@ struct FrameHeader {
   std::uint64_t number = 0;  ///< of this caller's calls to this incarnation, from 0 without a gap; a reply repeats it
   std::uint64_t actor = 0;   ///< ActorId, or 0 for a task
   std::uint32_t incarnation = 0;
-  std::uint32_t function = 0;  ///< index in the sorted table of the build that both sides are
-  std::uint64_t trace = 0;     ///< TraceId of the call tree
-  std::int64_t time = 0;       ///< call: nanoseconds left before its deadline, 0 for none. reply: how long it ran
-  std::uint64_t cancel = 0;    ///< cancel id of the call tree, 0 for none
+  std::uint32_t function = 0;      ///< index in the sorted table of the build that both sides are
+  std::uint64_t trace = 0;         ///< TraceId of the call tree
+  std::int64_t time = 0;           ///< call: nanoseconds left before its deadline, 0 for none. reply: how long it ran
+  std::uint64_t acknowledged = 0;  ///< call: the replies to all numbers below this have come
 };
 static_assert(sizeof(FrameHeader) == 64);
 
 /// Above this a payload is refused before anything is allocated for it.
 inline constexpr ByteCount kCallPayloadMax{std::uint64_t{1} << 30};
 inline constexpr ByteCount kControlPayloadMax{std::uint64_t{4} << 20};
+inline constexpr ByteCount kAcknowledgePayloadMax{std::uint64_t{64} << 10};
 
 /// What a payload of this header may claim, by its kind; an error when the header makes no sense.
 Result<void> check(const FrameHeader& header);

@@ -95,6 +95,7 @@ struct WorkerReady {
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
+  bool remote = false;                ///< on another machine: the connection may end although both live
 };
 struct WorkerEnded {
   WorkerId worker;
@@ -128,6 +129,7 @@ struct ServeCaller {
   CallerId caller;
   ActorId actor;
   std::uint32_t incarnation = 0;
+  bool remote = false;  ///< as in WorkerReady
 };
 struct EndWorker {};
 struct WorkerBlocked {
