@@ -22,7 +22,7 @@ constexpr auto kRoomTime = std::chrono::milliseconds{100};  // then it looks aga
 
 }  // namespace
 
-void CallLink::connect(std::shared_ptr<net::SocketLink> link, const Callee& callee, const Error& why_ended) {
+void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended) {
   // Before any thread can send: a link that is not watched yet would never learn that its socket takes more again.
   link->start(shared_from_this());
   std::vector<CellHandle> failed;
@@ -137,7 +137,7 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   header.acknowledged = all_answered_below();
   if (const Deadline deadline = cell.call().deadline; !deadline.is_never()) [[unlikely]] {
     // 0 would be none: one that has passed has a nanosecond left.
-    header.time = std::max<std::int64_t>(deadline.left(std::chrono::steady_clock::now()).count(), 1);
+    header.time = std::max<std::int64_t>(deadline.left(clock_->now()).count(), 1);
   }
   if (callee_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
     // Another machine does not reach this one's object store.
@@ -168,7 +168,7 @@ std::size_t CallLink::send_held_back() {
 }
 
 void CallLink::advance() {
-  std::shared_ptr<net::SocketLink> link;
+  std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
     if (link_ == nullptr || why_lost_) return;
@@ -180,7 +180,7 @@ void CallLink::advance() {
 }
 
 bool CallLink::cancel(ResultCell& cell) {
-  std::shared_ptr<net::SocketLink> link;
+  std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
     const auto held =
@@ -248,14 +248,14 @@ void CallLink::hold_back_user(std::unique_lock<std::mutex>& lock) {
     const auto link = link_;
     lock.unlock();
     link->flush();
-    link->wait_for_room(net::Link::kQueuedMax, Deadline::after(kRoomTime, std::chrono::steady_clock::now()));
+    link->wait_for_room(net::Link::kQueuedMax, Deadline::after(kRoomTime, *clock_));
     lock.lock();
   }
 }
 
 void CallLink::flush() {
   if (unflushed_bytes_.load(std::memory_order_relaxed) == 0) return;  // who has just added some flushes later
-  std::shared_ptr<net::SocketLink> link;
+  std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
     if (unflushed_bytes_ == 0) return;
@@ -362,7 +362,7 @@ void CallLink::on_closed(Error) {
 
 CallLink::Unanswered CallLink::cut(const Error& why) {
   Unanswered unanswered;
-  std::shared_ptr<net::SocketLink> link;
+  std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
     if (why_lost_) return {};

@@ -13,7 +13,7 @@
 
 #include <pharos/actors/ref.hpp>
 #include <pharos/base/id.hpp>
-#include <pharos/net/socket_link.hpp>
+#include <pharos/net/link.hpp>
 #include <pharos/wire/error_codec.hpp>
 #include <pharos/wire/frame.hpp>
 
@@ -45,9 +45,10 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual void on_disconnected(CallLink& link) = 0;
   };
 
-  CallLink(CallerId caller, std::shared_ptr<FlushQueue> flush_queue, std::shared_ptr<LargeValues> large_values,
-           std::weak_ptr<Observer> observer)
+  CallLink(CallerId caller, std::shared_ptr<const Clock> clock, std::shared_ptr<FlushQueue> flush_queue,
+           std::shared_ptr<LargeValues> large_values, std::weak_ptr<Observer> observer)
       : caller_{caller},
+        clock_{std::move(clock)},
         flush_queue_{std::move(flush_queue)},
         large_values_{std::move(large_values)},
         observer_{std::move(observer)} {}
@@ -62,7 +63,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   /// The worker is there: starts the link, and what was held back goes out. After an earlier connection has ended,
   /// calls that were on their way go out again before all others: to the same incarnation of a remote actor all of
   /// them, under their numbers; to another one those that may; what may not fails with `why_ended`.
-  void connect(std::shared_ptr<net::SocketLink> link, const Callee& callee, const Error& why_ended);
+  void connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended);
 
   /// Sends the cell's call; or keeps its place, and those behind it, until advance(), if its arguments are not
   /// complete. A link that is lost fails it at once.
@@ -108,12 +109,13 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
 
   const CallerId caller_;
+  const std::shared_ptr<const Clock> clock_;
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::shared_ptr<LargeValues> large_values_;
   const std::weak_ptr<Observer> observer_;
 
   mutable std::mutex mutex_;
-  std::shared_ptr<net::SocketLink> link_;  // null while not connected
+  std::shared_ptr<net::Link> link_;  // null while not connected
   Callee callee_;
   std::uint64_t first_unanswered_ = 0;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference

@@ -10,10 +10,10 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
-#include <pharos/net/socket_link.hpp>
 
 #include "function_table.hpp"
 #include "running_call.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -121,10 +121,9 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
   return cell;
 }
 
-actors::LargeValues* ActorHandle::large_values() const {
-  // A large argument keeps what it lies in; a caller that goes in between has ended it.
+std::shared_ptr<actors::LargeValues> ActorHandle::large_values() const {
   const auto caller = caller_.lock();
-  return caller == nullptr ? nullptr : &caller->large_values();
+  return caller == nullptr ? nullptr : caller->large_values().shared_from_this();
 }
 
 void ActorHandle::kill() {
@@ -166,20 +165,20 @@ void ActorHandle::on_disconnected(CallLink&) {
 
 // ---- Caller
 
-Caller::Caller(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<actors::FlushQueue> flush_queue)
-    : kept_reactor_{std::move(reactor)},
-      reactor_{*kept_reactor_},
+Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue)
+    : platform_{std::move(platform)},
+      executor_{platform_->executor()},
       flush_queue_{std::move(flush_queue)},
-      large_values_{std::make_shared<actors::LargeValues>(reactor_)},
+      large_values_{std::make_shared<actors::LargeValues>(executor_)},
       room_{std::make_shared<actors::WaitingRoom>(
-          reactor_, [queue = flush_queue_.get()] { queue->flush_all(); },
+          *platform_, [queue = flush_queue_.get()] { queue->flush_all(); },
           [this](ResultCell& cell) { cancel(cell, ErrorCode::kCancelled, "the call was cancelled"); })},
-      tasks_{*this, reactor_},
-      background_{reactor_} {}
+      tasks_{*this, executor_},
+      background_{executor_} {}
 
-std::shared_ptr<Caller> Caller::make(std::shared_ptr<net::Reactor> reactor,
+std::shared_ptr<Caller> Caller::make(std::shared_ptr<actors::Platform> platform,
                                      std::shared_ptr<actors::FlushQueue> flush_queue) {
-  std::shared_ptr<Caller> caller{new Caller{std::move(reactor), std::move(flush_queue)}};
+  std::shared_ptr<Caller> caller{new Caller{std::move(platform), std::move(flush_queue)}};
   add_live(caller.get());
   return caller;
 }
@@ -196,10 +195,11 @@ void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& re
 }
 
 std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> observer) {
-  return std::make_shared<CallLink>(registered_.caller, flush_queue_, large_values_, std::move(observer));
+  return std::make_shared<CallLink>(registered_.caller, platform_, flush_queue_, large_values_, std::move(observer));
 }
 
 struct Caller::Incomplete {
+  std::uint64_t place = 0;  // in incomplete_
   CellHandle cell;
   std::vector<std::byte> bytes;
   std::shared_ptr<object_store::Object> object;  // instead of the bytes, when they are many
@@ -269,23 +269,29 @@ class CallersRoom final : public actors::ObjectRoom {
   void serve(Caller& caller) { caller_ = &caller; }
 
  private:
-  actors::LargeValues* values() override {
-    return caller_ != nullptr ? &caller_->large_values() : actor_->large_values();
+  std::shared_ptr<actors::LargeValues> values() override {
+    return caller_ != nullptr ? caller_->large_values().shared_from_this() : actor_->large_values();
   }
   const ActorHandle* actor_ = nullptr;
   Caller* caller_ = nullptr;
 };
 
-/// This thread's next arguments.
 struct Scratch {
   Scratch() { arguments.bytes.set_large_room(&room); }
   CallersRoom room;
   Arguments arguments;
 };
-Scratch& scratch() {
-  thread_local Scratch scratch;
-  scratch.arguments.clear();
-  return scratch;
+// Found without a call, unlike what a thread_local of a class is.
+PHAROS_THREAD_LOCAL Scratch* scratch = nullptr;
+
+/// This thread's next arguments.
+Scratch& cleared_scratch() {
+  if (scratch == nullptr) [[unlikely]] {
+    thread_local Scratch of_this_thread;
+    scratch = &of_this_thread;
+  }
+  scratch->arguments.clear();
+  return *scratch;
 }
 
 actors::ObjectRoom& room_of(const Encoder& encoder) {
@@ -361,14 +367,15 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
   incomplete->missing.store(incomplete->holes.size());
   {
     const std::lock_guard lock{mutex_};
-    incomplete_.insert(incomplete);
+    incomplete->place = ++last_incomplete_;
+    incomplete_.emplace(incomplete->place, incomplete);
   }
   for (const Arguments::Hole& hole : incomplete->holes) {
     hole.cell->when_ready([self = weak_from_this(), incomplete] {
       if (incomplete->missing.fetch_sub(1) != 1) return;
       const auto caller = self.lock();
       if (caller == nullptr) return;
-      caller->reactor_.post([self, incomplete] {
+      caller->executor_.post([self, incomplete] {
         if (const auto there = self.lock()) there->complete(incomplete);
       });
     });
@@ -378,7 +385,7 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
 void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
   {
     const std::lock_guard lock{mutex_};
-    if (incomplete_.erase(incomplete) == 0) return;  // everything is lost, and this was told
+    if (incomplete_.erase(incomplete->place) == 0) return;  // everything is lost, and this was told
   }
   Filled filled;
   auto missing = fill(incomplete->bytes, incomplete->object.get(), incomplete->holes, filled);
@@ -393,14 +400,15 @@ ResultCell::Call Caller::new_call(const RegisteredFunction& function, Deadline d
     call.trace = running->trace();
     call.deadline = std::min(deadline, running->deadline());
   } else {
-    thread_local std::uint64_t last = random_u64();
+    std::uint64_t& last = actors::this_thread.last_trace;
+    if (last == 0) last = random_u64();
     call.trace = TraceId{++last};
   }
   return call;
 }
 
 void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
-  reactor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
+  executor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
     if (cell->ready()) return;
     if (const auto caller = self.lock()) caller->cancel(*cell, ErrorCode::kDeadlineExceeded, "its deadline has passed");
     cell->set_error(
@@ -440,7 +448,7 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
   if (!given_up) {
     const std::lock_guard lock{mutex_};
     // A task; an actor's call is also in its link.
-    given_up = std::erase_if(incomplete_, [&](const auto& each) { return &*each->cell == &cell; }) != 0;
+    given_up = std::erase_if(incomplete_, [&](const auto& each) { return &*each.second->cell == &cell; }) != 0;
   }
   for (const auto& actor : actors()) {
     if (!actor->link()->cancel(cell)) continue;
@@ -538,7 +546,7 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
 void Caller::connect_worker(CallLink& link, net::Parcel parcel, const Error& why_ended) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
-  link.connect(net::SocketLink::make(reactor_, std::move(parcel.descriptors.front()), net::Descriptors::kRefused),
+  link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
                {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote}, why_ended);
 }
 
@@ -556,7 +564,7 @@ Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name,
   if (abandoned()) return forked();
   if (const auto why = over()) return *why;
   const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
-  PHAROS_TRY(const wire::ActorFound found, async::block_on(reactor_, ask_for_actor(this, find)));
+  PHAROS_TRY(const wire::ActorFound found, async::block_on(executor_, ask_for_actor(this, find)));
   return adopt(found.actor, found.label, true);
 }
 
@@ -579,7 +587,7 @@ std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label,
 }
 
 void Caller::tell_node(wire::Message message) {
-  reactor_.post([self = weak_from_this(), message = std::move(message)] {
+  executor_.post([self = weak_from_this(), message = std::move(message)] {
     const auto caller = self.lock();
     if (caller != nullptr && !caller->over()) caller->node_->send(message);
   });
@@ -598,7 +606,7 @@ void Caller::request_lease() {
 
 async::Async<void> Caller::lease_worker(Caller* self) {
   if (!std::exchange(self->tends_tasks_, true)) self->background_.spawn(tend_tasks(self));
-  const auto deadline = async::Deadline::after(kLeaseTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
   wire::Message ask = wire::LeaseWorker{};
   auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   if (!parcel) {
@@ -665,7 +673,7 @@ std::optional<Error> Caller::over() {
 
 void Caller::lose_everything(const Error& why) {
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors;
-  std::unordered_set<std::shared_ptr<Incomplete>> incomplete;
+  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete;
   {
     const std::lock_guard lock{mutex_};
     if (!over_) over_ = why;
@@ -674,7 +682,7 @@ void Caller::lose_everything(const Error& why) {
   }
   for (const auto& [id, actor] : actors) actor->link()->lose(why);
   tasks_.close(why);
-  for (const auto& each : incomplete) {
+  for (const auto& [place, each] : incomplete) {
     each->cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
   }
 }
@@ -688,7 +696,7 @@ void Caller::end() {
   close();
   large_values_->end();
   background_.cancel();
-  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, reactor_.now()));
+  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
   PHAROS_CHECK(joined.ok(), joined.error());
   room_->close();
   flush_queue_->close();
@@ -698,7 +706,7 @@ void Caller::abandon_after_fork() {
   abandoned_.store(true);
   large_values_->abandon_after_fork();
   room_->abandon();
-  reactor_.abandon_after_fork();
+  platform_->abandon_after_fork();
 }
 
 namespace {
@@ -715,12 +723,12 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
 // ---- what the public templates call
 
 Arguments& scratch_arguments(const ActorHandle& actor) {
-  Scratch& of_this_thread = scratch();
+  Scratch& of_this_thread = cleared_scratch();
   of_this_thread.room.serve(actor);
   return of_this_thread.arguments;
 }
 Arguments& scratch_arguments(Caller& caller) {
-  Scratch& of_this_thread = scratch();
+  Scratch& of_this_thread = cleared_scratch();
   of_this_thread.room.serve(caller);
   return of_this_thread.arguments;
 }

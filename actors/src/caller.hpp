@@ -1,22 +1,22 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include <pharos/actors/runtime.hpp>
 #include <pharos/async/async_group.hpp>
 #include <pharos/net/peer.hpp>
-#include <pharos/net/reactor.hpp>
 
 #include "call_link.hpp"
 #include "flush_queue.hpp"
 #include "large_values.hpp"
+#include "platform.hpp"
 #include "task_pool.hpp"
 #include "waiting_room.hpp"
 
@@ -32,7 +32,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   const std::string& label() const { return label_; }
   const std::shared_ptr<actors::CallLink>& link() const { return link_; }
   /// Where the large arguments of its calls go; null when its caller is gone.
-  actors::LargeValues* large_values() const;
+  std::shared_ptr<actors::LargeValues> large_values() const;
   /// What its constructor is called with: it may be called again.
   void keep_construction(CellHandle construction) { construction_ = std::move(construction); }
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
@@ -60,11 +60,11 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
 /// Who calls: a program, or a worker whose code calls from inside a call. Its tasks, its actors, its results; what it
 /// asks of its node, and what it is told.
 /// Made and composed by a Driver or a worker, which reads for it; shared by handles. Threads: the interface from any;
-/// what nodes tell is handled on the reactor's strand.
+/// what nodes tell is handled on the executor.
 /// End: close(), then end(); afterwards calls fail with kRuntimeStopped. A worker ends with its process.
 class Caller final : public std::enable_shared_from_this<Caller>, public actors::TaskPool::Leases {
  public:
-  static std::shared_ptr<Caller> make(std::shared_ptr<net::Reactor> reactor,
+  static std::shared_ptr<Caller> make(std::shared_ptr<actors::Platform> platform,
                                       std::shared_ptr<actors::FlushQueue> flush_queue);
   ~Caller() override;
 
@@ -113,7 +113,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
  private:
-  Caller(std::shared_ptr<net::Reactor> reactor, std::shared_ptr<actors::FlushQueue> flush_queue);
+  Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue);
 
   void request_lease() override;
   void return_lease(WorkerId worker) override;
@@ -145,8 +145,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   friend class ActorHandle;
 
-  const std::shared_ptr<net::Reactor> kept_reactor_;  // handles may keep this longer than its Driver lives
-  net::Reactor& reactor_;
+  const std::shared_ptr<actors::Platform> platform_;  // handles may keep this longer than its Driver lives
+  async::Executor& executor_;
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
   const std::shared_ptr<actors::LargeValues> large_values_;
   const std::shared_ptr<actors::WaitingRoom> room_;
@@ -157,7 +157,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   std::mutex mutex_;
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
-  std::unordered_set<std::shared_ptr<Incomplete>> incomplete_;
+  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;  // oldest first
+  std::uint64_t last_incomplete_ = 0;
   std::optional<Error> over_;  // why nothing can be asked of the node any more
   bool tends_tasks_ = false;   // the strand's
 

@@ -51,7 +51,7 @@ void note_start_object() {
   start_object_linked.store(true);
 }
 
-Driver::Driver() : caller_{Caller::make(reactor_, actors::FlushQueue::make(*reactor_, kFlushDelayMax))} {}
+Driver::Driver() : caller_{Caller::make(platform_, actors::FlushQueue::make(*platform_, kFlushDelayMax))} {}
 
 Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {
   if (!start_object_linked.load()) {
@@ -81,7 +81,7 @@ Result<void> Driver::connect(const RuntimeOptions& options) {
   PHAROS_TRY(actors::NodeConnection connection,
              options.address.empty() ? actors::start_embedded_cluster(options) : actors::join_cluster(options));
   keeper_ = connection.keeper;
-  const auto deadline = async::Deadline::after(kGreetingTime, reactor_->now());
+  const auto deadline = async::Deadline::after(kGreetingTime, reactor_.now());
   auto greeted = net::initiate(connection.socket.get(), connection.key, {net::Role::kDriver, 0}, deadline);
   if (!greeted) {
     const Error why = std::move(greeted).error();
@@ -90,8 +90,8 @@ Result<void> Driver::connect(const RuntimeOptions& options) {
                                                                                                    connection.name);
   }
   greeted_ = true;
-  const auto link = net::SocketLink::make(*reactor_, std::move(connection.socket), net::Descriptors::kAccepted);
-  node_ = net::Peer::make(*reactor_, link, *this);
+  const auto link = net::SocketLink::make(reactor_, std::move(connection.socket), net::Descriptors::kAccepted);
+  node_ = net::Peer::make(reactor_, link, *this);
   link->start(node_);
   return {};
 }
@@ -107,9 +107,9 @@ Result<void> Driver::register_job() {
   job.arguments.push_back(job.executable);
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(executable));
-  const auto deadline = async::Deadline::after(kStartTime, reactor_->now());
+  const auto deadline = async::Deadline::after(kStartTime, reactor_.now());
   PHAROS_TRY(const net::Parcel answer,
-             async::block_on(*reactor_, node_->request(std::move(job), std::move(descriptors), deadline)));
+             async::block_on(reactor_, node_->request(std::move(job), std::move(descriptors), deadline)));
   const auto* const registered = std::get_if<wire::JobRegistered>(&answer.message);
   if (registered == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no job"};
   caller_->join(node_, *registered);
@@ -119,7 +119,7 @@ Result<void> Driver::register_job() {
 
 void Driver::run_io() {
   ::pthread_setname_np(::pthread_self(), "pharos-io");
-  while (!io_ends_.load()) reactor_->poll_one(async::Deadline::never());
+  while (!io_ends_.load()) reactor_.poll_one(async::Deadline::never());
 }
 
 void Driver::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) {
@@ -138,7 +138,7 @@ void Driver::on_peer_closed(net::Peer&, const Error& why) {
 }
 
 async::Async<void> Driver::stop_cluster(Driver* self) {
-  const auto deadline = async::Deadline::after(kStopTime, self->reactor_->now());
+  const auto deadline = async::Deadline::after(kStopTime, self->reactor_.now());
   // A node that is gone already has stopped.
   wire::Message ask = wire::Stop{};
   [[maybe_unused]] const auto done = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
@@ -151,7 +151,7 @@ void Driver::stop() {
     if (io_thread_.joinable()) {
       // Before the node ends the job, and answers what is still under way with what that looks like from there.
       caller_->close();
-      async::block_on(*reactor_, stop_cluster(this));
+      async::block_on(reactor_, stop_cluster(this));
     } else {
       node_->close();
     }
@@ -159,7 +159,7 @@ void Driver::stop() {
   caller_->end();
   if (io_thread_.joinable()) {
     io_ends_.store(true);
-    reactor_->post([] {});
+    reactor_.post([] {});
     io_thread_.join();
   }
   reap_keeper();

@@ -8,9 +8,9 @@
 
 #include <pharos/actors/runtime.hpp>
 #include <pharos/net/peer.hpp>
-#include <pharos/net/reactor.hpp>
 
 #include "caller.hpp"
+#include "reactor_platform.hpp"
 
 namespace pharos::detail {
 
@@ -36,7 +36,8 @@ class Driver final : public net::Peer::Owner {
   static async::Async<void> stop_cluster(Driver* self);
   void reap_keeper();
 
-  const std::shared_ptr<net::Reactor> reactor_ = std::make_shared<net::Reactor>();
+  const std::shared_ptr<actors::ReactorPlatform> platform_ = std::make_shared<actors::ReactorPlatform>();
+  net::Reactor& reactor_ = platform_->reactor();
   std::shared_ptr<Caller> caller_;
   std::shared_ptr<net::Peer> node_;
   pid_t keeper_ = 0;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <pharos/base/clock.hpp>
-#include <pharos/base/fd.hpp>
-#include <pharos/net/reactor.hpp>
+
+#include "platform.hpp"
 
 namespace pharos::actors {
 
@@ -23,27 +23,25 @@ class Flushable {
 /// worker. Any thread.
 class FlushQueue : public std::enable_shared_from_this<FlushQueue> {
  public:
-  /// The timer is a descriptor of the reactor's: setting it is one system call, and only the first of a batch does.
-  static std::shared_ptr<FlushQueue> make(net::Reactor& reactor, Duration delay_max);
+  /// Only the first of a batch sets the alarm.
+  static std::shared_ptr<FlushQueue> make(Platform& platform, Duration delay_max);
   ~FlushQueue();
 
   /// Flushed within delay_max. Not again until then.
   void add(std::weak_ptr<Flushable> dirty);
   void flush_all();
-  /// No timer fires after this. What is queued is dropped.
+  /// Nothing is flushed after this. What is queued is dropped.
   void close();
 
  private:
-  class Timer;
-  FlushQueue(net::Reactor& reactor, Duration delay_max);
+  explicit FlushQueue(Duration delay_max) : delay_max_{delay_max} {}
+  void ring();
 
-  net::Reactor& reactor_;
   const Duration delay_max_;
-  Fd timer_;
   std::atomic<std::size_t> size_ = 0;
   std::mutex mutex_;
+  std::unique_ptr<Platform::Alarm> alarm_;  // null once closed
   bool armed_ = false;
-  bool closed_ = false;
   std::vector<std::weak_ptr<Flushable>> dirty_;
 };
 

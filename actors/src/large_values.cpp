@@ -25,8 +25,8 @@ Error stopped() {
 
 }  // namespace
 
-void LargeValues::join(std::shared_ptr<net::Peer> node, CallerId self) {
-  node_ = std::move(node);
+void LargeValues::join(const std::shared_ptr<net::Peer>& node, CallerId self) {
+  node_ = node;
   self_ = self;
 }
 
@@ -39,7 +39,7 @@ bool LargeValues::on_node_message(const wire::Message& message) {
 void LargeValues::end() {
   ended_.store(true);
   background_.cancel();
-  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, reactor_.now()));
+  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
   PHAROS_CHECK(joined.ok(), joined.error());
 }
 
@@ -53,7 +53,7 @@ LargeValues::Opened LargeValues::opened() const {
 Result<LargeValues::Opened> LargeValues::open() {
   if (ended_.load()) return stopped();
   if (auto lessee = opened()) return lessee;
-  return async::block_on(reactor_, open_store(this));
+  return async::block_on(executor_, open_store(this));
 }
 
 // The first one asks; those that come meanwhile wait for it.
@@ -62,7 +62,7 @@ async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* s
   if (std::exchange(self->opening_, true)) {
     async::Completion<Opened> opened;
     self->waiting_.push_back(opened);
-    co_return co_await opened.wait(async::Deadline::after(kOpenTime, self->reactor_.now()));
+    co_return co_await opened.wait(async::Deadline::after(kOpenTime, self->executor_.now()));
   }
   auto opened = co_await ask_for_store(self);
   if (opened) {
@@ -81,9 +81,11 @@ async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* s
 }
 
 async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues* self) {
-  const auto deadline = async::Deadline::after(kOpenTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kOpenTime, self->executor_.now());
+  const auto node = self->node_.lock();
+  if (node == nullptr) co_return stopped();
   wire::Message ask = wire::OpenStore{};
-  PHAROS_CO_TRY(net::Parcel answer, co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline));
+  PHAROS_CO_TRY(net::Parcel answer, co_await node->request(std::move(ask), std::vector<Fd>{}, deadline));
   const auto* const opened = std::get_if<wire::StoreOpened>(&answer.message);
   if (opened == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no object store"};
   PHAROS_CO_TRY(auto memory,
@@ -99,22 +101,25 @@ async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues
 
 Result<object_store::Slab> LargeValues::lease(std::uint64_t slot_bytes) {
   if (ended_.load()) return stopped();
-  return async::block_on(reactor_, ask_for_slab(this, slot_bytes));
+  return async::block_on(executor_, ask_for_slab(this, slot_bytes));
 }
 
 async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* self, std::uint64_t slot_bytes) {
-  const auto deadline = async::Deadline::after(kLeaseTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
+  const auto node = self->node_.lock();
+  if (node == nullptr) co_return stopped();
   wire::Message ask = wire::LeaseSlab{slot_bytes};
-  PHAROS_CO_TRY(const net::Parcel answer, co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline));
+  PHAROS_CO_TRY(const net::Parcel answer, co_await node->request(std::move(ask), std::vector<Fd>{}, deadline));
   const auto* const leased = std::get_if<wire::SlabLeased>(&answer.message);
-  if (leased == nullptr || leased->slot_bytes != slot_bytes || leased->slots == 0) {
+  if (leased == nullptr) {
     co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no slab"};
   }
   co_return object_store::Slab{leased->offset, leased->slot_bytes, leased->first_slot, leased->slots};
 }
 
 void LargeValues::give_back(std::uint32_t first_slot) {
-  if (!ended_.load()) node_->send(wire::ReturnSlab{first_slot});
+  if (ended_.load()) return;
+  if (const auto node = node_.lock()) node->send(wire::ReturnSlab{first_slot});
 }
 
 // ---- Values
@@ -194,7 +199,7 @@ void LargeValues::take_over(Lessee& lessee, const detail::CellHandle& cell, cons
 
 std::byte* ObjectRoom::make(std::size_t bytes) {
   object_.reset();
-  LargeValues* const there = values();
+  const auto there = values();
   auto made = there == nullptr ? Result<object_store::WritableObject>{stopped()} : there->create(bytes, heir_);
   if (!made) {
     why_ = std::move(made).error();

@@ -10,8 +10,8 @@
 #include <pharos/actors/ref.hpp>
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
+#include <pharos/async/executor.hpp>
 #include <pharos/net/peer.hpp>
-#include <pharos/net/reactor.hpp>
 #include <pharos/object_store/lessee.hpp>
 
 #include "pieces.hpp"
@@ -20,13 +20,13 @@ namespace pharos::actors {
 
 /// A caller's part in its node's object store, opened when a large value is first met.
 /// Owned by a Caller, shared by its links; outlived by objects. Any thread. What waits for the node must not be called
-/// on the reactor's strand. Failure: as object_store::Lessee's; kRuntimeStopped after end().
+/// on the executor's strand. Failure: as object_store::Lessee's; kRuntimeStopped after end().
 class LargeValues final : public object_store::Lessor, public std::enable_shared_from_this<LargeValues> {
  public:
-  explicit LargeValues(net::Reactor& reactor) : reactor_{reactor}, background_{reactor} {}
+  explicit LargeValues(async::Executor& executor) : executor_{executor}, background_{executor} {}
 
   /// The node has taken the caller in. Nothing can be asked before.
-  void join(std::shared_ptr<net::Peer> node, CallerId self);
+  void join(const std::shared_ptr<net::Peer>& node, CallerId self);
   /// False for a message that is not about the store.
   bool on_node_message(const wire::Message& message);
   /// Nothing is asked of the node any more.
@@ -63,8 +63,8 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   static void take_over(object_store::Lessee& lessee, const detail::CellHandle& cell,
                         const object_store::Location& location);
 
-  net::Reactor& reactor_;
-  std::shared_ptr<net::Peer> node_;
+  async::Executor& executor_;
+  std::weak_ptr<net::Peer> node_;  // the caller's
   CallerId self_;
   std::atomic<bool> ended_ = false;
 
@@ -92,7 +92,8 @@ class ObjectRoom : public LargeRoom {
 
  protected:
   ~ObjectRoom() = default;
-  virtual LargeValues* values() = 0;
+  /// Null: its caller is gone.
+  virtual std::shared_ptr<LargeValues> values() = 0;
 
  private:
   const CallerId heir_;
@@ -106,7 +107,7 @@ class RoomIn final : public ObjectRoom {
   explicit RoomIn(LargeValues& values, CallerId heir = {}) : ObjectRoom{heir}, values_{values} {}
 
  private:
-  LargeValues* values() override { return &values_; }
+  std::shared_ptr<LargeValues> values() override { return values_.shared_from_this(); }
   LargeValues& values_;
 };
 

@@ -1,24 +1,21 @@
 #include "running_call.hpp"
 
-#include <pharos/base/thread_local.hpp>
+#include <utility>
+
+#include "thread_state.hpp"
 
 namespace pharos::actors {
-namespace {
 
-PHAROS_THREAD_LOCAL RunningCall* innermost = nullptr;
-
-}  // namespace
+PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
 
 RunningCall* RunningCall::of_this_thread() {
-  return innermost;
+  return this_thread.running;
 }
 
-RunningCall::Scope::Scope(RunningCall& call) : outer_{innermost} {
-  innermost = &call;
-}
+RunningCall::Scope::Scope(RunningCall& call) : outer_{std::exchange(this_thread.running, &call)} {}
 
 RunningCall::Scope::~Scope() {
-  innermost = outer_;
+  this_thread.running = outer_;
 }
 
 }  // namespace pharos::actors

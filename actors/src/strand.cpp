@@ -40,10 +40,10 @@ void Strand::give_back_waiting() {
   for (Entry& entry : entries) entry.runner->give_back(std::move(entry.batch));
 }
 
-bool Strand::stop(async::Deadline deadline) {
+bool Strand::stop(async::Executor& executor, async::Deadline deadline) {
   std::unique_lock lock{mutex_};
   stopped_ = true;
-  return idle_.wait_until(lock, deadline.when(), [this] { return !running_; });
+  return executor.wait(lock, idle_, deadline, [this] { return !running_; });
 }
 
 }  // namespace pharos::actors

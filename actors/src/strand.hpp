@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include <pharos/async/deadline.hpp>
+#include <pharos/async/executor.hpp>
 #include <pharos/net/link.hpp>
 
 namespace pharos::actors {
@@ -33,7 +34,7 @@ class Strand {
   /// Sends back all that waits. Any thread, also the one that runs.
   void give_back_waiting();
   /// Lets no call begin any more. True when none is running at the deadline.
-  bool stop(async::Deadline deadline);
+  bool stop(async::Executor& executor, async::Deadline deadline);
 
  private:
   struct Entry {

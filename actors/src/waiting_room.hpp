@@ -6,9 +6,9 @@
 #include <mutex>
 
 #include <pharos/async/deadline.hpp>
-#include <pharos/async/thread_executor.hpp>
 #include <pharos/async/unique_function.hpp>
-#include <pharos/net/reactor.hpp>
+
+#include "platform.hpp"
 
 namespace pharos::detail {
 class ResultCell;
@@ -16,16 +16,16 @@ class ResultCell;
 
 namespace pharos::actors {
 
-/// Where a user's threads wait for results. The first one that comes leads: it polls the reactor by itself, so that the
-/// reply it waits for reaches it without a hand-off. Those that come while it leads sleep on their result's word, and
-/// are woken by whoever completes it: the leader, or the background thread.
-/// Outlives the reactor, since results may outlive their Runtime: close() parts the two.
+/// Where a user's threads wait for results. The first one that comes leads: it reads by itself, so that the reply it
+/// waits for reaches it without a hand-off. Those that come while it leads sleep on their result's word, and are woken
+/// by whoever completes it: the leader, or the background thread. Outlives its platform, since results may outlive
+/// their Runtime: close() parts the two.
 class WaitingRoom {
  public:
   /// `flush` sends what calls have queued; called before anybody sleeps. `cancel` gives up the call that a result waits
   /// for.
-  WaitingRoom(net::Reactor& reactor, async::Callback flush, async::UniqueFunction<void(detail::ResultCell&)> cancel)
-      : reactor_{reactor}, flush_{std::move(flush)}, cancel_{std::move(cancel)} {}
+  WaitingRoom(Platform& platform, async::Callback flush, async::UniqueFunction<void(detail::ResultCell&)> cancel)
+      : platform_{platform}, flush_{std::move(flush)}, cancel_{std::move(cancel)} {}
 
   /// Returns when `word` holds kReady, or at the deadline.
   void wait(std::atomic<std::uint32_t>& word, async::Deadline deadline);
@@ -42,7 +42,7 @@ class WaitingRoom {
   /// Runs a user's callback, in turn, on a thread that is there for that; where there is no Runtime any more, here.
   void call_back(async::Callback then);
 
-  /// From now on nobody touches the reactor here. Every word must have been completed before.
+  /// From now on nobody touches the platform here. Every word must have been completed before, or be by a callback.
   void close();
 
   /// In a child of fork(): nobody will ever complete anything here, so nobody waits.
@@ -60,18 +60,18 @@ class WaitingRoom {
 
  private:
   void lead(std::atomic<std::uint32_t>& word, async::Deadline deadline);
-  static void sleep(std::atomic<std::uint32_t>& word, async::Deadline deadline);
+  void sleep(std::atomic<std::uint32_t>& word, async::Deadline deadline);
 
-  net::Reactor& reactor_;
+  Platform& platform_;
   async::Callback flush_;
   async::UniqueFunction<void(detail::ResultCell&)> cancel_;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> abandoned_ = false;
-  std::atomic<std::uint32_t> inside_ = 0;  // threads that may touch the reactor
+  std::atomic<std::uint32_t> inside_ = 0;  // threads that may touch the platform
   std::atomic<bool> led_ = false;
 
   std::mutex callbacks_mutex_;
-  std::unique_ptr<async::ThreadExecutor> callbacks_;  // made when first needed
+  std::unique_ptr<async::Executor> callbacks_;  // made when first needed
 };
 
 }  // namespace pharos::actors

@@ -1,12 +1,7 @@
 #include "node.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/epoll.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,13 +14,9 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
-#include <pharos/net/address.hpp>
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/net/socket_link.hpp>
-#include <pharos/process/descendants.hpp>
 #include <pharos/process/inherited.hpp>
-#include <pharos/process/limits.hpp>
-#include <pharos/process/run_folder.hpp>
 #include <pharos/process/spawn.hpp>
 
 namespace pharos::node {
@@ -33,29 +24,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kHandshakeTime = 5s;
 constexpr auto kZygoteTime = 55s;  // to load the program; less than a driver waits
 constexpr auto kWorkerTime = 30s;  // from the request to the worker's proof
 constexpr auto kZygoteEndTime = 5ms;
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
 constexpr auto kStopTime = 5s;      // for destructors, when all is told to stop
 constexpr auto kIdleWorkerTime = 10s;
-constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
-constexpr auto kKillTime = 8s;
-constexpr std::size_t kUnprovenMax = 64;
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
 constexpr int kZygoteRestartsMax = 3;  // without one that lives for kZygoteLife
 constexpr auto kZygoteLife = 30s;
-
-std::uint32_t usable_cpus() {
-  cpu_set_t cpus;
-  if (::sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1;
-  return static_cast<std::uint32_t>(std::max(CPU_COUNT(&cpus), 1));
-}
-
-std::uint32_t cpus_of(const DaemonOptions& options) {
-  return options.cpus != 0 ? options.cpus : usable_cpus();
-}
 
 // Tasks that wait for tasks keep their processes. Past this many, who waits runs what it waits for itself.
 std::uint32_t workers_max(std::uint32_t cpus) {
@@ -89,14 +66,6 @@ net::Acceptor::KeyFor only(net::Identity expected, const net::Key& key) {
   return [expected, key](net::Identity peer) {
     return peer.role == expected.role && peer.id == expected.id ? std::optional{key} : std::nullopt;
   };
-}
-
-Result<void> write_token(const std::string& path, const net::Key& token) {
-  const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-  if (!file || ::write(file.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size())) {
-    return Error::from_errno("writing " + path, errno);
-  }
-  return {};
 }
 
 }  // namespace
@@ -134,109 +103,23 @@ struct Node::Worker {
   async::Completion<void> concluded;
   std::string killed_because;  // what is known better than how its process ended
   bool gone = false;
-  bool failed_to_start = false;                         // whoever started it says so
-  std::vector<scheduler::ActorRequestId> reconnecting;  // of callers that have lost their connection to it
-};
-
-class Node::Reaper final : public net::Reactor::Watcher {
- public:
-  explicit Reaper(Node& node) : node_{node} {}
-  void on_ready(std::uint32_t) override { node_.reap(); }
-
- private:
-  Node& node_;
-};
-
-class Node::KeeperWatcher final : public net::Reactor::Watcher {
- public:
-  explicit KeeperWatcher(Node& node) : node_{node} {}
-  void on_ready(std::uint32_t) override {
-    log(LogLevel::kError, "the keeper is gone; the node ends");
-    node_.status_ = 1;
-    node_.ending_ = true;
-  }
-
- private:
-  Node& node_;
-};
-
-class Node::Listener final : public net::Reactor::Watcher {
- public:
-  Listener(Node& node, Fd socket, bool unix_socket) : node_{node}, socket_{std::move(socket)}, unix_{unix_socket} {}
-
-  int fd() const { return socket_.get(); }
-  void on_ready(std::uint32_t) override {
-    for (;;) {
-      Fd connection{::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-      if (!connection) return;
-      if (node_.unproven_ >= kUnprovenMax) continue;  // closed: whoever it is may try again
-      if (unix_ && !net::check_peer_is_this_user(connection.get())) continue;
-      node_.background_.spawn(serve_connection(&node_, std::move(connection), false));
-    }
-  }
-
- private:
-  Node& node_;
-  Fd socket_;
-  bool unix_;
+  bool failed_to_start = false;  // whoever started it says so
 };
 
 // ---- Start and end of the node
 
-Node::Node(process::Kept kept, const DaemonOptions& options)
-    : kept_{std::move(kept)},
-      options_{options},
-      id_{random_u64()},
-      store_{reactor_, ByteCount{options.object_store}},
-      leases_{cpus_of(options), workers_max(cpus_of(options)), kIdleWorkerTime},
-      background_{reactor_} {}
+Node::Node(net::Reactor& reactor, const Settings& settings, Tell tell_head)
+    : reactor_{reactor},
+      settings_{settings},
+      tell_head_{std::move(tell_head)},
+      store_{reactor, settings.object_store},
+      leases_{settings.cpus, workers_max(settings.cpus), kIdleWorkerTime},
+      background_{reactor} {}
 
 Node::~Node() = default;
 
-int Node::run(Fd driver) {
-  const auto preamble = process::receive_preamble(driver.get(), async::Deadline::after(kHandshakeTime, reactor_.now()));
-  if (!preamble) return 1;
-  token_ = preamble->key;
-  if (auto done = set_up(); !done) set_up_failure_ = std::move(done).error();
-  background_.spawn(serve_connection(this, std::move(driver), true));
-  while (!ending_) reactor_.poll_one(async::Deadline::never());
-  shut_down();
-  return status_;
-}
-
-Result<void> Node::set_up() {
-  process::raise_descriptor_limit();
-  reactor_.watch(kept_.keeper_alive.get(), EPOLLIN, std::make_shared<KeeperWatcher>(*this));
-  sigset_t child;
-  ::sigemptyset(&child);
-  ::sigaddset(&child, SIGCHLD);
-  ::sigprocmask(SIG_BLOCK, &child, nullptr);
-  child_event_ = Fd{::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)};
-  PHAROS_CHECK(child_event_, errno);
-  reactor_.watch(child_event_.get(), EPOLLIN, std::make_shared<Reaper>(*this));
-
-  process::sweep_run_folders(kept_.run_folder.substr(0, kept_.run_folder.rfind('/')));
-  PHAROS_TRY_VOID(process::make_run_folder(kept_.run_folder));
-  PHAROS_TRY_VOID(write_token(kept_.run_folder + "/token", token_));
-  PHAROS_TRY_VOID(listen_at("unix:" + kept_.run_folder + "/node.sock"));
-  if (!options_.listen.empty()) PHAROS_TRY_VOID(listen_at(options_.listen));
-  return {};
-}
-
-Result<void> Node::listen_at(const std::string& text) {
-  PHAROS_TRY(const net::Address address, net::parse_address(text));
-  PHAROS_TRY(Fd socket, net::listen_at(address));
-  auto listener = std::make_shared<Listener>(*this, std::move(socket), address.unix_socket);
-  reactor_.watch(listener->fd(), EPOLLIN, listener);
-  listeners_.push_back(std::move(listener));
-  return {};
-}
-
 // Orphans of workers become this process's children, and so do workers whose zygote is gone.
 void Node::reap() {
-  signalfd_siginfo ignored;
-  while (::read(child_event_.get(), &ignored, sizeof ignored) > 0) {
-  }
   for (;;) {
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
@@ -253,27 +136,20 @@ void Node::reap() {
   }
 }
 
-void Node::shut_down() {
+void Node::close() {
   background_.cancel();
   for (const auto& [id, client] : clients_) client.peer->close();
   while (background_.size() != 0) reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
-  reactor_.unwatch(child_event_.get());
-  if (auto killed = process::kill_descendants(async::Deadline::after(kKillTime, reactor_.now())); !killed) {
-    log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});
-  }
-  process::remove_run_folder(kept_.run_folder);
 }
 
 // ---- Connections
 
-std::optional<net::Key> Node::key_for(net::Identity peer) const {
-  switch (peer.role) {
-    case net::Role::kDriver:
-    case net::Role::kNode: return token_;
-    case net::Role::kZygote:
-    case net::Role::kWorker: return std::nullopt;  // they never connect: they inherit
-  }
-  return std::nullopt;
+std::shared_ptr<net::Peer> Node::add_driver(Fd socket) {
+  return add_peer(std::move(socket));
+}
+
+void Node::when_gone(const std::shared_ptr<net::Peer>& driver, std::function<void()> then) {
+  when_gone_.emplace(driver.get(), std::move(then));
 }
 
 std::shared_ptr<net::Peer> Node::add_peer(Fd socket) {
@@ -282,22 +158,6 @@ std::shared_ptr<net::Peer> Node::add_peer(Fd socket) {
   clients_.emplace(peer.get(), Client{peer, nullptr, nullptr, {}});
   link->start(peer);
   return peer;
-}
-
-async::Async<void> Node::serve_connection(Node* self, Fd socket, bool first_driver) {
-  ++self->unproven_;
-  const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
-  net::Acceptor::KeyFor key_for = [self](net::Identity peer) { return self->key_for(peer); };
-  const auto identity =
-      co_await net::accept(&self->reactor_, socket.get(), self->identity(), std::move(key_for), deadline);
-  --self->unproven_;
-  if (!identity) {
-    log(LogLevel::kInfo, "refused a connection", {kv("error", identity.error())});
-    if (first_driver) self->ending_ = true;
-    co_return;
-  }
-  const auto peer = self->add_peer(std::move(socket));
-  if (first_driver) self->first_driver_ = peer;
 }
 
 std::shared_ptr<Node::Worker> Node::find_worker(WorkerId worker) const {
@@ -318,8 +178,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
   const Client client = found->second;
   if (client.job == nullptr) {
     if (std::holds_alternative<wire::RegisterJob>(parcel.message) && request) {
-      return background_.spawn(
-          register_job(this, client.peer, std::move(parcel), *request, client.peer == first_driver_));
+      return background_.spawn(register_job(this, client.peer, std::move(parcel), *request));
     }
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
@@ -335,10 +194,10 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
   }
 }
 
-bool Node::on_caller_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
+bool Node::on_caller_message(const Client& client, net::Parcel& parcel, std::optional<std::uint64_t> request) {
   if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
-    const scheduler::LeaseRequestId id{++last_id_};
-    lease_requests_.emplace(id, LeaseRequest{client, *request});
+    const scheduler::LeaseRequestId id{++last_number_};
+    lease_requests_.emplace(id, Asked{client, *request});
     auto effects = leases_.request(id, {client.job->id, client.caller, client.worker != nullptr});
     if (effects) {
       apply(*effects);
@@ -349,7 +208,7 @@ bool Node::on_caller_message(const Client& client, const net::Parcel& parcel, st
   } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
     apply(leases_.returned(returned->worker, client.caller, reactor_.now()));
   } else {
-    return on_actor_message(client, parcel, request);
+    return ask_head(client, parcel.message, request);
   }
   return true;
 }
@@ -367,8 +226,7 @@ bool Node::on_worker_message(const Client& client, net::Parcel& parcel) {
     know_process(*client.worker, forked->pid, std::move(parcel.descriptors.front()));
   } else if (const auto* const made = std::get_if<wire::ActorConstructed>(&parcel.message)) {
     if (made->actor != client.worker->actor || made->incarnation != client.worker->incarnation) return true;
-    apply(made->failure ? actors_.constructor_failed(made->actor, made->incarnation, *made->failure)
-                        : actors_.incarnation_started(made->actor, made->incarnation));
+    tell_head_(*made);
   } else {
     return false;
   }
@@ -399,10 +257,7 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   if (found == clients_.end()) return;
   const Client client = found->second;  // keeps it until this is done
   clients_.erase(found);
-  if (client.peer == first_driver_) {
-    ending_ = true;
-    return;
-  }
+  if (const auto watched = when_gone_.extract(&peer); !watched.empty()) watched.mapped()();
   if (client.job == nullptr) return;
   if (client.worker != nullptr) {
     end_caller(client);
@@ -418,21 +273,17 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
 // What it asked for and what it started is nobody's now.
 void Node::end_caller(const Client& client) {
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
-  std::erase_if(actor_requests_, [&](const auto& entry) {
-    if (entry.second.client.caller != client.caller) return false;
-    actors_.drop_request(entry.first);
-    return true;
-  });
+  std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
   apply(leases_.lessee_ended(client.caller));
-  apply(actors_.caller_ended(client.caller));
+  tell_head_(wire::EndCaller{client.caller});
 }
 
 // ---- Jobs and zygotes
 
 async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
-                                      std::uint64_t request, bool first) {
-  if (self->set_up_failure_ && first) {
-    driver->respond(request, *self->set_up_failure_);
+                                      std::uint64_t request) {
+  if (self->refusal_) {
+    driver->respond(request, *self->refusal_);
     co_return;
   }
   auto job = std::make_shared<Job>();
@@ -443,6 +294,7 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
   job->executable = std::move(parcel.descriptors.front());
   self->jobs_.emplace(job->id, job);
   self->clients_.insert_or_assign(driver.get(), Client{driver, job, nullptr, job->caller});
+  self->tell_head_(wire::AddJob{job->id, job->program});
   auto started = co_await start_zygote(self, job);
   if (!started) {
     self->end_job(job->id);
@@ -469,17 +321,17 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
 wire::JobRegistered Node::registration_of(const Job& job, CallerId caller) const {
   return {.job = job.id,
           .caller = caller,
-          .node = id_,
+          .node = settings_.id,
           .cpus = leases_.cpus(),
           .warning = job.warning,
-          .address = "unix:" + kept_.run_folder + "/node.sock"};
+          .address = settings_.address};
 }
 
 async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> job) {
   constexpr int kSocket = 3;
   PHAROS_CO_TRY(net::SocketPair pair, net::socket_pair());
   process::Preamble preamble;
-  preamble.key = net::derive_key(self->token_, net::Role::kZygote, job->id.value());
+  preamble.key = net::derive_key(self->settings_.token, net::Role::kZygote, job->id.value());
   preamble.id = job->id.value();
   PHAROS_CO_TRY_VOID(process::send_preamble(pair.first.get(), preamble));
   process::Program program{.path = job->program.executable,
@@ -509,7 +361,7 @@ async::Async<void> Node::restart_zygote(Node* self, std::shared_ptr<Job> job) {
     log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
     job->zygote_ready = {};
     const auto started = co_await start_zygote(self, job);
-    if (started || self->ending_) co_return;
+    if (started) co_return;
     log(LogLevel::kError, "a program's zygote cannot be started", {kv("job", job->id), kv("error", started.error())});
   }
   if (!job->ended) log(LogLevel::kError, "a program's zygote ends again and again", {kv("job", job->id)});
@@ -522,10 +374,9 @@ void Node::end_job(JobId id) {
   job->ended = true;
   jobs_.erase(found);
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
-  std::erase_if(actor_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
+  std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.job == job; });
   apply(leases_.job_ended(id));
-  apply(actors_.job_ended(id));
-  std::erase_if(makings_, [&](const auto& entry) { return entry.second.job == job; });
+  tell_head_(wire::EndJob{id});
   for (const auto& [worker_id, worker] : workers_) {
     if (worker->job == job) kill_worker(*worker);
   }
@@ -575,7 +426,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   PHAROS_CO_TRY(Pipe out, make_pipe());
   PHAROS_CO_TRY(Pipe error, make_pipe());
   process::Preamble preamble;
-  preamble.key = net::derive_key(self->token_, net::Role::kWorker, worker->id.value());
+  preamble.key = net::derive_key(self->settings_.token, net::Role::kWorker, worker->id.value());
   preamble.id = worker->id.value();
   preamble.set_name(worker->label);
   PHAROS_CO_TRY_VOID(process::send_preamble(control.first.get(), preamble));
@@ -616,152 +467,107 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   co_return worker;
 }
 
-void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request) {
+void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, std::int32_t max_task_retries) {
   auto pair = net::socket_pair();
   if (!pair) {
     user.peer->respond(request, std::move(pair).error());
     return;
   }
   if (!worker.actor) worker.user = user;
-  const auto making = makings_.find(worker.actor);
   std::vector<Fd> to_worker;
   to_worker.push_back(std::move(pair->first));
   std::vector<Fd> to_user;
   to_user.push_back(std::move(pair->second));
   worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation}, std::move(to_worker));
-  const std::int32_t retries = making == makings_.end() ? 0 : making->second.start.max_task_retries;
-  user.peer->respond(request, wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, retries},
+  user.peer->respond(request,
+                     wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, max_task_retries},
                      std::move(to_user));
 }
 
 // ---- Actors
 
-bool Node::on_actor_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
-  if (const auto* const start = std::get_if<wire::StartActor>(&parcel.message); start != nullptr && request) {
-    const scheduler::ActorSpec spec{.job = client.job->id,
-                                    .label = start->label,
-                                    .name = start->name,
-                                    .name_space = start->name_space,
-                                    .type = start->type,
-                                    .max_restarts = start->max_restarts,
-                                    .detached = start->detached};
-    makings_.try_emplace(start->actor, Making{client.job, *start, std::nullopt});
-    const auto id = expect_actor(client, *request);
-    apply(actors_.create(id, start->actor, spec, start->get_if_exists, client.caller));
-    if (actors_.find_spec(start->actor) == nullptr) makings_.erase(start->actor);
-  } else if (const auto* const connect = std::get_if<wire::ConnectActor>(&parcel.message);
-             connect != nullptr && request) {
-    const auto id = expect_actor(client, *request);
-    const auto lost = find_incarnation(connect->actor, connect->seen);
-    if (lost == nullptr) {
-      apply(actors_.connect(id, connect->actor, connect->seen));
-      return true;
-    }
-    // Nearly always the process has died, and that is known in a moment.
-    lost->reconnecting.push_back(id);
-    reactor_.run_at(reactor_.now() + kReasonTime, [this, weak = std::weak_ptr{lost}] {
-      if (const auto worker = weak.lock()) reconnect(*worker);
-    });
-  } else if (const auto* const find = std::get_if<wire::FindActor>(&parcel.message); find != nullptr && request) {
-    const auto found = actors_.find(find->name_space, find->name, find->type, client.caller);
-    if (found) {
-      client.peer->respond(*request, wire::ActorFound{*found, actors_.find_spec(*found)->label});
-    } else {
-      client.peer->respond(*request, found.error());
-    }
-  } else if (const auto* const hold = std::get_if<wire::HoldActor>(&parcel.message)) {
-    if (hold->count >= 0) {
-      apply(actors_.hold(hold->actor, client.caller, hold->count));
-      return true;
-    }
-    // A handle that was passed on may be let go of before its new holder is heard.
-    reactor_.run_at(reactor_.now() + kLetGoTime, [this, hold = *hold, caller = client.caller] {
-      apply(actors_.hold(hold.actor, caller, hold.count));
-    });
-  } else if (const auto* const kill = std::get_if<wire::KillActor>(&parcel.message)) {
-    const auto* const spec = actors_.find_spec(kill->actor);
-    if (spec != nullptr && spec->job == client.job->id) apply(actors_.kill(kill->actor, "its program ended it"));
-  } else {
-    return false;
-  }
+namespace {
+
+/// Null for what is no question to the head.
+wire::Asker* asker_of(wire::Message& message) {
+  return std::visit(
+      [](auto& alternative) -> wire::Asker* {
+        if constexpr (requires { alternative.asker; }) return &alternative.asker;
+        return nullptr;
+      },
+      message);
+}
+
+}  // namespace
+
+bool Node::ask_head(const Client& client, wire::Message& message, std::optional<std::uint64_t> request) {
+  wire::Asker* const asker = asker_of(message);
+  if (asker == nullptr) return false;
+  *asker = {client.job->id, client.caller, ++last_number_};
+  if (request) asked_.emplace(asker->number, Asked{client, *request});
+  tell_head_(std::move(message));
   return true;
 }
 
-void Node::reconnect(Worker& worker) {
-  for (const auto id : std::exchange(worker.reconnecting, {})) {
-    apply(actors_.connect(id, worker.actor, worker.incarnation));
-  }
-}
-
-scheduler::ActorRequestId Node::expect_actor(const Client& client, std::uint64_t request) {
-  const scheduler::ActorRequestId id{++last_id_};
-  actor_requests_.emplace(id, ActorRequest{client, request});
-  return id;
-}
-
-void Node::apply(const scheduler::ActorEffects& effects) {
-  for (const auto& effect : effects) {
-    if (const auto* const start = std::get_if<scheduler::StartIncarnation>(&effect)) {
-      background_.spawn(start_incarnation(this, start->actor, start->incarnation));
-    } else if (const auto* const end = std::get_if<scheduler::EndIncarnation>(&effect)) {
-      end_incarnation(*end);
-    } else if (const auto* const ready = std::get_if<scheduler::ActorReady>(&effect)) {
-      const auto asked = actor_requests_.extract(ready->request);
-      if (asked.empty()) continue;
-      if (const auto worker = find_incarnation(ready->actor, ready->incarnation)) {
-        hand_over(*worker, asked.mapped().client, asked.mapped().request);
-      } else {
-        asked.mapped().client.peer->respond(asked.mapped().request,
-                                            Error{ErrorCode::kActorDied, "the actor's process has just ended"});
-      }
-    } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
-      const auto asked = actor_requests_.extract(refused->request);
-      if (!asked.empty()) asked.mapped().client.peer->respond(asked.mapped().request, refused->why);
+void Node::on_head_message(wire::Message message) {
+  if (auto* const start = std::get_if<wire::StartIncarnation>(&message)) {
+    starting_.emplace(start->actor, std::nullopt);
+    background_.spawn(start_incarnation(this, std::move(*start)));
+  } else if (const auto* const end = std::get_if<wire::EndIncarnation>(&message)) {
+    end_incarnation(*end);
+  } else if (const auto* const alive = std::get_if<wire::ActorAlive>(&message)) {
+    on_actor_alive(*alive);
+  } else if (auto* const found = std::get_if<wire::ActorFound>(&message)) {
+    if (const auto asked = asked_.extract(found->number); !asked.empty()) {
+      asked.mapped().client.peer->respond(asked.mapped().request, std::move(message));
+    }
+  } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
+    if (const auto asked = asked_.extract(refused->number); !asked.empty()) {
+      asked.mapped().client.peer->respond(asked.mapped().request, std::move(refused->why));
     }
   }
-  if (const auto next = actors_.next_tick()) tick_actors_at(*next);
 }
 
-void Node::tick_actors_at(TimePoint when) {
-  if (when >= next_tick_) return;
-  next_tick_ = when;
-  reactor_.run_at(when, [this, when] {
-    if (next_tick_ == when) next_tick_ = TimePoint::max();
-    apply(actors_.tick(reactor_.now()));
-  });
+void Node::on_actor_alive(const wire::ActorAlive& alive) {
+  const auto asked = asked_.find(alive.number);
+  if (asked == asked_.end()) return;
+  const Client client = asked->second.client;
+  if (const auto worker = find_incarnation(alive.actor, alive.incarnation)) {
+    const std::uint64_t request = asked->second.request;
+    asked_.erase(asked);
+    return hand_over(*worker, client, request, alive.max_task_retries);
+  }
+  // It has just ended, and the head is about to know.
+  tell_head_(wire::ConnectActor{alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}});
 }
 
-void Node::end_incarnation(const scheduler::EndIncarnation& end) {
+void Node::end_incarnation(const wire::EndIncarnation& end) {
   if (const auto worker = find_incarnation(end.actor, end.incarnation)) {
     if (!end.kill) return end_worker(worker);
     return kill_worker(*worker);
   }
   // Its process is being started.
-  if (const auto making = makings_.find(end.actor); making != makings_.end()) making->second.end = end;
+  if (const auto starting = starting_.find(end.actor); starting != starting_.end()) starting->second = end;
 }
 
-async::Async<void> Node::start_incarnation(Node* self, ActorId actor, std::uint32_t incarnation) {
-  const auto found = self->makings_.find(actor);
-  if (found == self->makings_.end()) co_return;  // its job has ended
-  const auto job = found->second.job;
-  const std::string label = found->second.start.label;
-  auto worker = co_await start_worker(self, job, actor, label, incarnation);
-  const auto making = self->makings_.find(actor);
+async::Async<void> Node::start_incarnation(Node* self, wire::StartIncarnation start) {
+  const auto found = self->jobs_.find(start.job);
+  Result<std::shared_ptr<Worker>> worker = Error{ErrorCode::kRuntimeStopped, "the program has ended"};
+  if (found != self->jobs_.end()) {
+    const auto job = found->second;
+    worker = co_await start_worker(self, job, start.actor, start.label, start.incarnation);
+  }
+  const auto end = std::move(self->starting_.extract(start.actor).mapped());
   if (!worker) {
-    const std::string why = worker.error().message();
-    self->apply(self->actors_.incarnation_ended(actor, incarnation, why, self->reactor_.now()));
+    self->tell_head_(wire::IncarnationEnded{start.actor, start.incarnation, worker.error().message()});
     co_return;
   }
-  if (making == self->makings_.end()) {
-    self->kill_worker(**worker);
-    co_return;
-  }
-  const auto& start = making->second.start;
-  (*worker)->control->send(
-      wire::ConstructActor{actor, incarnation, start.constructor, start.arguments, start.in_pieces});
-  const auto end = std::exchange(making->second.end, std::nullopt);
-  if (end && end->incarnation == incarnation) self->end_incarnation(*end);
+  (*worker)->control->send(wire::ConstructActor{start.actor, start.incarnation, start.constructor,
+                                                std::move(start.arguments), start.in_pieces});
+  if (end) self->end_incarnation(*end);
 }
+
+// ---- Leases
 
 async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request) {
   auto worker = co_await start_worker(self, job, ActorId{}, "task worker", 0);
@@ -783,9 +589,9 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
       const auto request = lease_requests_.find(grant->request);
       const auto worker = find_worker(grant->worker);
       if (request == lease_requests_.end() || worker == nullptr) continue;
-      const LeaseRequest asked = request->second;
+      const Asked asked = request->second;
       lease_requests_.erase(request);
-      hand_over(*worker, asked.client, asked.request);
+      hand_over(*worker, asked.client, asked.request, 0);
     } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
       if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
         background_.spawn(start_leased(this, job->second, start->request));
@@ -841,9 +647,7 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   }
   self->workers_.erase(worker->id);
   if (worker->actor && !worker->failed_to_start) {
-    self->apply(self->actors_.incarnation_ended(worker->actor, worker->incarnation, reason, self->reactor_.now()));
-    self->reconnect(*worker);
-    if (self->actors_.find_spec(worker->actor) == nullptr) self->makings_.erase(worker->actor);
+    self->tell_head_(wire::IncarnationEnded{worker->actor, worker->incarnation, reason});
   }
   worker->concluded.complete();
 }
@@ -862,13 +666,6 @@ async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uin
   const auto driver = job->driver;
   self->end_job(job->id);
   driver->respond(request, wire::Done{});
-}
-
-int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options) {
-  ::prctl(PR_SET_NAME, "pharos-node");
-  set_log_role("node");
-  Node node{std::move(kept), options};
-  return node.run(std::move(driver));
 }
 
 }  // namespace pharos::node

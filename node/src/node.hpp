@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,12 +12,12 @@
 
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
 #include <pharos/net/reactor.hpp>
-#include <pharos/node/daemon.hpp>
-#include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/leases.hpp>
 
 #include "store_service.hpp"
@@ -24,15 +25,37 @@
 
 namespace pharos::node {
 
-/// One machine's node: its jobs, each with a zygote, and their workers.
-/// Everything runs on the one thread that polls the reactor.
+/// One machine's node: its jobs, each with a zygote, and their workers. What concerns actors as such it passes on to
+/// the head.
+/// Owned by the daemon. Everything runs on the one thread that polls the reactor.
+/// End: close(), then the daemon kills the processes that are left.
 class Node final : public net::Peer::Owner {
  public:
-  Node(process::Kept kept, const DaemonOptions& options);
+  struct Settings {
+    NodeId id;
+    net::Key token{};     ///< the cluster's
+    std::string address;  ///< where its Unix socket is
+    std::uint32_t cpus = 0;
+    ByteCount object_store{};  ///< 0: as much as the machine has to spare
+  };
+  /// Never calls back from inside.
+  using Tell = async::UniqueFunction<void(wire::Message)>;
+
+  Node(net::Reactor& reactor, const Settings& settings, Tell tell_head);
   ~Node() override;
 
-  /// Serves until the first driver, or the keeper, is gone. Returns the exit status.
-  int run(Fd driver);
+  void on_head_message(wire::Message message);
+
+  /// A driver that has proved itself.
+  std::shared_ptr<net::Peer> add_driver(Fd socket);
+  /// Runs when this driver's connection has ended.
+  void when_gone(const std::shared_ptr<net::Peer>& driver, std::function<void()> then);
+  /// Why this node takes in no job.
+  void refuse_jobs(Error why) { refusal_ = std::move(why); }
+
+  /// Children have ended.
+  void reap();
+  void close();
 
  private:
   struct Job;
@@ -44,33 +67,24 @@ class Node final : public net::Peer::Owner {
     std::shared_ptr<Worker> worker;  // null: the job's driver or zygote
     CallerId caller;                 // none: the zygote
   };
-  class Reaper;
-  class KeeperWatcher;
-  class Listener;
-
-  // Start and end of the node.
-  Result<void> set_up();
-  Result<void> listen_at(const std::string& address);
-  void reap();
-  void shut_down();
 
   // Connections.
-  static async::Async<void> serve_connection(Node* self, Fd socket, bool first_driver);
-  net::Identity identity() const { return {net::Role::kNode, id_.value()}; }
-  std::optional<net::Key> key_for(net::Identity peer) const;
+  net::Identity identity() const { return {net::Role::kNode, settings_.id.value()}; }
   std::shared_ptr<net::Peer> add_peer(Fd socket);
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
-  bool on_caller_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request);
+  bool on_caller_message(const Client& client, net::Parcel& parcel, std::optional<std::uint64_t> request);
   bool on_driver_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request);
   bool on_worker_message(const Client& client, net::Parcel& parcel);
   void on_zygote_message(Job& job, net::Parcel parcel);
+  void end_caller(const Client& client);
 
   // Jobs and zygotes.
   static async::Async<void> register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
-                                         std::uint64_t request, bool first);
+                                         std::uint64_t request);
   static async::Async<Result<void>> start_zygote(Node* self, std::shared_ptr<Job> job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
+  static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
   void end_job(JobId job);
 
@@ -80,69 +94,48 @@ class Node final : public net::Peer::Owner {
   static async::Async<Result<std::shared_ptr<Worker>>> fork_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
                                                                    std::string label, std::uint32_t incarnation,
                                                                    async::Deadline deadline);
-  static async::Async<void> start_incarnation(Node* self, ActorId actor, std::uint32_t incarnation);
-  static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
-  static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   void end_worker(const std::shared_ptr<Worker>& worker);
-  void know_process(Worker& worker, pid_t pid, Fd handle);
-  void hand_over(Worker& worker, const Client& user, std::uint64_t request);
-  bool on_actor_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request);
-  void reconnect(Worker& worker);
-  scheduler::ActorRequestId expect_actor(const Client& client, std::uint64_t request);
-  void apply(const scheduler::ActorEffects& effects);
-  void end_incarnation(const scheduler::EndIncarnation& end);
-  void tick_actors_at(TimePoint when);
   void kill_worker(Worker& worker);
-  void apply(const scheduler::LeaseEffects& effects);
-  static async::Async<void> end_idle_workers(Node* self);
-  void end_caller(const Client& client);
+  void know_process(Worker& worker, pid_t pid, Fd handle);
+  void hand_over(Worker& worker, const Client& user, std::uint64_t request, std::int32_t max_task_retries);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
 
-  const process::Kept kept_;
-  const DaemonOptions options_;
-  const NodeId id_;
-  net::Key token_{};
-  std::optional<Error> set_up_failure_;
-  bool ending_ = false;
-  int status_ = 0;
+  // Actors.
+  bool ask_head(const Client& client, wire::Message& message, std::optional<std::uint64_t> request);
+  void on_actor_alive(const wire::ActorAlive& alive);
+  static async::Async<void> start_incarnation(Node* self, wire::StartIncarnation start);
+  void end_incarnation(const wire::EndIncarnation& end);
 
-  net::Reactor reactor_;
-  Fd child_event_;
-  std::vector<std::shared_ptr<Listener>> listeners_;
-  std::size_t unproven_ = 0;  // connections in their handshake
+  // Leases.
+  static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request);
+  static async::Async<void> end_idle_workers(Node* self);
+  void apply(const scheduler::LeaseEffects& effects);
+
+  net::Reactor& reactor_;
+  const Settings settings_;
+  Tell tell_head_;
+  std::optional<Error> refusal_;
 
   std::unordered_map<const net::Peer*, Client> clients_;
+  std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;
   std::unordered_map<JobId, std::shared_ptr<Job>> jobs_;
   std::unordered_map<WorkerId, std::shared_ptr<Worker>> workers_;
-  JobId first_job_;
-  std::shared_ptr<net::Peer> first_driver_;
-  std::uint64_t last_id_ = 0;
 
   StoreService store_;
 
+  /// A caller's request: for a worker, or one that the head was asked to answer.
+  struct Asked {
+    Client client;
+    std::uint64_t request;
+  };
   scheduler::Leases leases_;
-  struct LeaseRequest {
-    Client client;
-    std::uint64_t request;
-  };
-  std::unordered_map<scheduler::LeaseRequestId, LeaseRequest> lease_requests_;
+  std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   bool ends_idle_workers_ = false;
-
-  scheduler::ActorTable actors_;
-  struct ActorRequest {
-    Client client;
-    std::uint64_t request;
-  };
-  std::unordered_map<scheduler::ActorRequestId, ActorRequest> actor_requests_;
-  struct Making {
-    std::shared_ptr<Job> job;
-    wire::StartActor start;
-    std::optional<scheduler::EndIncarnation> end;  // wanted while its process was being started
-  };
-  std::unordered_map<ActorId, Making> makings_;  // how to make those that the table knows
-  TimePoint next_tick_ = TimePoint::max();
+  std::unordered_map<std::uint64_t, Asked> asked_;                             // the head, by number
+  std::unordered_map<ActorId, std::optional<wire::EndIncarnation>> starting_;  // and the end that is wanted already
+  std::uint64_t last_number_ = 0;
 
   async::AsyncGroup background_;
 };

@@ -60,9 +60,7 @@ Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
   slab.offset = *offset;
   slab.first_slot = static_cast<std::uint32_t>(*first);
   for (std::uint32_t i = 0; i < slab.slots; ++i) {
-    SlotHeader& header = ledger_.slot(slab.first_slot + i);
-    header.offset.store(slab.offset + i * slot_bytes);
-    header.slot_bytes.store(slot_bytes);
+    ledger_.slot(slab.first_slot + i).offset.store(slab.offset + i * slot_bytes);
   }
   for (std::uint64_t s = slab.offset / kSegmentBytes; s * kSegmentBytes < slab.offset + slab.bytes(); ++s) {
     touched_[s] = true;

@@ -37,7 +37,7 @@ WritableObject::~WritableObject() {
 
 std::shared_ptr<Object> WritableObject::seal() && {
   const auto lessee = std::exchange(lessee_, nullptr);
-  return lessee->seal(location_, bytes_.size());
+  return lessee->seal(location_, readable_);
 }
 
 std::shared_ptr<Lessee> Lessee::make(CallerId self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
@@ -69,18 +69,7 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
       }
     }
     if (leased == nullptr) {
-      const auto lessor = lessor_.lock();
-      if (lessor == nullptr) return Error{ErrorCode::kRuntimeStopped, "the object store's node is gone"};
-      PHAROS_TRY(const Slab slab, lessor->lease(slot_bytes));
-      auto memory = memory_->open(slab);
-      if (!memory) {
-        lessor->give_back(slab.first_slot);
-        return std::move(memory).error();
-      }
-      const std::lock_guard lock{mutex_};
-      slabs_.insert_or_assign(slab.first_slot, Leased{slab, *memory, std::vector<std::uint64_t>(slab.slots)});
-      for (std::uint32_t i = slab.slots; i != 0; --i) of_size_[slot_bytes].free.push_back(slab.first_slot + i - 1);
-      free_bytes_ += slab.bytes();
+      PHAROS_TRY_VOID(lease(slot_bytes));
       continue;
     }
     const std::uint32_t index = slot - leased->slab.first_slot;
@@ -91,8 +80,32 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
       }
       provided = bytes;
     }
-    return WritableObject{shared_from_this(), location, {leased->memory + index * slot_bytes, bytes}};
+    return WritableObject{shared_from_this(),
+                          location,
+                          {leased->memory + index * slot_bytes, bytes},
+                          memory_->objects().subspan(leased->slab.offset + index * slot_bytes, bytes)};
   }
+}
+
+Result<void> Lessee::lease(std::uint64_t slot_bytes) {
+  const auto lessor = lessor_.lock();
+  if (lessor == nullptr) return Error{ErrorCode::kRuntimeStopped, "the object store's node is gone"};
+  PHAROS_TRY(const Slab slab, lessor->lease(slot_bytes));
+  if (slab.slot_bytes != slot_bytes || slab.slots == 0 || slab.first_slot >= ledger().slots() ||
+      slab.slots > ledger().slots() - slab.first_slot || slab.slots > memory_->objects().size() / slot_bytes ||
+      slab.offset > memory_->objects().size() - slab.bytes()) {
+    return Error{ErrorCode::kCorrupt, "the node gave a slab that lies outside of the object store"};
+  }
+  auto memory = memory_->open(slab);
+  if (!memory) {
+    lessor->give_back(slab.first_slot);
+    return std::move(memory).error();
+  }
+  const std::lock_guard lock{mutex_};
+  slabs_.insert_or_assign(slab.first_slot, Leased{slab, *memory, std::vector<std::uint64_t>(slab.slots)});
+  for (std::uint32_t i = slab.slots; i != 0; --i) of_size_[slot_bytes].free.push_back(slab.first_slot + i - 1);
+  free_bytes_ += slab.bytes();
+  return {};
 }
 
 bool Lessee::take_slot(Slots& slots, std::uint32_t& slot) {
@@ -121,11 +134,9 @@ Lessee::Leased* Lessee::leased_with(std::uint32_t slot) {
   return slot < leased.slab.first_slot + leased.slab.slots ? &leased : nullptr;
 }
 
-std::shared_ptr<Object> Lessee::seal(const Location& location, std::uint64_t bytes) {
-  const std::uint64_t offset = ledger().slot(location.place.slot).offset.load();
+std::shared_ptr<Object> Lessee::seal(const Location& location, std::span<const std::byte> readable) {
   ledger().seal(location.place);
-  return std::make_shared<Object>(shared_from_this(), Object::Share::kHeld, location,
-                                  memory_->objects().subspan(offset, bytes));
+  return std::make_shared<Object>(shared_from_this(), Object::Share::kHeld, location, readable);
 }
 
 void Lessee::give_up(const Place& place) {

@@ -246,6 +246,11 @@ const ActorSpec* ActorTable::find_spec(ActorId actor) const {
   return found == actors_.end() ? nullptr : &found->second.spec;
 }
 
+bool ActorTable::lives(ActorId actor) const {
+  const auto found = actors_.find(actor);
+  return found != actors_.end() && lives(found->second);
+}
+
 bool ActorTable::lives(const Actor& actor) {
   return actor.state == State::kStarting || actor.state == State::kAlive || actor.state == State::kRestarting;
 }

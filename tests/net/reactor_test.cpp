@@ -80,9 +80,10 @@ TEST(Reactor, WhatALongDetourPostsOrFoundPostedRunsOnAnotherThreadMeanwhile) {
     const auto post = [&] { reactor.post([&] { ran.change([](bool& it) { it = true; }); }); };
     const auto bell = std::make_shared<Bell>([&] {
       if (before) post();
-      const Reactor::Detour detour{reactor};
+      const void* const left = reactor.begin_detour();
       if (!before) post();
       EXPECT_TRUE(ran.wait([](bool it) { return it; }));
+      reactor.end_detour(left);
       done.change([](bool& it) { it = true; });
     });
     reactor.watch(bell->fd(), EPOLLIN, bell);

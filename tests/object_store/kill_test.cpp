@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include <pharos/object_store/shared_file.hpp>
 
 #include "plain_store.hpp"
@@ -42,6 +44,7 @@ class KillTest : public SeededTest {
  protected:
   static constexpr std::uint32_t kSlots = 512;
   static constexpr std::uint32_t kTables = 4;
+  static constexpr std::uint64_t kFirstStepped = 3;
 
   KillTest() {
     // Storage for all, so that the child asks the system for nothing.
@@ -59,9 +62,13 @@ class KillTest : public SeededTest {
     auto view = memory();
     const auto lessor = std::make_shared<Stock>(stock);
     const auto lessee = Lessee::make(CallerId{2}, table, std::move(view), lessor);
-    ::raise(SIGSTOP);
-    const auto taken = lessee->take_over(inherited);
+    std::optional<Result<std::shared_ptr<Object>>> taken;
     for (std::uint64_t i = 1;; ++i) {
+      // By now the functions have been looked up, which takes more steps than what they do.
+      if (i == kFirstStepped) {
+        ::raise(SIGSTOP);
+        taken = lessee->take_over(inherited);
+      }
       const auto held = put(*lessee, kBytes, i);
       const auto seen = lessee->borrow(lent);
       const auto for_parent = put(*lessee, kBytes, i, CallerId{1});

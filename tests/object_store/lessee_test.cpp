@@ -29,6 +29,7 @@ TEST_F(LesseeTest, AnObjectThatHasEndedIsLost) {
   EXPECT_EQ(other_.lessee->borrow(location).error().code(), ErrorCode::kObjectLost);
   const auto next = put(*maker_.lessee, kMiB, 8);
   ASSERT_EQ(next->location().place.slot, location.place.slot);
+  EXPECT_GT(next->location().place.generation, location.place.generation);
   EXPECT_EQ(other_.lessee->borrow(location).error().code(), ErrorCode::kObjectLost);
 }
 
@@ -183,6 +184,32 @@ TEST_F(LesseeTest, WhatAProcessCannotHaveIsNotGivenBack) {
   EXPECT_EQ(store_.lender().census().objects, 1);
   EXPECT_EQ(store_.lender().lease(77, kSlotBytesMin).error().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(store_.lender().lease(maker_.table, 12345).error().code(), ErrorCode::kInvalidArgument);
+}
+
+/// Lends what there is not.
+class Liar final : public Lessor {
+ public:
+  explicit Liar(const Slab& slab) : slab_{slab} {}
+  Result<Slab> lease(std::uint64_t slot_bytes) override {
+    Slab slab = slab_;
+    slab.slot_bytes = slot_bytes;
+    return slab;
+  }
+  void give_back(std::uint32_t) override {}
+
+ private:
+  const Slab slab_;
+};
+
+TEST_F(LesseeTest, ASlabThatLiesOutsideOfTheStoreIsRefused) {
+  std::vector<std::byte> objects(64 << 20);
+  const std::uint32_t slots = store_.ledger().slots();
+  for (const Slab& slab : {Slab{64 << 20, 0, 0, 1}, Slab{~std::uint64_t{0}, 0, 0, 1}, Slab{0, 0, slots, 1},
+                           Slab{0, 0, slots - 1, 2}, Slab{0, 0, 0, ~std::uint32_t{0}}, Slab{0, 0, 0, 0}}) {
+    const auto liar = std::make_shared<Liar>(slab);
+    const auto lessee = Lessee::make(CallerId{9}, 5, std::make_unique<PlainMemory>(store_.ledger(), objects), liar);
+    EXPECT_EQ(lessee->create(kMiB).error().code(), ErrorCode::kCorrupt);
+  }
 }
 
 }  // namespace

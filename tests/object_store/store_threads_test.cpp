@@ -15,7 +15,7 @@ using StoreThreadsTest = SeededTest;
 
 TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
   constexpr int kReaders = 3;
-  constexpr std::uint64_t kObjects = 400;
+  constexpr std::uint64_t kObjects = 2000;
   constexpr std::size_t kBytes = 2048;  // of slots that are all of the smallest size: they are used again at once
   PlainStore store{64_MiB};
   // What readers may look for: the newest object, and one that has just ended.

@@ -28,6 +28,10 @@ std::vector<std::byte> some_bytes() {
   return {std::byte{0}, std::byte{255}, std::byte{7}};
 }
 
+Asker some_asker() {
+  return {JobId{61}, CallerId{62}, 63};
+}
+
 // One of each, no field as it is by default, so that a field that does not travel is seen. Texts hold what breaks
 // careless code: zeros, bytes that are no UTF-8.
 const std::vector<Message>& one_of_each() {
@@ -40,8 +44,9 @@ const std::vector<Message>& one_of_each() {
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
       LeaseWorker{},
       ReturnLease{WorkerId{3}},
-      StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41, true},
-      KillActor{ActorId{5}},
+      StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41, true,
+                 some_asker()},
+      KillActor{ActorId{5}, some_asker()},
       WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
       Output{"counter", 11, true, "li\0ne\n\xff"s},
@@ -54,18 +59,26 @@ const std::vector<Message>& one_of_each() {
       ServeCaller{CallerId{18}, ActorId{19}, 20, true},
       EndWorker{},
       WorkerBlocked{true},
-      ConnectActor{ActorId{21}, 22},
-      FindActor{"space", "name", "7Counter"},
-      ActorFound{ActorId{23}, "counter"},
-      HoldActor{ActorId{24}, -25},
+      ConnectActor{ActorId{21}, 22, some_asker()},
+      FindActor{"space", "name", "7Counter", some_asker()},
+      ActorFound{ActorId{23}, "counter", 32},
+      HoldActor{ActorId{24}, -25, some_asker()},
       ConstructActor{ActorId{26}, 27, 28, some_bytes(), true},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
+      AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}},
+      EndJob{JobId{34}},
+      EndCaller{CallerId{35}},
+      StartIncarnation{ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), true},
+      EndIncarnation{ActorId{42}, 43, true},
+      IncarnationEnded{ActorId{44}, 45, "killed"},
+      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50},
+      Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
       OpenStore{},
-      StoreOpened{31},
+      StoreOpened{52},
       LeaseSlab{std::uint64_t{1} << 40},
-      SlabLeased{std::uint64_t{1} << 41, std::uint64_t{1} << 40, 32, 33},
-      ReturnSlab{34},
+      SlabLeased{std::uint64_t{1} << 41, std::uint64_t{1} << 40, 53, 54},
+      ReturnSlab{55},
       TrimStore{},
   };
   return messages;
@@ -75,6 +88,10 @@ const std::vector<Message>& one_of_each() {
 auto fields(const Failure& m) {
   const auto& [error] = m;
   return std::tuple{error.code(), error.outcome(), error.message(), error.remedy(), error.context()};
+}
+auto fields(const Asker& m) {
+  const auto& [job, caller, number] = m;
+  return std::tie(job, caller, number);
 }
 auto fields(const RegisterJob& m) {
   const auto& [executable, arguments, environment, folder, build_id] = m;
@@ -90,29 +107,62 @@ auto fields(const ReturnLease& m) {
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
-               max_task_retries, in_pieces] = m;
-  return std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
-                  max_task_retries, in_pieces);
+               max_task_retries, in_pieces, asker] = m;
+  return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
+                                 get_if_exists, max_task_retries, in_pieces),
+                        fields(asker));
 }
 auto fields(const KillActor& m) {
-  const auto& [actor] = m;
-  return std::tie(actor);
+  const auto& [actor, asker] = m;
+  return std::tuple_cat(std::tie(actor), fields(asker));
 }
 auto fields(const ConnectActor& m) {
-  const auto& [actor, seen] = m;
-  return std::tie(actor, seen);
+  const auto& [actor, seen, asker] = m;
+  return std::tuple_cat(std::tie(actor, seen), fields(asker));
 }
 auto fields(const FindActor& m) {
-  const auto& [name_space, name, type] = m;
-  return std::tie(name_space, name, type);
+  const auto& [name_space, name, type, asker] = m;
+  return std::tuple_cat(std::tie(name_space, name, type), fields(asker));
 }
 auto fields(const ActorFound& m) {
-  const auto& [actor, label] = m;
-  return std::tie(actor, label);
+  const auto& [actor, label, number] = m;
+  return std::tie(actor, label, number);
 }
 auto fields(const HoldActor& m) {
-  const auto& [actor, count] = m;
-  return std::tie(actor, count);
+  const auto& [actor, count, asker] = m;
+  return std::tuple_cat(std::tie(actor, count), fields(asker));
+}
+auto fields(const AddJob& m) {
+  const auto& [job, program] = m;
+  return std::tuple_cat(std::tie(job), fields(program));
+}
+auto fields(const EndJob& m) {
+  const auto& [job] = m;
+  return std::tie(job);
+}
+auto fields(const EndCaller& m) {
+  const auto& [caller] = m;
+  return std::tie(caller);
+}
+auto fields(const StartIncarnation& m) {
+  const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces] = m;
+  return std::tie(actor, incarnation, job, label, constructor, arguments, in_pieces);
+}
+auto fields(const EndIncarnation& m) {
+  const auto& [actor, incarnation, kill] = m;
+  return std::tie(actor, incarnation, kill);
+}
+auto fields(const IncarnationEnded& m) {
+  const auto& [actor, incarnation, reason] = m;
+  return std::tie(actor, incarnation, reason);
+}
+auto fields(const ActorAlive& m) {
+  const auto& [number, actor, incarnation, node, max_task_retries] = m;
+  return std::tie(number, actor, incarnation, node, max_task_retries);
+}
+auto fields(const Refused& m) {
+  const auto& [number, why] = m;
+  return std::tuple{number, why.code(), why.message()};
 }
 auto fields(const ConstructActor& m) {
   const auto& [actor, incarnation, constructor, arguments, in_pieces] = m;

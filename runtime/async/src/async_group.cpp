@@ -104,9 +104,7 @@ void AsyncGroup::Members::forget(const std::shared_ptr<detail::Wait>& joiner) {
 
 bool AsyncGroup::Members::wait_until_empty(Deadline deadline) {
   std::unique_lock lock{mutex_};
-  // The deadline is by the executor's clock, this thread waits by the machine's.
-  const auto until = Deadline::after(deadline.left(executor_.now()), std::chrono::steady_clock::now());
-  return emptied_.wait_until(lock, until.when(), [this] { return size_ == 0; });
+  return executor_.wait(lock, emptied_, deadline, [this] { return size_ == 0; });
 }
 
 std::size_t AsyncGroup::Members::size() const {

@@ -33,7 +33,7 @@ PHAROS_THREAD_LOCAL const char this_thread = 0;
 
 // The reactor whose poll_one this thread is inside of. What it posts there needs no wake-up: poll_one ends by running
 // the strand.
-PHAROS_THREAD_LOCAL const Reactor* polling_here = nullptr;
+PHAROS_THREAD_LOCAL const void* polling_here = nullptr;
 
 std::uint64_t token_of(std::uint32_t generation, std::uint32_t slot) {
   return ((std::uint64_t{generation} << 32) | slot) + kFirstSlotToken;
@@ -159,7 +159,7 @@ bool Reactor::sleep(epoll_event& event, async::Deadline deadline) {
 }
 
 void Reactor::handle(const epoll_event& event, Poller role) {
-  const Reactor* const outer = std::exchange(polling_here, this);
+  const void* const outer = std::exchange(polling_here, this);
   switch (event.data.u64) {
     case kPostToken: break;
     case kInterruptToken:
@@ -250,16 +250,16 @@ void Reactor::signal(int fd) {
   [[maybe_unused]] const auto n = ::write(fd, &one, sizeof one);
 }
 
-Reactor::Detour::Detour(Reactor& reactor) : left_{std::exchange(polling_here, nullptr)} {
-  if (left_ == nullptr || !reactor.strand_work_.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock{reactor.strand_mutex_};
-  if (!reactor.posted_.empty() && !reactor.strand_runs_ && !std::exchange(reactor.woken_, true)) {
-    reactor.signal(reactor.post_event_.get());
-  }
+const void* Reactor::begin_detour() {
+  const void* const left = std::exchange(polling_here, nullptr);
+  if (left == nullptr || !strand_work_.load(std::memory_order_acquire)) return left;
+  const std::lock_guard lock{strand_mutex_};
+  if (!posted_.empty() && !strand_runs_ && !std::exchange(woken_, true)) signal(post_event_.get());
+  return left;
 }
 
-Reactor::Detour::~Detour() {
-  polling_here = left_;
+void Reactor::end_detour(const void* left) {
+  polling_here = left;
 }
 
 void Reactor::post(async::Callback work) {
@@ -330,7 +330,7 @@ bool Reactor::run_one_of_strand() {
     }
     strand_runs_ = true;
   }
-  const Reactor* const outer = std::exchange(polling_here, this);
+  const void* const outer = std::exchange(polling_here, this);
   work();
   work = {};
   polling_here = outer;

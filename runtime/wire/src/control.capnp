@@ -32,13 +32,21 @@ struct Message {
     actorFound @21 :ActorFound;        # node to caller, which holds it now
     holdActor @22 :HoldActor;          # caller to node: so many handles more or less
     constructActor @23 :ConstructActor;      # node to worker
-    actorConstructed @24 :ActorConstructed;  # worker to node
-    openStore @25 :Void;               # caller to node; answered by storeOpened
-    storeOpened @26 :StoreOpened;      # node to caller, with ledger, objects, and what stays open while it uses them
-    leaseSlab @27 :LeaseSlab;          # caller to node; answered by slabLeased
-    slabLeased @28 :SlabLeased;        # node to caller
-    returnSlab @29 :ReturnSlab;        # caller to node
-    trimStore @30 :Void;               # node to caller: others need memory, so give back what is free
+    actorConstructed @24 :ActorConstructed;  # worker to node, which tells the head
+    addJob @25 :AddJob;                      # a job's node to the head
+    endJob @26 :EndJob;                      # a job's node to the head
+    endCaller @27 :EndCaller;                # a caller's node to the head
+    startIncarnation @28 :StartIncarnation;  # head to node; actorConstructed and incarnationEnded tell how it goes
+    endIncarnation @29 :EndIncarnation;      # head to node
+    incarnationEnded @30 :IncarnationEnded;  # node to head: its process is gone, or could not be started
+    actorAlive @31 :ActorAlive;              # head to node: answers startActor and connectActor
+    refused @32 :Refused;                    # head to node: the answer to what could not be met
+    openStore @33 :Void;               # caller to node; answered by storeOpened
+    storeOpened @34 :StoreOpened;      # node to caller, with ledger, objects, and what stays open while it uses them
+    leaseSlab @35 :LeaseSlab;          # caller to node; answered by slabLeased
+    slabLeased @36 :SlabLeased;        # node to caller
+    returnSlab @37 :ReturnSlab;        # caller to node
+    trimStore @38 :Void;               # node to caller: others need memory, so give back what is free
   }
 }
 
@@ -59,6 +67,12 @@ struct RegisterJob {
 }
 struct JobRegistered { job @0 :UInt64; caller @1 :UInt64; node @2 :UInt64; cpus @3 :UInt32; warning @4 :Text; address @5 :Text; }
 
+struct Asker {                    # who asks the head: filled in by its node, which passes on what it asks
+  job @0 :UInt64;
+  caller @1 :UInt64;
+  number @2 :UInt64;              # of the question, in the answer; the node's own numbers
+}
+
 struct LeaseWorker {}
 struct ReturnLease { worker @0 :UInt64; }
 struct StartActor {
@@ -73,15 +87,32 @@ struct StartActor {
   detached @8 :Bool;
   getIfExists @9 :Bool;           # one of that name, instead
   maxTaskRetries @10 :Int32;
-  inPieces @11 :Bool;             # the arguments begin with a list of objects, as a call's payload does
+  asker @11 :Asker;
+  inPieces @12 :Bool;             # the arguments begin with a list of objects, as a call's payload does
 }
-struct KillActor { actor @0 :UInt64; }
-struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; }  # seen: the incarnation that the caller lost, 0 for none
-struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; }
-struct ActorFound { actor @0 :UInt64; label @1 :Text; }
-struct HoldActor { actor @0 :UInt64; count @1 :Int32; }
+struct KillActor { actor @0 :UInt64; asker @1 :Asker; }
+struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; asker @2 :Asker; }  # seen: what the caller lost, 0 for none
+struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; asker @3 :Asker; }
+struct ActorFound { actor @0 :UInt64; label @1 :Text; number @2 :UInt64; }  # number: from the head, the asker's
+struct HoldActor { actor @0 :UInt64; count @1 :Int32; asker @2 :Asker; }
 struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; inPieces @4 :Bool; }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
+struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
+struct EndJob { job @0 :UInt64; }
+struct EndCaller { caller @0 :UInt64; }
+struct StartIncarnation {
+  actor @0 :UInt64;
+  incarnation @1 :UInt32;
+  job @2 :UInt64;
+  label @3 :Text;
+  constructor @4 :UInt32;
+  arguments @5 :Data;
+  inPieces @6 :Bool;
+}
+struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
+struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
+struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; }
+struct Refused { number @0 :UInt64; failure @1 :Failure; }
 struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }

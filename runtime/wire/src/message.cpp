@@ -68,17 +68,26 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   set_texts(to.initContext(static_cast<unsigned>(error.context().size())), error.context());
 }
 
+void write_program(schema::RegisterJob::Builder to, const RegisterJob& m) {
+  to.setExecutable(text_of(m.executable));
+  set_texts(to.initArguments(static_cast<unsigned>(m.arguments.size())), m.arguments);
+  set_texts(to.initEnvironment(static_cast<unsigned>(m.environment.size())), m.environment);
+  to.setFolder(text_of(m.folder));
+  to.setBuildId(data_of(m.build_id));
+}
+
+template <class Builder>
+void write_asker(Builder to, const Asker& asker) {
+  auto b = to.initAsker();
+  b.setJob(asker.job.value());
+  b.setCaller(asker.caller.value());
+  b.setNumber(asker.number);
+}
+
 void write(Schema::Builder to, const Message& message) {
   std::visit(Overloaded{
                  [&](const Failure& m) { write_failure(to.initFailure(), m.error); },
-                 [&](const RegisterJob& m) {
-                   auto b = to.initRegisterJob();
-                   b.setExecutable(text_of(m.executable));
-                   set_texts(b.initArguments(static_cast<unsigned>(m.arguments.size())), m.arguments);
-                   set_texts(b.initEnvironment(static_cast<unsigned>(m.environment.size())), m.environment);
-                   b.setFolder(text_of(m.folder));
-                   b.setBuildId(data_of(m.build_id));
-                 },
+                 [&](const RegisterJob& m) { write_program(to.initRegisterJob(), m); },
                  [&](const JobRegistered& m) {
                    auto b = to.initJobRegistered();
                    b.setJob(m.job.value());
@@ -104,28 +113,37 @@ void write(Schema::Builder to, const Message& message) {
                    b.setGetIfExists(m.get_if_exists);
                    b.setMaxTaskRetries(m.max_task_retries);
                    b.setInPieces(m.in_pieces);
+                   write_asker(b, m.asker);
                  },
-                 [&](const KillActor& m) { to.initKillActor().setActor(m.actor.value()); },
+                 [&](const KillActor& m) {
+                   auto b = to.initKillActor();
+                   b.setActor(m.actor.value());
+                   write_asker(b, m.asker);
+                 },
                  [&](const ConnectActor& m) {
                    auto b = to.initConnectActor();
                    b.setActor(m.actor.value());
                    b.setSeen(m.seen);
+                   write_asker(b, m.asker);
                  },
                  [&](const FindActor& m) {
                    auto b = to.initFindActor();
                    b.setNameSpace(text_of(m.name_space));
                    b.setName(text_of(m.name));
                    b.setType(text_of(m.type));
+                   write_asker(b, m.asker);
                  },
                  [&](const ActorFound& m) {
                    auto b = to.initActorFound();
                    b.setActor(m.actor.value());
                    b.setLabel(text_of(m.label));
+                   b.setNumber(m.number);
                  },
                  [&](const HoldActor& m) {
                    auto b = to.initHoldActor();
                    b.setActor(m.actor.value());
                    b.setCount(m.count);
+                   write_asker(b, m.asker);
                  },
                  [&](const ConstructActor& m) {
                    auto b = to.initConstructActor();
@@ -140,6 +158,48 @@ void write(Schema::Builder to, const Message& message) {
                    b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
                    if (m.failure) write_failure(b.initFailure(), *m.failure);
+                 },
+                 [&](const AddJob& m) {
+                   auto b = to.initAddJob();
+                   b.setJob(m.job.value());
+                   write_program(b.initProgram(), m.program);
+                 },
+                 [&](const EndJob& m) { to.initEndJob().setJob(m.job.value()); },
+                 [&](const EndCaller& m) { to.initEndCaller().setCaller(m.caller.value()); },
+                 [&](const StartIncarnation& m) {
+                   auto b = to.initStartIncarnation();
+                   b.setActor(m.actor.value());
+                   b.setIncarnation(m.incarnation);
+                   b.setJob(m.job.value());
+                   b.setLabel(text_of(m.label));
+                   b.setConstructor(m.constructor);
+                   b.setArguments(data_of(m.arguments));
+                   b.setInPieces(m.in_pieces);
+                 },
+                 [&](const EndIncarnation& m) {
+                   auto b = to.initEndIncarnation();
+                   b.setActor(m.actor.value());
+                   b.setIncarnation(m.incarnation);
+                   b.setKill(m.kill);
+                 },
+                 [&](const IncarnationEnded& m) {
+                   auto b = to.initIncarnationEnded();
+                   b.setActor(m.actor.value());
+                   b.setIncarnation(m.incarnation);
+                   b.setReason(text_of(m.reason));
+                 },
+                 [&](const ActorAlive& m) {
+                   auto b = to.initActorAlive();
+                   b.setNumber(m.number);
+                   b.setActor(m.actor.value());
+                   b.setIncarnation(m.incarnation);
+                   b.setNode(m.node.value());
+                   b.setMaxTaskRetries(m.max_task_retries);
+                 },
+                 [&](const Refused& m) {
+                   auto b = to.initRefused();
+                   b.setNumber(m.number);
+                   write_failure(b.initFailure(), m.why);
                  },
                  [&](const WorkerReady& m) {
                    auto b = to.initWorkerReady();
@@ -216,20 +276,25 @@ std::optional<Error> read_failure(schema::Failure::Reader from) {
   return error;
 }
 
+std::optional<RegisterJob> read_program(schema::RegisterJob::Reader from) {
+  RegisterJob m{.executable = text(from.getExecutable()),
+                .arguments = texts(from.getArguments()),
+                .environment = texts(from.getEnvironment()),
+                .folder = text(from.getFolder())};
+  if (!read_exactly(from.getBuildId(), m.build_id)) return std::nullopt;
+  return m;
+}
+
+Asker read_asker(schema::Asker::Reader from) {
+  return {JobId{from.getJob()}, CallerId{from.getCaller()}, from.getNumber()};
+}
+
 std::optional<Message> read(Schema::Reader from) {
   switch (from.which()) {
     case Schema::FAILURE:
       if (auto error = read_failure(from.getFailure())) return Failure{std::move(*error)};
       return std::nullopt;
-    case Schema::REGISTER_JOB: {
-      const auto r = from.getRegisterJob();
-      RegisterJob m{.executable = text(r.getExecutable()),
-                    .arguments = texts(r.getArguments()),
-                    .environment = texts(r.getEnvironment()),
-                    .folder = text(r.getFolder())};
-      if (!read_exactly(r.getBuildId(), m.build_id)) return std::nullopt;
-      return m;
-    }
+    case Schema::REGISTER_JOB: return read_program(from.getRegisterJob());
     case Schema::JOB_REGISTERED: {
       const auto r = from.getJobRegistered();
       return JobRegistered{JobId{r.getJob()}, CallerId{r.getCaller()}, NodeId{r.getNode()},
@@ -250,18 +315,29 @@ std::optional<Message> read(Schema::Reader from) {
                         .detached = r.getDetached(),
                         .get_if_exists = r.getGetIfExists(),
                         .max_task_retries = r.getMaxTaskRetries(),
-                        .in_pieces = r.getInPieces()};
+                        .in_pieces = r.getInPieces(),
+                        .asker = read_asker(r.getAsker())};
     }
-    case Schema::KILL_ACTOR: return KillActor{ActorId{from.getKillActor().getActor()}};
-    case Schema::CONNECT_ACTOR:
-      return ConnectActor{ActorId{from.getConnectActor().getActor()}, from.getConnectActor().getSeen()};
+    case Schema::KILL_ACTOR: {
+      const auto r = from.getKillActor();
+      return KillActor{ActorId{r.getActor()}, read_asker(r.getAsker())};
+    }
+    case Schema::CONNECT_ACTOR: {
+      const auto r = from.getConnectActor();
+      return ConnectActor{ActorId{r.getActor()}, r.getSeen(), read_asker(r.getAsker())};
+    }
     case Schema::FIND_ACTOR: {
       const auto r = from.getFindActor();
-      return FindActor{text(r.getNameSpace()), text(r.getName()), text(r.getType())};
+      return FindActor{text(r.getNameSpace()), text(r.getName()), text(r.getType()), read_asker(r.getAsker())};
     }
-    case Schema::ACTOR_FOUND:
-      return ActorFound{ActorId{from.getActorFound().getActor()}, text(from.getActorFound().getLabel())};
-    case Schema::HOLD_ACTOR: return HoldActor{ActorId{from.getHoldActor().getActor()}, from.getHoldActor().getCount()};
+    case Schema::ACTOR_FOUND: {
+      const auto r = from.getActorFound();
+      return ActorFound{ActorId{r.getActor()}, text(r.getLabel()), r.getNumber()};
+    }
+    case Schema::HOLD_ACTOR: {
+      const auto r = from.getHoldActor();
+      return HoldActor{ActorId{r.getActor()}, r.getCount(), read_asker(r.getAsker())};
+    }
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
       return ConstructActor{ActorId{r.getActor()}, r.getIncarnation(), r.getConstructor(), bytes(r.getArguments()),
@@ -275,6 +351,41 @@ std::optional<Message> read(Schema::Reader from) {
         if (!m.failure) return std::nullopt;
       }
       return m;
+    }
+    case Schema::ADD_JOB: {
+      auto program = read_program(from.getAddJob().getProgram());
+      if (!program) return std::nullopt;
+      return AddJob{JobId{from.getAddJob().getJob()}, std::move(*program)};
+    }
+    case Schema::END_JOB: return EndJob{JobId{from.getEndJob().getJob()}};
+    case Schema::END_CALLER: return EndCaller{CallerId{from.getEndCaller().getCaller()}};
+    case Schema::START_INCARNATION: {
+      const auto r = from.getStartIncarnation();
+      return StartIncarnation{.actor = ActorId{r.getActor()},
+                              .incarnation = r.getIncarnation(),
+                              .job = JobId{r.getJob()},
+                              .label = text(r.getLabel()),
+                              .constructor = r.getConstructor(),
+                              .arguments = bytes(r.getArguments()),
+                              .in_pieces = r.getInPieces()};
+    }
+    case Schema::END_INCARNATION: {
+      const auto r = from.getEndIncarnation();
+      return EndIncarnation{ActorId{r.getActor()}, r.getIncarnation(), r.getKill()};
+    }
+    case Schema::INCARNATION_ENDED: {
+      const auto r = from.getIncarnationEnded();
+      return IncarnationEnded{ActorId{r.getActor()}, r.getIncarnation(), text(r.getReason())};
+    }
+    case Schema::ACTOR_ALIVE: {
+      const auto r = from.getActorAlive();
+      return ActorAlive{r.getNumber(), ActorId{r.getActor()}, r.getIncarnation(), NodeId{r.getNode()},
+                        r.getMaxTaskRetries()};
+    }
+    case Schema::REFUSED: {
+      auto why = read_failure(from.getRefused().getFailure());
+      if (!why) return std::nullopt;
+      return Refused{from.getRefused().getNumber(), std::move(*why)};
     }
     case Schema::WORKER_READY: {
       const auto r = from.getWorkerReady();
@@ -326,13 +437,45 @@ std::optional<Message> read(Schema::Reader from) {
 }  // namespace
 
 std::string_view name_of(const Message& message) {
-  static constexpr std::string_view kNames[] = {
-      "Failure",          "RegisterJob",  "JobRegistered", "LeaseWorker",  "ReturnLease", "StartActor",
-      "KillActor",        "WorkerReady",  "WorkerEnded",   "Output",       "Stop",        "Done",
-      "ZygoteReady",      "ForkWorker",   "WorkerForked",  "WorkerReaped", "ServeCaller", "EndWorker",
-      "WorkerBlocked",    "ConnectActor", "FindActor",     "ActorFound",   "HoldActor",   "ConstructActor",
-      "ActorConstructed", "OpenStore",    "StoreOpened",   "LeaseSlab",    "SlabLeased",  "ReturnSlab",
-      "TrimStore"};
+  static constexpr std::string_view kNames[] = {"Failure",
+                                                "RegisterJob",
+                                                "JobRegistered",
+                                                "LeaseWorker",
+                                                "ReturnLease",
+                                                "StartActor",
+                                                "KillActor",
+                                                "WorkerReady",
+                                                "WorkerEnded",
+                                                "Output",
+                                                "Stop",
+                                                "Done",
+                                                "ZygoteReady",
+                                                "ForkWorker",
+                                                "WorkerForked",
+                                                "WorkerReaped",
+                                                "ServeCaller",
+                                                "EndWorker",
+                                                "WorkerBlocked",
+                                                "ConnectActor",
+                                                "FindActor",
+                                                "ActorFound",
+                                                "HoldActor",
+                                                "ConstructActor",
+                                                "ActorConstructed",
+                                                "AddJob",
+                                                "EndJob",
+                                                "EndCaller",
+                                                "StartIncarnation",
+                                                "EndIncarnation",
+                                                "IncarnationEnded",
+                                                "ActorAlive",
+                                                "Refused",
+                                                "OpenStore",
+                                                "StoreOpened",
+                                                "LeaseSlab",
+                                                "SlabLeased",
+                                                "ReturnSlab",
+                                                "TrimStore"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -50,8 +50,7 @@ struct Arguments {
   bool again() {
     if (!bytes.again()) [[likely]]
       return false;
-    holes.clear();
-    context.kept.clear();
+    let_go();
     return true;
   }
 };

@@ -55,7 +55,6 @@ struct alignas(64) SlotHeader {
   std::atomic<std::uint64_t> size;
   // Of the slot: written by the node before it is leased.
   std::atomic<std::uint64_t> offset;
-  std::atomic<std::uint64_t> slot_bytes;
 };
 static_assert(sizeof(SlotHeader) == 64);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

@@ -62,8 +62,10 @@ class Object {
 /// An object that is being written. One thread. Given up unless it is sealed.
 class WritableObject {
  public:
-  WritableObject(std::shared_ptr<Lessee> lessee, const Location& location, std::span<std::byte> bytes)
-      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes} {}
+  /// `readable`: the same bytes, where everybody reads them.
+  WritableObject(std::shared_ptr<Lessee> lessee, const Location& location, std::span<std::byte> bytes,
+                 std::span<const std::byte> readable)
+      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, readable_{readable} {}
   WritableObject(WritableObject&&) noexcept = default;
   WritableObject& operator=(WritableObject&&) = delete;
   ~WritableObject();
@@ -76,6 +78,7 @@ class WritableObject {
   std::shared_ptr<Lessee> lessee_;  // null once sealed
   Location location_;
   std::span<std::byte> bytes_;
+  std::span<const std::byte> readable_;
 };
 
 /// What one process has of the store: the slabs that it has leased, its objects, its pins. Objects share it, so it
@@ -132,7 +135,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   void slot_is_free(std::uint32_t slot);
 
   void give_up(const Place& place);
-  std::shared_ptr<Object> seal(const Location& location, std::uint64_t bytes);
+  std::shared_ptr<Object> seal(const Location& location, std::span<const std::byte> readable);
+  Result<void> lease(std::uint64_t slot_bytes);
   void let_go(const Object& object);
   Result<std::uint32_t> take_pin();
   void drop_pin(std::uint32_t pin);

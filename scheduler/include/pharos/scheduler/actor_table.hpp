@@ -130,6 +130,7 @@ class ActorTable {
   std::size_t size() const { return living_; }
   /// Requests that wait.
   std::size_t waiting() const { return requests_.size(); }
+  bool lives(ActorId actor) const;
   /// Also of an actor that has died, until that is forgotten. Stays valid until the next event.
   const ActorSpec* find_spec(ActorId actor) const;
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
+
+#include <pharos/async/deadline.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
@@ -35,6 +39,11 @@ class PHAROS_API Executor : public Clock {
   /// True if the timer's work will never run, because of this call; false if it has run, is running, is about to, or
   /// was cancelled before. The work is destroyed before this returns true.
   virtual bool cancel(TimerId timer) = 0;
+
+  /// For a thread that is not the executor's: waits with the lock until `done`, which `changed` says to look at again.
+  /// False at the deadline, which is by this executor's clock. The simulator, whose threads are none, waits otherwise.
+  virtual bool wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Deadline deadline,
+                    UniqueFunction<bool()> done);
 
  protected:
   Executor() = default;

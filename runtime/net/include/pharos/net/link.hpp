@@ -82,7 +82,7 @@ class Link {
     virtual ~Handler() = default;
     /// In the order of arrival, never two at once. Must be quick: nothing is read meanwhile.
     virtual void on_frames(FrameBatch frames, std::vector<Fd> descriptors) = 0;
-    /// False: nothing more is read until SocketLink::resume() is called, which whoever answers so must do.
+    /// False: nothing more is read until resume() is called, which whoever answers so must do.
     virtual bool wants_more() { return true; }
     /// After on_frames, on the same thread, while other threads may read on: the place for what takes long.
     virtual void on_idle() {}
@@ -91,6 +91,11 @@ class Link {
   };
 
   virtual ~Link() = default;
+
+  /// Delivers to this handler from now on, and does not keep it alive: when it is gone the link closes itself.
+  virtual void start(const std::shared_ptr<Handler>& handler) = 0;
+  /// Reads on, where reading stopped to let the handler work or because it wanted no more.
+  virtual void resume() = 0;
 
   /// Queues one frame; `header.payload_bytes` is filled in. False when closed, or about to be because a bound
   /// was reached. The descriptors go with its first byte.

@@ -47,18 +47,6 @@ class Reactor final : public async::Executor {
     kLeader,      ///< spins: a user's thread that waits; at most one at a time, the one that interrupt() wakes
   };
 
-  /// Inside a callback: as long as one lives, this thread runs code that takes long or waits, and is not taken for one
-  /// that will soon be back to run what was posted.
-  class Detour {
-   public:
-    explicit Detour(Reactor& reactor);
-    Detour(Detour&&) = delete;
-    ~Detour();
-
-   private:
-    const Reactor* const left_;
-  };
-
   Reactor();
   ~Reactor() override;
 
@@ -79,6 +67,11 @@ class Reactor final : public async::Executor {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   async::TimerId run_at(TimePoint when, async::Callback work) override;
   bool cancel(async::TimerId timer) override;
+
+  /// Inside a callback: from here to the end, this thread runs code that takes long or waits, and is not taken for one
+  /// that will soon be back to run what was posted. `left` is what the beginning gave.
+  const void* begin_detour();
+  void end_detour(const void* left);
 
   /// In the child after a fork: closes this process's copies of everything, so that a peer sees the parent's end.
   /// The reactor can only be destroyed afterwards.

@@ -13,15 +13,9 @@ enum class Descriptors : std::uint8_t {
 };
 
 /// A Link over a connected stream socket, Unix or TCP. Takes the socket over, and reads from it once start() is called.
-/// The handler is not kept alive: when it is gone the link
-/// closes itself.
 class SocketLink : public Link {
  public:
   static std::shared_ptr<SocketLink> make(Reactor& reactor, Fd socket, Descriptors descriptors);
-
-  virtual void start(const std::shared_ptr<Handler>& handler) = 0;
-  /// Reads on, where reading stopped to let the handler work or because it wanted no more.
-  virtual void resume() = 0;
 };
 
 }  // namespace pharos::net

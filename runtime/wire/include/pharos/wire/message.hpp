@@ -39,6 +39,12 @@ struct JobRegistered {
   std::string warning;  ///< empty, or why workers of this program start slowly
   std::string address;  ///< where the node's Unix socket is
 };
+/// Who asks the head. Filled in by its node, which passes the question on.
+struct Asker {
+  JobId job;
+  CallerId caller;
+  std::uint64_t number = 0;  ///< of the question; the node's own
+};
 struct LeaseWorker {};
 struct ReturnLease {
   WorkerId worker;
@@ -56,26 +62,32 @@ struct StartActor {
   bool get_if_exists = false;
   std::int32_t max_task_retries = 0;
   bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
+  Asker asker{};
 };
 struct KillActor {
   ActorId actor;
+  Asker asker{};
 };
 struct ConnectActor {
   ActorId actor;
   std::uint32_t seen = 0;  ///< the incarnation that the caller has lost, 0 for none
+  Asker asker{};
 };
 struct FindActor {
   std::string name_space;
   std::string name;
   std::string type;
+  Asker asker{};
 };
 struct ActorFound {
   ActorId actor;
   std::string label;
+  std::uint64_t number = 0;  ///< from the head: the asker's
 };
 struct HoldActor {
   ActorId actor;
   std::int32_t count = 0;
+  Asker asker{};
 };
 struct ConstructActor {
   ActorId actor;
@@ -88,6 +100,46 @@ struct ActorConstructed {
   ActorId actor;
   std::uint32_t incarnation = 0;
   std::optional<Error> failure;
+};
+struct AddJob {
+  JobId job;
+  RegisterJob program;
+};
+struct EndJob {
+  JobId job;
+};
+struct EndCaller {
+  CallerId caller;
+};
+struct StartIncarnation {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  JobId job;
+  std::string label;
+  std::uint32_t constructor = 0;
+  std::vector<std::byte> arguments;
+  bool in_pieces = false;
+};
+struct EndIncarnation {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  bool kill = false;  ///< at once, without its destructor
+};
+struct IncarnationEnded {
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  std::string reason;
+};
+struct ActorAlive {
+  std::uint64_t number = 0;
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+  NodeId node;
+  std::int32_t max_task_retries = 0;
+};
+struct Refused {
+  std::uint64_t number = 0;
+  Error why;
 };
 struct WorkerReady {
   WorkerId worker;
@@ -157,7 +209,8 @@ using Message =
     std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
                  WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
                  EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
-                 ActorConstructed, OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore>;
+                 ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation, EndIncarnation, IncarnationEnded,
+                 ActorAlive, Refused, OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

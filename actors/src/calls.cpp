@@ -1,0 +1,721 @@
+#include "calls.hpp"
+
+#include <cxxabi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/async/outermost.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/wire/error_codec.hpp>
+
+#include "function_table.hpp"
+#include "large_values.hpp"
+#include "reply_cache.hpp"
+#include "running_call.hpp"
+
+namespace pharos::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::Function;
+using detail::FunctionKind;
+using wire::FrameHeader;
+using wire::FrameKind;
+
+constexpr Duration kPatience = 200us;  // that a task waits before it gives its CPU away
+constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker is told to end
+constexpr Duration kFlushDelayMax = 50us;
+constexpr std::size_t kFlushBytes = 32 << 10;
+constexpr std::size_t kRepliesMax = 192 << 10;
+constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead for all others well before
+constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
+constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, that wait to be run
+
+/// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object,
+/// which the sanitizer takes for a mistake.)
+template <class Call>
+__attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call) {
+  try {
+    call();
+    return std::nullopt;
+  } catch (const abi::__forced_unwind&) {
+    // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
+    log(LogLevel::kError, "a function ended its thread; the worker ends",
+        {kv("function", readable_name(function.name))});
+    ::_exit(1);
+  } catch (...) {
+    Error error = detail::current_exception();
+    if (error.code() != ErrorCode::kUserError) return error;
+    return Error{ErrorCode::kUserError, readable_name(function.name) + " " + error.message()};
+  }
+}
+
+ObjectRoom& room_of(const Encoder& result) {
+  return static_cast<ObjectRoom&>(*result.large_room());
+}
+Error cannot_be_sent(const Encoder& result) {
+  return result.failure() == CodecFailure::kNoRoom ? room_of(result).why().with("storing the result")
+                                                   : detail::cannot_travel("the result", result);
+}
+
+}  // namespace
+
+class CoroutineCall;
+
+/// A caller on another machine: what it is owed survives its connections. The strand's, but for `link`.
+struct RemoteCaller {
+  explicit RemoteCaller(CallerId caller) : id{caller} {}
+
+  std::shared_ptr<net::Link> link() const {
+    const std::lock_guard lock{mutex};
+    return newest_link;
+  }
+
+  const CallerId id;
+  ReplyCache replies;
+  mutable std::mutex mutex;
+  std::shared_ptr<net::Link> newest_link;
+};
+
+/// One caller's connection: runs its calls on the worker's strand and answers.
+class CallerLink final : public net::Link::Handler,
+                         public Strand::Runner,
+                         public Flushable,
+                         public std::enable_shared_from_this<CallerLink> {
+ public:
+  /// `remote`: null for a caller on this machine, whose connection ends only with one of the two.
+  CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
+      : calls_{calls},
+        serves_{serves},
+        remote_{std::move(remote)},
+        room_{calls.caller()->large_values(), serves.caller} {
+    result_.set_large_room(room_for(room_));
+  }
+  /// A caller on another machine does not reach this one's object store.
+  LargeRoom* room_for(ObjectRoom& room) const { return remote_ == nullptr ? &room : nullptr; }
+
+  void start(std::shared_ptr<net::Link> link) {
+    link_ = std::move(link);
+    if (remote_ != nullptr) {
+      const std::lock_guard lock{remote_->mutex};
+      remote_->newest_link = link_;
+    }
+    link_->start(shared_from_this());
+  }
+  const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
+
+  bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
+  void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
+    note_marks(frames);
+    batches_waiting_.fetch_add(1);
+    calls_.strand().push(shared_from_this(), std::move(frames));
+    // Whoever blocks gives back what it finds; this, what comes later.
+    if (calls_.blocked()) calls_.strand().give_back_waiting();
+  }
+  void on_idle() override { calls_.strand().run(); }
+  void on_closed(Error) override {
+    link_->close();
+    calls_.forget(*this);
+  }
+  void flush() override {
+    unflushed_.store(false);
+    out()->flush();
+    link_->resume();
+  }
+
+  // Defined below CoroutineCall.
+  void run(net::FrameBatch batch, bool more_follow) override;
+  void conclude(CoroutineCall& call, bool more_follow);
+
+  void on_drained() override { out()->flush(); }
+
+  /// Its caller has asked for this call to stop.
+  bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
+  Deadline deadline_of(std::uint64_t number) const { return mark_of(number).deadline; }
+
+  void give_back(net::FrameBatch batch) override {
+    give_back_frames(batch);
+    batches_waiting_.fetch_sub(1);
+    link_->flush();
+    link_->resume();
+  }
+  /// What came together with the call that runs, and waits behind it. On the thread that runs it.
+  void give_back_rest() {
+    link_->flush();
+    give_back_frames(batch_);
+    link_->flush();
+  }
+
+ private:
+  // Cancels overtake the calls that they came behind; and the time that a call has left begins now.
+  void note_marks(net::FrameBatch frames) {
+    while (!frames.empty()) {
+      const FrameHeader header = frames.next().header;
+      if (header.kind == FrameKind::kCancel) {
+        note_cancel(header.number);
+      } else if (header.time != 0) {
+        const std::lock_guard lock{marks_mutex_};
+        marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.platform().now());
+        any_marks_.store(true, std::memory_order_release);
+      }
+    }
+  }
+  void note_cancel(std::uint64_t number);
+  struct Mark {
+    bool cancelled = false;
+    Deadline deadline = Deadline::never();
+  };
+  Mark mark_of(std::uint64_t number) const {
+    if (!any_marks_.load(std::memory_order_acquire)) return {};
+    const std::lock_guard lock{marks_mutex_};
+    const auto found = marks_.find(number);
+    return found == marks_.end() ? Mark{} : found->second;
+  }
+  void forget_mark(std::uint64_t number) {
+    const std::lock_guard lock{marks_mutex_};
+    marks_.erase(number);
+    any_marks_.store(!marks_.empty(), std::memory_order_release);
+  }
+
+  void give_back_frames(net::FrameBatch& batch) {
+    while (!batch.empty()) {
+      FrameHeader header = batch.next().header;
+      if (header.kind == FrameKind::kCancel) continue;
+      header.kind = FrameKind::kReply;
+      header.status = wire::ReplyStatus::kReturned;
+      link_->send(header, {});
+    }
+  }
+
+  std::optional<Error> refusal_of(const FrameHeader& header) const;
+  std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);
+  void leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call);
+  void flush_later() {
+    if (!unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
+  }
+
+  // Of a remote caller: false for what is not to be run, because it has come before or is no call.
+  bool take_account(const wire::FrameView& frame) {
+    ReplyCache& replies = remote_->replies;
+    replies.acknowledge_below(frame.header.acknowledged);
+    if (frame.header.kind == FrameKind::kAcknowledge) {
+      for (std::size_t at = 0; at + sizeof(std::uint64_t) <= frame.payload.size(); at += sizeof(std::uint64_t)) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, frame.payload.data() + at, sizeof number);
+        replies.acknowledge(number);
+      }
+      return false;
+    }
+    switch (replies.arrive(frame.header)) {
+      case ReplyCache::Arrival::kFirst: return true;
+      case ReplyCache::Arrival::kUnderWay: return false;
+      case ReplyCache::Arrival::kAnswered: {
+        const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
+        out()->send(known.header, known.payload);
+        return false;
+      }
+      case ReplyCache::Arrival::kForgotten: break;
+    }
+    const Error forgotten{ErrorCode::kUnavailable,
+                          "its caller was cut off for so long that what became of the call is forgotten"};
+    reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
+    return false;
+  }
+
+  // Where replies go: a remote caller may have come back by another connection than the one that brought the call.
+  std::shared_ptr<net::Link> out() const { return remote_ == nullptr ? link_ : remote_->link(); }
+
+  // False when nobody will get it.
+  bool send(const FrameHeader& header, std::span<const std::byte> payload) {
+    if (remote_ == nullptr) {
+      const bool sent = link_->send(header, payload);
+      if (link_->queued() > kFlushBytes) link_->flush();
+      // A caller that does not read gets no more results until it does.
+      if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
+      return sent;
+    }
+    remote_->replies.answer(header, payload);
+    const auto link = remote_->link();
+    if (remote_->replies.bytes() > kKeptRepliesMax && remote_->replies.size() > 1) {
+      log(LogLevel::kError, "a caller acknowledges no replies; its connection is closed",
+          {kv("caller", remote_->id), kv("kept", ByteCount{remote_->replies.bytes()})});
+      remote_->replies.forget();
+      link->close();
+      return false;
+    }
+    link->send(header, payload);
+    if (link->queued() > kFlushBytes) link->flush();
+    if (link->queued() > kRepliesMax) link->wait_for_room(kRepliesMax, Deadline::never());
+    return true;
+  }
+
+  void reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result, Duration execution) {
+    FrameHeader header = call;
+    header.kind = FrameKind::kReply;
+    header.flags = wire::kNoFlags;
+    header.time = execution.count();
+    if (error) {
+      result.clear();
+      Codec<Error>::encode(*error, result);
+      header.status = wire::ReplyStatus::kError;
+    }
+    if (result.failed()) return reply(call, cannot_be_sent(result), result, execution);
+    if (result.in_room()) {
+      reply_in_store(header, result);
+    } else if (result.size() > wire::kCallPayloadMax.bytes()) {
+      return reply_too_large(call, result, execution);
+    } else if (result.has_shared()) {
+      send(header, result.flattened());
+    } else {
+      send(header, result.bytes());
+    }
+  }
+
+  // The object is the caller's from now on.
+  void reply_in_store(FrameHeader header, const Encoder& result) {
+    const auto object = room_of(result).seal();
+    const Piece whole{0, object->location(), 0, object->bytes().size()};
+    Encoder payload;
+    write_pieces({&whole, 1}, {}, payload);
+    header.flags = wire::kInPieces;
+    if (send(header, payload.bytes())) object->hand_over();
+  }
+
+  void reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
+    const ByteCount size{result.size()};
+    reply(call,
+          Error{ErrorCode::kInvalidArgument,
+                "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel"},
+          result, execution);
+  }
+
+  Calls& calls_;
+  const wire::ServeCaller serves_;
+  const std::shared_ptr<RemoteCaller> remote_;
+  std::shared_ptr<net::Link> link_;
+  std::atomic<std::size_t> batches_waiting_ = 0;
+  std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
+  std::atomic<std::uint64_t> first_not_begun_ = 0;
+  std::atomic<bool> any_marks_ = false;
+  mutable std::mutex marks_mutex_;
+  std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
+  std::unordered_map<std::uint64_t, std::shared_ptr<CoroutineCall>> suspended_;
+  // The strand's.
+  net::FrameBatch batch_;  // what is left of the one that is being run
+  TimePoint last_end_;     // of the last call in it
+  RoomIn room_;
+  Encoder result_;
+};
+
+namespace {
+
+/// As long as this lives, its thread runs user code, of this call.
+struct UserCode {
+  UserCode(RunningCall& call, Platform& platform) : scope{call}, detour{platform} {}
+  const RunningCall::Scope scope;
+  const Platform::Detour detour;
+};
+
+/// A call that runs, or is suspended.
+class Running final : public RunningCall {
+ public:
+  /// `link`: what the call came with; a constructor came with none.
+  Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
+      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task} {}
+
+  void wait(detail::ResultCell& cell, async::Deadline deadline) override {
+    if (run_instead(cell)) return;
+    cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.platform().now())));
+    if (cell.ready() || deadline.expired(calls_.platform().now())) return;
+    if (is_task_) calls_.block(*link_);
+    // Looks up now and then: the task may come back to this worker's own pool, from a worker that does not run it after
+    // all; and this call may be cancelled.
+    for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.platform().now());
+         slice = std::min<Duration>(2 * slice, 64ms)) {
+      if (run_instead(cell)) break;
+      if (cancelled()) {
+        cell.cancel();
+        break;
+      }
+      cell.park(std::min(deadline, async::Deadline::after(slice, calls_.platform().now())));
+    }
+    if (is_task_) calls_.unblock();
+  }
+  bool cancelled() const override { return link_ != nullptr && link_->cancelled(number_); }
+  TraceId trace() const override { return trace_; }
+  Deadline deadline() const override { return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_); }
+  Context context() const override {
+    const Instance& instance = calls_.instance();
+    return {.job = calls_.caller()->job(),
+            .node = calls_.caller()->node(),
+            .worker = calls_.worker(),
+            .actor = instance.actor,
+            .incarnation = instance.incarnation,
+            .trace = trace_,
+            .deadline = deadline()};
+  }
+
+ private:
+  // A task for which there will be no worker soon is run by the one who waits for it.
+  bool run_instead(detail::ResultCell& cell) {
+    if (!calls_.caller()->take_back(cell)) return false;
+    const Function& function = function_table()[cell.call().function];
+    RoomIn room{calls_.caller()->large_values()};
+    Encoder result;
+    result.set_large_room(&room);
+    Running running{calls_, link_, number_, cell.call().trace, is_task_};
+    const UserCode inside{running, calls_.platform()};
+    auto error = guarded(function, [&] {
+      const Arrived arrived{calls_.caller()->large_values(), cell.call().flags, cell.arguments()};
+      Decoder arguments = arrived.decoder();
+      function.call(nullptr, arguments, result);
+    });
+    if (error) {
+      cell.set_error(std::move(*error));
+    } else if (result.failed()) {
+      cell.set_error(cannot_be_sent(result));
+    } else if (result.in_room()) {
+      cell.set_object(room.seal());
+    } else {
+      cell.set_value(result);
+    }
+    return true;
+  }
+
+  Calls& calls_;
+  CallerLink* const link_;
+  const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
+  const TraceId trace_;
+  const bool is_task_;
+};
+
+}  // namespace
+
+/// A call of a method that is a coroutine, from its beginning to its end. It is its own executor, so that whatever runs
+/// on it takes its turn among the calls, and runs as this call. Owned by whoever runs it, and by its link while it is
+/// suspended. On the strand, but for cancel(), and what an executor does on any thread.
+class CoroutineCall final : public async::Executor, public std::enable_shared_from_this<CoroutineCall> {
+ public:
+  CoroutineCall(Calls& calls, std::shared_ptr<CallerLink> link, const FrameHeader& header, const Function& function)
+      : header_{header},
+        calls_{calls},
+        link_{std::move(link)},
+        function_{function},
+        running_{calls, link_.get(), header.number, TraceId{header.trace}, false},
+        room_{calls.caller()->large_values(), CallerId{header.caller}} {
+    result_.set_large_room(link_->room_for(room_));
+  }
+
+  /// Runs it to its first wait, or its end.
+  void begin(void* object, std::span<const std::byte> payload) {
+    std::optional<Arrived> arrived;
+    {
+      const UserCode inside{running_, calls_.platform()};
+      error_ = guarded(function_, [&] { arrived.emplace(calls_.caller()->large_values(), header_.flags, payload); });
+    }
+    if (error_) {
+      ended_ = true;
+      return;
+    }
+    Decoder arguments = arrived->decoder();
+    body_.emplace(*this, function_.begin(object, &arguments, &result_));
+    const UserCode inside{running_, calls_.platform()};
+    body_->start();
+    body_->run();
+  }
+
+  bool ended() const { return ended_; }
+  const FrameHeader& header() const { return header_; }
+  const std::optional<Error>& error() const { return error_; }
+  Encoder& result() { return result_; }
+
+  /// Its waits end.
+  void cancel() {
+    cancelled_.store(true);
+    post([this] { body_->cancel_wait(); });
+  }
+
+  void post(async::Callback work) override {
+    calls_.executor().push(std::make_shared<Slice>(shared_from_this(), std::move(work)));
+  }
+  TimePoint now() const override { return calls_.executor().now(); }
+  async::TimerId run_at(TimePoint when, async::Callback work) override {
+    return calls_.platform().executor().run_at(
+        when, [self = shared_from_this(), work = std::move(work)]() mutable { self->post(std::move(work)); });
+  }
+  bool cancel(async::TimerId timer) override { return calls_.platform().executor().cancel(timer); }
+
+ private:
+  class Body final : public async::detail::Outermost {
+   public:
+    Body(CoroutineCall& call, async::Async<void> coroutine)
+        : Outermost{call, call.cancelled_, std::move(coroutine)}, call_{call} {}
+
+   private:
+    void ended() override {
+      call_.error_ = guarded(call_.function_, [this] { take(); });
+      call_.ended_ = true;
+    }
+    CoroutineCall& call_;
+  };
+
+  /// From one wait to the next.
+  class Slice final : public Strand::Runner {
+   public:
+    Slice(std::shared_ptr<CoroutineCall> call, async::Callback work) : call_{std::move(call)}, work_{std::move(work)} {}
+
+    void run(net::FrameBatch, bool more_follow) override {
+      {
+        const UserCode inside{call_->running_, call_->calls_.platform()};
+        std::exchange(work_, {})();
+      }
+      if (call_->ended_ && !std::exchange(call_->concluded_, true)) call_->link_->conclude(*call_, more_follow);
+    }
+    void give_back(net::FrameBatch) override {}
+    void on_drained() override { call_->link_->on_drained(); }
+
+   private:
+    const std::shared_ptr<CoroutineCall> call_;
+    async::Callback work_;
+  };
+
+  const FrameHeader header_;
+  Calls& calls_;
+  const std::shared_ptr<CallerLink> link_;
+  const Function& function_;
+  Running running_;
+  RoomIn room_;
+  Encoder result_;
+  std::atomic<bool> cancelled_ = false;
+  std::optional<Error> error_;
+  bool ended_ = false;
+  bool concluded_ = false;
+  std::optional<Body> body_;  // its frames use what is above
+};
+
+void CallerLink::note_cancel(std::uint64_t number) {
+  std::shared_ptr<CoroutineCall> suspended;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    const auto found = suspended_.find(number);
+    if (found != suspended_.end()) suspended = found->second;
+    if (suspended == nullptr && number < first_not_begun_.load()) return;  // too late
+    marks_[number].cancelled = true;
+    any_marks_.store(true, std::memory_order_release);
+  }
+  if (suspended != nullptr) suspended->cancel();
+}
+
+void CallerLink::run(net::FrameBatch batch, bool more_follow) {
+  batch_ = std::move(batch);
+  last_end_ = calls_.platform().now();
+  while (!batch_.empty()) {
+    const wire::FrameView frame = batch_.next();
+    if (frame.header.kind == FrameKind::kCancel) continue;
+    if (remote_ != nullptr && !take_account(frame)) continue;
+    const std::uint64_t number = frame.header.number;
+    if (auto waits = run_one(frame)) {
+      leave_suspended(number, std::move(waits));
+    } else {
+      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
+      if (more_follow || !batch_.empty()) flush_later();
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(number);
+    }
+    first_not_begun_.store(number + 1, std::memory_order_relaxed);
+  }
+  batch_ = {};
+  batches_waiting_.fetch_sub(1);
+  link_->resume();
+}
+
+void CallerLink::leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call) {
+  bool cancelled = false;
+  {
+    const std::lock_guard lock{marks_mutex_};
+    suspended_.emplace(number, call);
+    const auto mark = marks_.find(number);
+    cancelled = mark != marks_.end() && mark->second.cancelled;
+  }
+  if (cancelled) call->cancel();
+}
+
+void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
+  reply(call.header(), call.error(), call.result(), {});
+  if (more_follow) flush_later();
+  const std::lock_guard lock{marks_mutex_};
+  suspended_.erase(call.header().number);
+  marks_.erase(call.header().number);
+  any_marks_.store(!marks_.empty(), std::memory_order_release);
+}
+
+// Why the call does not begin.
+std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
+  const Mark mark = mark_of(header.number);
+  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"};
+  }
+  if (mark.cancelled) return Error{ErrorCode::kCancelled, "the call was cancelled"};
+  if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
+  }
+  const auto functions = function_table();
+  if (header.function >= functions.size()) {
+    return Error{ErrorCode::kFunctionNotFound,
+                 "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
+                     std::to_string(functions.size()),
+                 "Caller and worker must be the same build."};
+  }
+  const Function& function = functions[header.function];
+  const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
+  if (header.kind != FrameKind::kCall || function.kind != expected) {
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"};
+  }
+  if (serves_.actor && calls_.instance().object == nullptr) {
+    return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
+  }
+  return std::nullopt;
+}
+
+// Runs it, or a coroutine to its first wait; that is returned if it waits.
+std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame) {
+  const FrameHeader& header = frame.header;
+  result_.clear();
+  if (auto refusal = refusal_of(header)) [[unlikely]] {
+    reply(header, std::move(*refusal).with_outcome(Outcome::kNotStarted), result_, {});
+    return nullptr;
+  }
+  const Function& function = function_table()[header.function];
+  void* const object = calls_.instance().object;
+  if (function.begin != nullptr) {
+    auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
+    coroutine->begin(object, frame.payload);
+    if (!coroutine->ended()) return coroutine;
+    reply(header, coroutine->error(), coroutine->result(), {});
+    return nullptr;
+  }
+  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
+  std::optional<Error> error;
+  {
+    const UserCode inside{running, calls_.platform()};
+    error = guarded(function, [&] {
+      const Arrived arrived{calls_.caller()->large_values(), header.flags, frame.payload};
+      Decoder arguments = arrived.decoder();
+      function.call(object, arguments, result_);
+    });
+  }
+  const TimePoint end = calls_.platform().now();
+  reply(header, error, result_, end - std::exchange(last_end_, end));
+  return nullptr;
+}
+
+Calls::Calls(const std::shared_ptr<Platform>& platform)
+    : platform_{platform},
+      flush_queue_{FlushQueue::make(*platform, kFlushDelayMax)},
+      caller_{detail::Caller::make(platform, flush_queue_)},
+      executor_{*platform, strand_} {}
+
+void Calls::on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel) {
+  if (const auto* const caller = std::get_if<wire::ServeCaller>(&parcel.message)) {
+    serve(*caller, std::move(parcel.descriptors.front()));
+  } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
+    join(node, *registered);
+  } else if (auto* const actor = std::get_if<wire::ConstructActor>(&parcel.message)) {
+    construct(std::move(*actor));
+  } else {
+    caller_->on_node_message(parcel.message);
+  }
+}
+
+void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
+  node_ = node;
+  worker_ = WorkerId{registered.caller.value()};  // a worker calls by its own number
+  caller_->join(std::move(node), registered);
+}
+
+bool Calls::stop() {
+  async::Executor& executor = platform_->executor();
+  if (!strand_.stop(executor, async::Deadline::after(kBusyTime, executor))) return false;
+  instance_.destroy();
+  return true;
+}
+
+std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
+  const auto functions = function_table();
+  if (actor.constructor >= functions.size() || functions[actor.constructor].kind != FunctionKind::kConstructor) {
+    return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
+  }
+  const Function& constructor = functions[actor.constructor];
+  instance_.constructor = &constructor;
+  instance_.actor = actor.actor;
+  instance_.incarnation = actor.incarnation;
+  Running running{*this, nullptr, 0, TraceId{}, false};
+  const UserCode inside{running, *platform_};
+  const auto error = guarded(constructor, [&] {
+    const std::uint8_t flags = actor.in_pieces ? wire::kInPieces : wire::kNoFlags;
+    const Arrived arrived{caller_->large_values(), flags, actor.arguments};
+    Decoder arguments = arrived.decoder();
+    instance_.object = constructor.construct(arguments);
+  });
+  if (!error) return std::nullopt;
+  return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+      Outcome::kNotStarted);
+}
+
+void Calls::construct(wire::ConstructActor actor) {
+  executor_.post([this, actor = std::move(actor)] {
+    node_->send(wire::ActorConstructed{actor.actor, actor.incarnation, run_constructor(actor)});
+  });
+}
+
+void Calls::serve(wire::ServeCaller caller, Fd socket) {
+  std::shared_ptr<CallerLink> link;
+  {
+    const std::lock_guard lock{links_mutex_};
+    std::shared_ptr<RemoteCaller> remote;
+    if (caller.remote) {
+      remote = remote_callers_.try_emplace(caller.caller, std::make_shared<RemoteCaller>(caller.caller)).first->second;
+    }
+    link = std::make_shared<CallerLink>(*this, caller, std::move(remote));
+    links_.push_back(link);
+  }
+  link->start(platform_->make_call_link(std::move(socket)));
+}
+
+void Calls::forget(const CallerLink& link) {
+  std::shared_ptr<CallerLink> forgotten;  // goes after the lock
+  const std::lock_guard lock{links_mutex_};
+  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) { return each.get() == &link; });
+  if (found == links_.end()) return;
+  forgotten = std::move(*found);
+  links_.erase(found);
+  if (link.remote() == nullptr) return;
+  platform_->executor().run_at(platform_->now() + kReturnTime,
+                               [this, remote = link.remote()] { forget_if_away(remote); });
+}
+
+// On the platform's executor, which is not the strand: what they have is left to them.
+void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
+  const std::lock_guard lock{links_mutex_};
+  const bool here =
+      std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
+  if (!here) executor_.post([caller] { caller->replies.forget(); });
+}
+
+void Calls::block(CallerLink& link) {
+  if (blocked_.fetch_add(1) != 0) return;
+  node_->send(wire::WorkerBlocked{true});
+  link.give_back_rest();
+  strand_.give_back_waiting();
+}
+
+void Calls::unblock() {
+  if (blocked_.fetch_sub(1) == 1) node_->send(wire::WorkerBlocked{false});
+}
+
+}  // namespace pharos::actors

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <pharos/actors/function.hpp>
+#include <pharos/net/peer.hpp>
+
+#include "caller.hpp"
+#include "flush_queue.hpp"
+#include "platform.hpp"
+#include "strand.hpp"
+#include "strand_executor.hpp"
+
+namespace pharos::actors {
+
+/// The actor that lives here, if one does. The strand's.
+struct Instance {
+  void* object = nullptr;
+  const detail::Function* constructor = nullptr;
+  ActorId actor;
+  std::uint32_t incarnation = 0;
+
+  void destroy() {
+    if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));
+  }
+};
+
+class CallerLink;
+struct RemoteCaller;
+
+/// What a worker does: serves callers, in an order that they share, and calls for the code that it runs.
+/// Made and composed by whoever is the worker's process, which reads for it. Any thread.
+class Calls {
+ public:
+  explicit Calls(const std::shared_ptr<Platform>& platform);
+
+  Strand& strand() { return strand_; }
+  /// What runs on it takes its turn among the calls.
+  StrandExecutor& executor() { return executor_; }
+  Instance& instance() { return instance_; }
+  FlushQueue& flush_queue() { return *flush_queue_; }
+  const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
+  WorkerId worker() const { return worker_; }
+  Platform& platform() { return *platform_; }
+  /// A task of this worker waits for something: it takes no others meanwhile.
+  bool blocked() const { return blocked_.load() != 0; }
+
+  /// What the node tells: whom to serve, which actor to be, what callers are told.
+  void on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel);
+  /// No call begins any more. False when one runs on; else the actor's destructor has run.
+  bool stop();
+
+  /// A caller's connection has ended. What it sent before still runs.
+  void forget(const CallerLink& link);
+  /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
+  void block(CallerLink& link);
+  void unblock();
+
+ private:
+  void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered);
+  void serve(wire::ServeCaller caller, Fd socket);
+  void construct(wire::ConstructActor actor);
+  std::optional<Error> run_constructor(const wire::ConstructActor& actor);
+  void forget_if_away(const std::shared_ptr<RemoteCaller>& caller);
+
+  const std::shared_ptr<Platform> platform_;
+  const std::shared_ptr<FlushQueue> flush_queue_;
+  const std::shared_ptr<detail::Caller> caller_;
+  Strand strand_;
+  StrandExecutor executor_;
+  Instance instance_;
+  std::shared_ptr<net::Peer> node_;
+  WorkerId worker_;
+  std::atomic<int> blocked_ = 0;
+  std::mutex links_mutex_;
+  std::vector<std::shared_ptr<CallerLink>> links_;
+  std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;  // all that were ever here
+};
+
+}  // namespace pharos::actors

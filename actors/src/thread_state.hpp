@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+#include <pharos/base/thread_local.hpp>
+
+namespace pharos::actors {
+
+class RunningCall;
+class WaitingRoom;
+
+/// What this module remembers of a thread, all in one place: the simulator, whose threads are fibres, exchanges it when
+/// it goes from one to another.
+struct ThreadState {
+  RunningCall* running = nullptr;        ///< the innermost call of a user's function
+  const WaitingRoom* leading = nullptr;  ///< what it completes while it polls needs no waking, if it waits there itself
+  std::uint64_t last_trace = 0;          ///< of the calls that it has made; 0 before the first
+};
+extern PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
+
+}  // namespace pharos::actors

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include <pharos/async/unique_function.hpp>
+#include <pharos/base/id.hpp>
+#include <pharos/net/reactor.hpp>
+#include <pharos/scheduler/actor_table.hpp>
+#include <pharos/wire/message.hpp>
+
+namespace pharos::node {
+
+/// The head of a cluster: its nodes, its jobs, the life of its actors and their names. Never on the path of a call.
+/// Head and nodes tell each other control messages (runtime/wire), over whatever lies between them; that which is in
+/// the head's own process is a node like the others.
+/// Runs on the reactor's strand, and so does whatever it is given. Does not block.
+class Head {
+ public:
+  /// Tells a node something; never calls back from inside.
+  using Tell = async::UniqueFunction<void(wire::Message)>;
+
+  explicit Head(net::Reactor& reactor) : reactor_{reactor} {}
+  Head(Head&&) = delete;
+
+  void add_node(NodeId node, Tell tell);
+  void on_message(NodeId from, wire::Message message);
+
+ private:
+  struct Job {
+    NodeId node;  // its driver's
+    wire::RegisterJob program;
+  };
+  /// An incarnation whose process is, or is being started.
+  struct Running {
+    std::uint32_t incarnation = 0;
+    NodeId node;
+    std::vector<scheduler::ActorRequestId> reconnecting;  // of callers that have lost their connection to it
+  };
+  struct Request {
+    NodeId node;
+    wire::Asker asker;
+  };
+
+  void on_question(NodeId from, wire::Message& message);
+  void start_actor(NodeId from, wire::StartActor start);
+  void connect_actor(NodeId from, const wire::ConnectActor& connect);
+  void find_actor(NodeId from, const wire::FindActor& find);
+  void hold_actor(const wire::HoldActor& hold);
+  void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
+  void end_job(JobId job);
+  void end_caller(CallerId caller);
+
+  scheduler::ActorRequestId expect_answer(NodeId from, const wire::Asker& asker);
+  void reconnect(ActorId actor, std::uint32_t incarnation);
+  void apply(const scheduler::ActorEffects& effects);
+  void place(ActorId actor, std::uint32_t incarnation);
+  void tell(NodeId node, wire::Message message);
+  void forget_if_over(ActorId actor);
+  void tick_actors_at(TimePoint when);
+  Running* find_running(ActorId actor, std::uint32_t incarnation);
+
+  net::Reactor& reactor_;
+  std::unordered_map<NodeId, Tell> nodes_;
+  std::unordered_map<JobId, Job> jobs_;
+
+  scheduler::ActorTable actors_;
+  std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again
+  std::unordered_map<ActorId, Running> running_;
+  std::unordered_map<scheduler::ActorRequestId, Request> requests_;
+  std::uint64_t last_request_ = 0;
+  TimePoint next_tick_ = TimePoint::max();
+};
+
+}  // namespace pharos::node

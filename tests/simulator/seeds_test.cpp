@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "seed.hpp"
+#include "workload.hpp"
+
+namespace pharos::simulator {
+namespace {
+
+constexpr std::uint64_t kSeeds = 500;
+
+/// PHAROS_TEST_SEED: that one alone. PHAROS_SIMULATOR_SEEDS: so many.
+struct Seeds {
+  std::uint64_t first = 1;
+  std::uint64_t count = kSeeds;
+};
+Seeds seeds() {
+  if (std::getenv("PHAROS_TEST_SEED") != nullptr) return {seed_of_test(), 1};
+  if (const char* const count = std::getenv("PHAROS_SIMULATOR_SEEDS")) return {1, std::strtoull(count, nullptr, 10)};
+  return {};
+}
+
+TEST(Seeds, WithoutFaultsEverythingIsAnsweredOnce) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const SeedRun run = run_workload(seed, {.faults = false});
+    ASSERT_EQ(run.wrong, "") << "seed " << seed;
+    ASSERT_GT(run.executions, 0U);
+  }
+}
+
+TEST(Seeds, WhateverFailsEveryInvariantHolds) {
+  const auto [first, count] = seeds();
+  std::size_t calls = 0;
+  std::size_t answered = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const SeedRun run = run_workload(seed);
+    ASSERT_EQ(run.wrong, "") << "PHAROS_TEST_SEED=" << seed << " repeats it, PHAROS_SIMULATOR_TRACE=1 shows it";
+    calls += run.calls;
+    answered += run.answered;
+  }
+  std::printf("%llu seeds, %zu calls, %zu answered\n", static_cast<unsigned long long>(count), calls, answered);
+}
+
+TEST(Seeds, TheSameSeedIsTheSameRun) {
+  const auto [first, count] = seeds();
+  for (std::uint64_t seed = first; seed < first + std::min<std::uint64_t>(count, 50); ++seed) {
+    ASSERT_EQ(run_workload(seed).hash, run_workload(seed).hash) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace pharos::simulator

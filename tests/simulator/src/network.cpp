@@ -1,0 +1,279 @@
+#include "network.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <pharos/base/check.hpp>
+
+namespace pharos::simulator {
+
+using wire::FrameHeader;
+using wire::FrameKind;
+
+/// One end of a connection, as the shipped code sees it.
+class Network::SimulatedLink final : public net::Link, public std::enable_shared_from_this<SimulatedLink> {
+ public:
+  SimulatedLink(Network& network, Process& process, std::shared_ptr<Connection> connection, int side)
+      : network_{network}, process_{process}, connection_{std::move(connection)}, side_{side} {}
+  ~SimulatedLink() override { network_.close(connection_, side_); }
+
+  void start(const std::shared_ptr<Handler>& handler) override {
+    handler_ = handler;
+    come();
+  }
+  void resume() override {
+    if (!here().arrived.empty() || here().over) come();
+  }
+
+  bool send(FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) override {
+    if (here().closed || !process_.alive()) return false;
+    header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+    Segment frame{std::vector<std::byte>(sizeof header + payload.size()), std::move(descriptors)};
+    std::memcpy(frame.bytes.data(), &header, sizeof header);
+    if (!payload.empty()) std::memcpy(frame.bytes.data() + sizeof header, payload.data(), payload.size());
+    queued_ += frame.bytes.size();
+    waiting_.push_back(std::move(frame));
+    return true;
+  }
+
+  // In writes of one frame or more.
+  void flush() override {
+    while (!waiting_.empty() && !here().closed) {
+      Segment write = std::move(waiting_.front());
+      waiting_.pop_front();
+      while (!waiting_.empty() && write.descriptors.empty() && waiting_.front().descriptors.empty() &&
+             !network_.world_.lots().one_in(4)) {
+        write.bytes.insert(write.bytes.end(), waiting_.front().bytes.begin(), waiting_.front().bytes.end());
+        waiting_.pop_front();
+      }
+      queued_ -= write.bytes.size();
+      network_.transmit(connection_, 1 - side_, std::move(write));
+    }
+  }
+
+  std::size_t queued() const override { return queued_; }
+  void wait_for_room(std::size_t queued_max, async::Deadline) override {
+    flush();
+    PHAROS_CHECK(queued_ <= queued_max || here().closed);
+  }
+  void close() override { network_.close(connection_, side_); }
+
+  /// Delivers what has arrived, as soon as a thread comes to it.
+  void come() {
+    process_.soon([weak = weak_from_this()] {
+      if (const auto link = weak.lock()) link->deliver();
+    });
+  }
+
+ private:
+  End& here() const { return connection_->ends[side_]; }
+
+  void deliver() {
+    const auto handler = handler_.lock();
+    if (handler == nullptr) return close();
+    if (delivering_) return;
+    delivering_ = true;
+    bool delivered = false;
+    while (!here().closed && !here().arrived.empty() && handler->wants_more()) {
+      Segment segment = std::move(here().arrived.front());
+      here().arrived.pop_front();
+      const net::ReceiveBuffer buffer{segment.bytes.size()};
+      std::memcpy(buffer.bytes(), segment.bytes.data(), segment.bytes.size());
+      delivered = true;
+      handler->on_frames(net::FrameBatch{buffer, 0, segment.bytes.size()}, std::move(segment.descriptors));
+    }
+    if (!here().closed && here().arrived.empty() && here().over) {
+      here().closed = true;
+      handler->on_closed(*here().over);
+    }
+    delivering_ = false;
+    if (delivered) handler->on_idle();
+  }
+
+  Network& network_;
+  Process& process_;
+  const std::shared_ptr<Connection> connection_;
+  const int side_;
+  std::weak_ptr<Handler> handler_;
+  std::deque<Segment> waiting_;
+  std::size_t queued_ = 0;
+  bool delivering_ = false;
+};
+
+Network::~Network() {
+  for (const auto& connection : connections_) {
+    for (const End& end : connection->ends) PHAROS_CHECK(end.link.expired(), connection->number);
+  }
+}
+
+std::pair<Fd, Fd> Network::connect(bool may_break) {
+  const auto connection = std::make_shared<Connection>();
+  connection->number = ++last_number_;
+  connection->may_break = may_break;
+  connections_.push_back(connection);
+  Fd ends[2];
+  for (int side = 0; side < 2; ++side) {
+    int pipe[2];
+    PHAROS_CHECK(::pipe2(pipe, O_CLOEXEC) == 0, errno);
+    connection->ends[side].unopened = Fd{pipe[0]};
+    ends[side] = Fd{pipe[1]};
+    unopened_[pipe[1]] = {connection, side};
+  }
+  return {std::move(ends[0]), std::move(ends[1])};
+}
+
+std::shared_ptr<net::Link> Network::open(Fd descriptor, Process& process) {
+  const auto found = unopened_.find(descriptor.get());
+  PHAROS_CHECK(found != unopened_.end(), process.name());
+  const auto [connection, side] = found->second;
+  unopened_.erase(found);
+  End& end = connection->ends[side];
+  end.unopened.reset();
+  end.process = &process;
+  auto link = std::make_shared<SimulatedLink>(*this, process, connection, side);
+  end.link = link;
+  return link;
+}
+
+void Network::look_after_unopened() {
+  if (unopened_.empty()) return;
+  std::vector<pollfd> polled;
+  std::vector<int> descriptors;
+  for (const auto& [descriptor, place] : unopened_) {
+    polled.push_back({.fd = place.first->ends[place.second].unopened.get(), .events = 0, .revents = 0});
+    descriptors.push_back(descriptor);
+  }
+  if (::poll(polled.data(), polled.size(), 0) <= 0) return;
+  for (std::size_t i = 0; i < polled.size(); ++i) {
+    if (polled[i].revents == 0) continue;
+    const auto [connection, side] = unopened_.extract(descriptors[i]).mapped();
+    connection->ends[side].unopened.reset();
+    close(connection, side);
+  }
+}
+
+Duration Network::delay() {
+  Lots& lots = world_.lots();
+  return lots.one_in(delays_.one_in) ? lots.between(delays_.most, delays_.longest)
+                                     : lots.between(delays_.least, delays_.most);
+}
+
+void Network::transmit(const std::shared_ptr<Connection>& connection, int to, Segment segment) {
+  End& end = connection->ends[to];
+  if (connection->cut || end.closed) return;
+  end.on_its_way.push_back(std::move(segment));
+  end.last_arrival = std::max(end.last_arrival + Duration{1}, world_.now() + delay());
+  world_.at(end.last_arrival, [this, connection, to] { arrive(connection, to); });
+}
+
+Network::Fault Network::fault_of(const Segment& segment) {
+  if (!choose_) return Fault::kNone;
+  FrameHeader header;
+  std::memcpy(&header, segment.bytes.data(), sizeof header);
+  if (header.kind != FrameKind::kControl && header.kind != FrameKind::kRequest && header.kind != FrameKind::kResponse) {
+    return Fault::kNone;
+  }
+  const auto message = wire::decode(std::span{segment.bytes}.subspan(sizeof header, header.payload_bytes));
+  PHAROS_CHECK(message.ok());
+  return choose_(*message);
+}
+
+void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
+  End& end = connection->ends[to];
+  if (end.on_its_way.empty()) return;  // lost
+  Segment segment = std::move(end.on_its_way.front());
+  end.on_its_way.pop_front();
+  if (end.closed) return;
+  world_.note("link", "arrives", connection->number * 2 + static_cast<std::uint64_t>(to), segment.bytes.size());
+  world_.trace().note_bytes(segment.bytes);
+  const auto pass_on = [&](Segment it) {
+    end.arrived.push_back(std::move(it));
+    if (const auto link = end.link.lock()) link->come();
+  };
+  Process* const sender = connection->ends[1 - to].process;
+  switch (fault_of(segment)) {
+    case Fault::kNone: pass_on(std::move(segment)); break;
+    case Fault::kLost: cut(connection); break;
+    case Fault::kReplyLost:
+      pass_on(std::move(segment));
+      cut(connection);
+      break;
+    case Fault::kSenderDies:
+      pass_on(std::move(segment));
+      if (sender != nullptr) sender->kill("killed");
+      break;
+    case Fault::kReceiverDies:
+      if (end.process != nullptr) end.process->kill("killed");
+      break;
+    case Fault::kTwice:
+      pass_on({segment.bytes, {}});
+      pass_on(std::move(segment));
+      break;
+  }
+}
+
+// Nothing more comes to that end.
+void Network::finish(const std::shared_ptr<Connection>& connection, int at, Error why) {
+  End& end = connection->ends[at];
+  if (end.closed) return;
+  end.last_arrival = std::max(end.last_arrival + Duration{1}, world_.now() + delay());
+  world_.at(end.last_arrival, [connection, at, why = std::move(why)] {
+    End& told = connection->ends[at];
+    if (told.closed || told.over) return;
+    told.over = why;
+    if (const auto link = told.link.lock()) link->come();
+  });
+}
+
+void Network::close(const std::shared_ptr<Connection>& connection, int from) {
+  End& end = connection->ends[from];
+  if (std::exchange(end.closed, true)) return;
+  end.arrived.clear();
+  end.on_its_way.clear();
+  finish(connection, 1 - from, Error{ErrorCode::kUnavailable, "the peer closed the connection"});
+  forget_closed();
+}
+
+void Network::forget_closed() {
+  std::erase_if(connections_, [](const auto& each) {
+    return each->ends[0].closed && each->ends[1].closed && each->ends[0].link.expired() && each->ends[1].link.expired();
+  });
+}
+
+void Network::cut(const std::shared_ptr<Connection>& connection) {
+  if (std::exchange(connection->cut, true)) return;
+  world_.note("link", "is cut", connection->number);
+  for (int side = 0; side < 2; ++side) {
+    End& end = connection->ends[side];
+    const std::size_t kept = world_.lots().below(end.on_its_way.size() + 1);
+    end.on_its_way.resize(kept);
+    finish(connection, side, Error{ErrorCode::kUnavailable, "the connection was cut"});
+  }
+}
+
+bool Network::cut_one() {
+  std::vector<std::shared_ptr<Connection>> breakable;
+  for (const auto& each : connections_) {
+    if (each->may_break && !each->cut && !each->ends[0].closed && !each->ends[1].closed) breakable.push_back(each);
+  }
+  if (breakable.empty()) return false;
+  cut(breakable[world_.lots().below(breakable.size())]);
+  return true;
+}
+
+void Network::end_of(Process& process) {
+  const auto connections = connections_;
+  for (const auto& connection : connections) {
+    for (int side = 0; side < 2; ++side) {
+      if (connection->ends[side].process == &process) close(connection, side);
+    }
+  }
+}
+
+}  // namespace pharos::simulator

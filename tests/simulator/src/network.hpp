@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/net/link.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "process.hpp"
+#include "world.hpp"
+
+namespace pharos::simulator {
+
+/// Connections between simulated processes. Each is ordered and reliable until it is cut: what was on its way then is
+/// lost, from a place on that the seed draws, in each direction.
+/// An end that nobody has opened yet is a descriptor, which travels like one; if it is closed, the connection is.
+class Network {
+ public:
+  struct Delays {
+    Duration least = std::chrono::microseconds{10};
+    Duration most = std::chrono::microseconds{120};
+    std::uint64_t one_in = 50;  ///< then it takes longer
+    Duration longest = std::chrono::milliseconds{8};
+  };
+  /// What may happen to a control message when it is about to arrive.
+  enum class Fault : std::uint8_t {
+    kNone,
+    kLost,          ///< the connection is cut before it arrives
+    kReplyLost,     ///< it arrives, and the connection is cut before anything comes back
+    kSenderDies,    ///< its sender is killed while it is on its way
+    kReceiverDies,  ///< its receiver is killed when it arrives
+    kTwice,         ///< it arrives twice
+  };
+  /// Asked for each control message.
+  using Choose = async::UniqueFunction<Fault(const wire::Message&)>;
+
+  explicit Network(World& world) : world_{world} {}
+  Network(Network&&) = delete;
+  ~Network();
+
+  /// Both ends of a new connection. `may_break`: its ends are on different machines.
+  std::pair<Fd, Fd> connect(bool may_break);
+  /// Takes an end over, for code in that process.
+  std::shared_ptr<net::Link> open(Fd end, Process& process);
+  /// The process is gone, and its ends are closed.
+  void end_of(Process& process);
+  /// Cuts one of those that may break, if there is one.
+  bool cut_one();
+  /// From now on faults strike control messages as `choose` says.
+  void choose_faults(Choose choose) { choose_ = std::move(choose); }
+  void set_delays(const Delays& delays) { delays_ = delays; }
+
+  /// Sees which ends nobody has opened or will. To be called between events.
+  void look_after_unopened();
+
+ private:
+  class SimulatedLink;
+  struct Segment {
+    std::vector<std::byte> bytes;
+    std::vector<Fd> descriptors;
+  };
+  struct End {
+    Fd unopened;                 // notices when the descriptor that stands for it is closed
+    Process* process = nullptr;  // once opened
+    std::weak_ptr<SimulatedLink> link;
+    bool closed = false;             // from here, or told about it
+    std::deque<Segment> on_its_way;  // to here
+    TimePoint last_arrival;
+    std::deque<Segment> arrived;
+    std::optional<Error> over;  // nothing comes after what has arrived
+  };
+  struct Connection {
+    std::uint64_t number;
+    bool may_break;
+    bool cut = false;
+    End ends[2];
+  };
+
+  void transmit(const std::shared_ptr<Connection>& connection, int to, Segment segment);
+  void arrive(const std::shared_ptr<Connection>& connection, int to);
+  void finish(const std::shared_ptr<Connection>& connection, int at, Error why);
+  void close(const std::shared_ptr<Connection>& connection, int from);
+  void cut(const std::shared_ptr<Connection>& connection);
+  Fault fault_of(const Segment& segment);
+  Duration delay();
+  void forget_closed();
+
+  World& world_;
+  Delays delays_;
+  Choose choose_;
+  std::vector<std::shared_ptr<Connection>> connections_;
+  std::map<int, std::pair<std::shared_ptr<Connection>, int>> unopened_;  // by descriptor
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace pharos::simulator

@@ -1,0 +1,352 @@
+#include "workload.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include <pharos/pharos.hpp>
+
+namespace pharos::simulator {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kEndLimit = 120s;  // after the last fault every wait ends well before
+constexpr std::int32_t kManyRetries = 100;
+
+History* the_history = nullptr;
+
+Lots& lots() {
+  return World::of_this_program().lots();
+}
+
+void execute(std::uint64_t call) {
+  if (!Cluster::alive()) return;
+  const Context here = context();
+  the_history->executed(call, here.actor.value(), here.incarnation);
+  World::of_this_program().note("user code", "runs call", call, here.incarnation);
+}
+
+void dawdle() {
+  if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 3ms));
+}
+
+// ---- What workers run
+
+std::int32_t work(std::uint64_t call, std::int32_t n) {
+  execute(call);
+  dawdle();
+  return n + 1;
+}
+
+std::int32_t tree(std::uint64_t call, std::int32_t depth) {
+  if (depth == 0) {
+    if (call != 0) execute(call);
+    dawdle();
+    return 1;
+  }
+  Runtime runtime;
+  const TaskOptions options{.max_retries = kManyRetries};
+  const auto left = runtime.submit<&tree>(options, std::uint64_t{0}, depth - 1);
+  const auto right = runtime.submit<&tree>(options, std::uint64_t{0}, depth - 1);
+  const std::int32_t leaves = left.get() + right.get();
+  if (call != 0) execute(call);
+  return leaves;
+}
+
+class Ledger {
+ public:
+  explicit Ledger(std::int32_t) {}
+
+  /// What came in, and which incarnation this is.
+  std::pair<std::int32_t, std::uint32_t> add(std::uint64_t call, std::int32_t n) {
+    execute(call);
+    dawdle();
+    if (crashes_ && lots().one_in(60)) Cluster::crash();
+    return {n + 1, context().incarnation};
+  }
+  void turn_fragile() { crashes_ = true; }
+
+ private:
+  bool crashes_ = false;
+};
+
+// ---- What drivers do
+
+struct Pending {
+  std::uint64_t call;
+  Ref<std::pair<std::int32_t, std::uint32_t>> ref;
+};
+struct PendingTask {
+  std::uint64_t call;
+  Ref<std::int32_t> ref;
+};
+
+struct Owned {
+  Actor<Ledger> actor;
+  std::int32_t retries;
+};
+
+class DriverCode {
+ public:
+  DriverCode(Runtime& runtime, std::uint64_t number, std::uint32_t calls)
+      : runtime_{runtime}, number_{number}, calls_{calls} {}
+
+  void run() {
+    make_actors();
+    while (calls_ > 0) {
+      const std::uint64_t burst = std::min<std::uint64_t>(calls_, lots().between(1, 12));
+      calls_ -= static_cast<std::uint32_t>(burst);
+      for (std::uint64_t i = 0; i < burst; ++i) one_call();
+      if (lots().one_in(3)) collect();
+      if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 10ms));
+    }
+    collect();
+  }
+
+ private:
+  void make_actors() {
+    const std::uint64_t count = lots().between(1, 3);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const bool immortal = !lots().one_in(3);
+      const std::int32_t retries = lots().one_in(2) ? kManyRetries : 0;
+      auto actor = runtime_.spawn<Ledger>(
+          {.max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)), .max_task_retries = retries},
+          std::int32_t{1});
+      if (immortal) the_history->note_immortal(actor.id().value());
+      if (lots().one_in(3)) static_cast<void>(actor.call<&Ledger::turn_fragile>());
+      actors_.push_back({std::move(actor), retries});
+    }
+  }
+
+  void one_call() {
+    if (lots().one_in(4)) return one_task();
+    const Owned& owned = actors_[lots().below(actors_.size())];
+    CallOptions options;
+    History::Call call{.actor = owned.actor.id().value(), .caller = number_, .retries = owned.retries};
+    const auto n = static_cast<std::int32_t>(lots().below(1000));
+    call.expected = n + 1;
+    if (lots().one_in(12)) {
+      options.deadline = Deadline::after(lots().between(1ms, 60ms), World::of_this_program());
+      call.may_be_given_up = true;
+    }
+    // A value that is not there yet holds back what comes behind it.
+    if (lots().one_in(6)) {
+      const auto task = the_history->begin({.caller = number_, .retries = kManyRetries, .expected = n});
+      const auto value = runtime_.submit<&work>({.max_retries = kManyRetries}, task, n - 1);
+      tasks_.push_back({task, value});
+      const std::uint64_t place = the_history->begin(call);
+      return called({place, owned.actor.call<&Ledger::add>(options, place, value)});
+    }
+    const std::uint64_t place = the_history->begin(call);
+    called({place, owned.actor.call<&Ledger::add>(options, place, n)});
+  }
+
+  void called(Pending pending) {
+    if (lots().one_in(20)) {
+      the_history->call(pending.call).may_be_given_up = true;
+      pending.ref.cancel();
+    }
+    pending_.push_back(std::move(pending));
+  }
+
+  void one_task() {
+    const std::int32_t retries = lots().one_in(3) ? 0 : kManyRetries;
+    History::Call call{.caller = number_, .ordered = false, .retries = retries};
+    if (lots().one_in(3)) {
+      const auto depth = static_cast<std::int32_t>(lots().between(1, 3));
+      call.expected = 1 << depth;
+      const std::uint64_t place = the_history->begin(call);
+      tasks_.push_back({place, runtime_.submit<&tree>({.max_retries = retries}, place, depth)});
+      return;
+    }
+    const auto n = static_cast<std::int32_t>(lots().below(1000));
+    call.expected = n + 1;
+    const std::uint64_t place = the_history->begin(call);
+    tasks_.push_back({place, runtime_.submit<&work>({.max_retries = retries}, place, n)});
+  }
+
+  void collect() {
+    for (Pending& pending : std::exchange(pending_, {})) {
+      auto result = pending.ref.try_get();
+      if (!Cluster::alive()) return;
+      History::Call& call = the_history->call(pending.call);
+      call.ended = true;
+      if (result) {
+        call.value = result->first;
+        call.incarnation = result->second;
+      } else {
+        call.error = result.error();
+      }
+    }
+    for (PendingTask& pending : std::exchange(tasks_, {})) {
+      auto result = pending.ref.try_get();
+      if (!Cluster::alive()) return;
+      History::Call& call = the_history->call(pending.call);
+      call.ended = true;
+      if (result) {
+        call.value = *result;
+      } else {
+        call.error = result.error();
+      }
+    }
+  }
+
+  Runtime& runtime_;
+  const std::uint64_t number_;
+  std::uint32_t calls_;
+  std::vector<Owned> actors_;
+  std::vector<Pending> pending_;
+  std::vector<PendingTask> tasks_;
+};
+
+// ---- Faults
+
+class Faults {
+ public:
+  Faults(Cluster& cluster, TimePoint until) : cluster_{cluster}, until_{until} {
+    kills_ = lots().one_in(3) ? 0 : lots().between(1, 4);
+    cuts_ = lots().one_in(3) ? 0 : lots().between(1, 6);
+    stops_ = lots().one_in(2) ? 0 : lots().between(1, 3);
+    next();
+  }
+
+ private:
+  void next() {
+    cluster_.world().after(lots().between(200us, 12ms), [this] {
+      if (cluster_.world().now() >= until_ || cluster_.all_drivers_ended()) return;
+      strike();
+      next();
+    });
+  }
+
+  void strike() {
+    const std::uint64_t all = kills_ + cuts_ + stops_;
+    if (all == 0) return;
+    const std::uint64_t drawn = lots().below(all);
+    if (drawn < cuts_) {
+      cluster_.network().cut_one();
+      return;
+    }
+    const auto workers = cluster_.workers();
+    if (workers.empty()) return;
+    Process& worker = *workers[lots().below(workers.size())];
+    if (drawn < cuts_ + kills_) return worker.kill("is killed");
+    worker.stop();
+    cluster_.world().after(lots().between(1ms, 80ms), [&worker] { worker.proceed(); });
+  }
+
+  Cluster& cluster_;
+  const TimePoint until_;
+  std::uint64_t kills_;
+  std::uint64_t cuts_;
+  std::uint64_t stops_;
+};
+
+}  // namespace
+
+// ---- History
+
+std::size_t History::answered() const {
+  return static_cast<std::size_t>(
+      std::count_if(calls_.begin(), calls_.end(), [](const Call& call) { return call.value.has_value(); }));
+}
+
+std::string History::check() const {
+  std::ostringstream wrong;
+  std::vector<std::size_t> times(calls_.size());
+  // By incarnation and caller: a call runs there once, after all earlier ones of its caller.
+  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> last;
+  for (const Execution& execution : executions_) {
+    const Call& call = calls_[execution.call];
+    ++times[execution.call];
+    if (call.actor == 0) continue;
+    if (call.actor != execution.actor) wrong << "call " << execution.call << " ran in an actor it was not made to\n";
+    if (!call.ordered) continue;
+    const auto [place, first] = last.try_emplace({execution.actor, execution.incarnation, call.caller}, execution.call);
+    if (first) continue;
+    if (place->second == execution.call) {
+      wrong << "call " << execution.call << " ran twice in incarnation " << execution.incarnation << '\n';
+    } else if (place->second > execution.call) {
+      wrong << "call " << execution.call << " ran after " << place->second << ", which was made later, in incarnation "
+            << execution.incarnation << '\n';
+    }
+    place->second = execution.call;
+  }
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> newest;  // by caller and actor
+  for (std::uint64_t number = 0; number < calls_.size(); ++number) {
+    const Call& call = calls_[number];
+    const auto say = [&](const std::string& what) { wrong << "call " << number << ' ' << what << '\n'; };
+    if (!call.ended) {
+      say("has not ended");
+      continue;
+    }
+    if (call.retries == 0 && times[number] > 1) say("ran more than once without retries");
+    if (call.value) {
+      if (*call.value != call.expected) {
+        say("gave " + std::to_string(*call.value) + " for " + std::to_string(call.expected));
+      }
+      if (times[number] == 0) say("was answered and never ran");
+      if (call.actor != 0) {
+        std::uint32_t& seen = newest[{call.caller, call.actor}];
+        if (call.incarnation < seen) say("was answered by an incarnation older than one that had answered before");
+        seen = std::max(seen, call.incarnation);
+      }
+      continue;
+    }
+    if (call.error->outcome() == Outcome::kNotStarted && times[number] != 0) {
+      say("was said not to have started, and ran: " + call.error->to_string());
+    }
+    const bool lives = call.actor == 0 || std::find(immortal_.begin(), immortal_.end(), call.actor) != immortal_.end();
+    if (lives && call.retries != 0 && !call.may_be_given_up) {
+      say("failed although it had retries left: " + call.error->to_string());
+    }
+  }
+  return wrong.str();
+}
+
+// ---- A run
+
+SeedRun run_workload(std::uint64_t seed, Plan plan) {
+  SeedRun run;
+  History history;
+  the_history = &history;
+  {
+    Lots draw{seed};
+    Cluster::Options options{.cpus = static_cast<std::uint32_t>(draw.between(1, 4))};
+    if (draw.one_in(3)) options.delays = {.least = 50us, .most = 2ms, .one_in = 8, .longest = 40ms};
+    Cluster cluster{seed, options};
+    if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
+    const std::uint64_t drivers = draw.between(1, plan.drivers_max);
+    for (std::uint64_t i = 0; i < drivers; ++i) {
+      const auto calls = static_cast<std::uint32_t>(draw.between(5, plan.calls_max));
+      cluster.start_driver("driver" + std::to_string(i + 1), [number = i + 1, calls](Runtime& runtime) {
+        DriverCode{runtime, number, calls}.run();
+      });
+    }
+    std::optional<Faults> faults;
+    if (plan.faults) faults.emplace(cluster, cluster.world().now() + plan.faults_for);
+    if (!cluster.run_until([&] { return cluster.all_drivers_ended(); }, kEndLimit)) {
+      run.wrong += "the programs have not ended\n";
+    }
+    cluster.run_for(12s);  // idle workers go
+    const Node& node = cluster.node();
+    if (node.workers() != 0 || node.jobs() != 0 || node.actors().size() != 0 || node.leases().in_use() != 0) {
+      run.wrong += "left behind: " + std::to_string(node.workers()) + " workers, " + std::to_string(node.jobs()) +
+                   " jobs, " + std::to_string(node.actors().size()) + " actors, " +
+                   std::to_string(node.leases().in_use()) + " CPUs\n";
+    }
+    run.hash = cluster.world().trace().hash();
+    run.events = cluster.world().steps();
+  }
+  run.wrong += history.check();
+  run.calls = history.calls();
+  run.executions = history.executions();
+  run.answered = history.answered();
+  the_history = nullptr;
+  return run;
+}
+
+}  // namespace pharos::simulator
