@@ -215,13 +215,17 @@ void TaskPool::lose_worker(WorkerId worker, const Error& why) {
     const std::lock_guard lock{mutex_};
     if (!closed_) {
       for (auto task = unanswered.sent.begin(); task != failed; ++task) ++(*task)->call().attempt;
+      // Also those that were given to it when its connection had ended already.
+      waiting_.insert(waiting_.begin(), unanswered.unsent.begin(), unanswered.unsent.end());
       waiting_.insert(waiting_.begin(), unanswered.sent.begin(), failed);
+      unanswered.unsent.clear();
       unanswered.sent.erase(unanswered.sent.begin(), failed);
     }
     while (Worker* const next = waiting_.empty() ? nullptr : least_busy()) feed(*next);
     requests = leases_to_request();
   }
   for (const CellHandle& task : unanswered.sent) task->set_error(Error{why}.with_outcome(Outcome::kUnknown));
+  for (const CellHandle& task : unanswered.unsent) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
   request_leases(requests);
 }
 

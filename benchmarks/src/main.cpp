@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   bench::measure_limits(report);
   bench::measure_core(report, argc, argv);
   bench::measure_objects(report, argc, argv);
+  bench::measure_refs(report, argc, argv);
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
   return 0;

@@ -256,11 +256,11 @@ std::size_t History::answered() const {
 
 std::string History::check() const {
   std::ostringstream wrong;
-  std::vector<std::size_t> times(calls_.size());
+  std::vector<std::size_t> times(calls_.size() + 1);
   // By incarnation and caller: a call runs there once, after all earlier ones of its caller.
   std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> last;
   for (const Execution& execution : executions_) {
-    const Call& call = calls_[execution.call];
+    const Call& call = calls_[execution.call - 1];
     ++times[execution.call];
     if (call.actor == 0) continue;
     if (call.actor != execution.actor) wrong << "call " << execution.call << " ran in an actor it was not made to\n";
@@ -276,8 +276,8 @@ std::string History::check() const {
     place->second = execution.call;
   }
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> newest;  // by caller and actor
-  for (std::uint64_t number = 0; number < calls_.size(); ++number) {
-    const Call& call = calls_[number];
+  for (std::uint64_t number = 1; number <= calls_.size(); ++number) {
+    const Call& call = calls_[number - 1];
     const auto say = [&](const std::string& what) { wrong << "call " << number << ' ' << what << '\n'; };
     if (!call.ended) {
       say("has not ended");

@@ -37,11 +37,12 @@ class History {
     std::uint32_t incarnation;
   };
 
+  /// Its number, from 1.
   std::uint64_t begin(Call call) {
     calls_.push_back(std::move(call));
-    return calls_.size() - 1;
+    return calls_.size();
   }
-  Call& call(std::uint64_t number) { return calls_.at(number); }
+  Call& call(std::uint64_t number) { return calls_.at(number - 1); }
   void executed(std::uint64_t call, std::uint64_t actor, std::uint32_t incarnation) {
     executions_.push_back({call, actor, incarnation});
   }

@@ -108,7 +108,9 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
 
 Network::~Network() {
   for (const auto& connection : connections_) {
-    for (const End& end : connection->ends) PHAROS_CHECK(end.link.expired(), connection->number);
+    for (const End& end : connection->ends) {
+      PHAROS_CHECK(end.link.expired(), connection->number, end.process->name(), "somebody still has this connection");
+    }
   }
 }
 

@@ -225,6 +225,7 @@ void Node::conclude(const std::shared_ptr<Worker>& worker) {
     if (!worker->job->ended && worker->user.peer != nullptr) {
       worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
     }
+    worker->user = {};  // it may be a worker that this one had leased
   } else if (!worker->actor) {
     for (auto each = starting_.begin(); each != starting_.end(); ++each) {
       if (each->second != worker) continue;

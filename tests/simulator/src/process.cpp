@@ -15,7 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kHandOffMax = 20us;  // until a thread comes to what is there
-constexpr int kLastRoundsMax = 10'000;
+constexpr Duration kLastRound = 1ms;    // passes for the code of a process that has ended
+constexpr int kLastRoundsMax = 20'000;
 
 Process* running = nullptr;
 
@@ -28,7 +29,7 @@ ProcessExecutor::~ProcessExecutor() {
 }
 
 TimePoint ProcessExecutor::now() const {
-  return process_.world().now();
+  return process_.now();
 }
 
 void ProcessExecutor::post(async::Callback work) {
@@ -95,7 +96,7 @@ class Process::ProcessPlatform final : public actors::Platform, public std::enab
  public:
   explicit ProcessPlatform(Process& process) : process_{process} {}
 
-  TimePoint now() const override { return process_.world().now(); }
+  TimePoint now() const override { return process_.now(); }
   async::Executor& executor() override { return process_.executor(); }
   std::shared_ptr<net::Link> make_call_link(Fd socket) override {
     return process_.network().open(std::move(socket), process_);
@@ -316,6 +317,7 @@ void Process::last_rites() {
   bool left = true;
   for (int round = 0; left || !at_rest(); ++round) {
     PHAROS_CHECK(round < kLastRoundsMax, name_, "a fibre of a process that has ended waits for something");
+    afterlife_ += kLastRound;
     left = false;
     std::vector<ProcessExecutor*> strands = threads_;
     strands.push_back(&executor_);

@@ -86,6 +86,7 @@ class Process {
   void start(std::unique_ptr<Program> program) { program_ = std::move(program); }
   Program* program() { return program_.get(); }
 
+  TimePoint now() const { return world_.now() + afterlife_; }
   bool alive() const { return alive_; }
   bool stopped() const { return stopped_; }
   /// Nothing of it happens any more. Not from inside of it.
@@ -124,6 +125,7 @@ class Process {
   bool alive_ = true;
   bool ending_ = false;
   bool stopped_ = false;
+  Duration afterlife_{};              // so that waits end which only the time can end
   std::deque<async::Callback> held_;  // while stopped
   std::list<Fibre> fibres_;
   struct Parked {
