@@ -65,10 +65,17 @@ Error forked() {
 
 Error not_in_table(const Function& function) {
   return Error{ErrorCode::kFunctionNotFound,
-               "workers do not have " + actors::readable_name(function.name) +
+               "workers do not have " + actors::readable_name(function.name()) +
                    ": it was loaded into this process after its Runtime began",
                "Link the library that defines it to the program."}
       .with_outcome(Outcome::kNotStarted);
+}
+
+// Of a call: its function, or the types that it is to be run again for.
+const Function* not_in_table(const RegisteredFunction& function, const ExceptionTypes& retry_on) {
+  if (function.index == RegisteredFunction::kNoIndex) return &function.function;
+  const auto* const types = retry_on.registered();
+  return types != nullptr && types->index == RegisteredFunction::kNoIndex ? &types->function : nullptr;
 }
 
 }  // namespace
@@ -94,11 +101,11 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
     cell->set_error(forked());
     return cell;
   }
-  if (function.index == RegisteredFunction::kNoIndex) {
-    cell->set_error(not_in_table(function.function));
+  if (const auto* const missing = not_in_table(function, options.retry_on)) {
+    cell->set_error(not_in_table(*missing));
     return cell;
   }
-  const auto call = Caller::new_call(function, options.deadline);
+  const auto call = Caller::new_call(function, options);
   const auto incomplete = caller->prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
@@ -394,11 +401,16 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
 }
 
 // The calls that a call makes belong to its tree, and have no longer than it has.
-ResultCell::Call Caller::new_call(const RegisteredFunction& function, Deadline deadline) {
-  ResultCell::Call call{.function = function.index, .trace = {}, .deadline = deadline};
+template <class Options>
+ResultCell::Call Caller::new_call(const RegisteredFunction& function, const Options& options) {
+  ResultCell::Call call{.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(options.max_retries, 0, 255)),
+                        .function = function.index,
+                        .trace = {},
+                        .deadline = options.deadline};
+  if (const auto* const types = options.retry_on.registered()) call.retry_on = types->index + 1;
   if (const auto* const running = actors::RunningCall::of_this_thread()) {
     call.trace = running->trace();
-    call.deadline = std::min(deadline, running->deadline());
+    call.deadline = std::min(call.deadline, running->deadline());
   } else {
     std::uint64_t& last = actors::this_thread.last_trace;
     if (last == 0) last = random_u64();
@@ -423,12 +435,11 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
     cell->set_error(forked());
     return cell;
   }
-  if (function.index == RegisteredFunction::kNoIndex) {
-    cell->set_error(not_in_table(function.function));
+  if (const auto* const missing = not_in_table(function, options.retry_on)) {
+    cell->set_error(not_in_table(*missing));
     return cell;
   }
-  auto call = new_call(function, options.deadline);
-  call.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(options.max_retries, 0, 255));
+  const auto call = new_call(function, options);
   const auto incomplete = prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (!call.deadline.is_never()) give_up_at(call.deadline, cell);
@@ -456,6 +467,18 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
     actor->link()->advance();
   }
   if (given_up) cell.set_error(Error{code, why}.with_outcome(Outcome::kNotStarted));
+}
+
+std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
+  std::vector<CellHandle> missing;
+  const std::lock_guard lock{mutex_};
+  for (const auto& [number, each] : incomplete_) {
+    if (&*each->cell != &cell) continue;
+    for (const Arguments::Hole& hole : each->holes) {
+      if (!hole.cell.ready()) missing.push_back(hole.cell);
+    }
+  }
+  return missing;
 }
 
 std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
@@ -528,11 +551,7 @@ async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHand
 }
 
 void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
-  if (answer) {
-    return connect_worker(
-        *actor->link(), *std::move(answer),
-        Error{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" was restarted while the call was under way"});
-  }
+  if (answer) return connect_worker(*actor->link(), *std::move(answer), "actor \"" + actor->label() + '"');
   const Error& cause = answer.error();
   if (const auto why = over()) return lose_actor(*actor, *why);
   const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
@@ -543,11 +562,14 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
                           "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
 }
 
-void Caller::connect_worker(CallLink& link, net::Parcel parcel, const Error& why_ended) {
+void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::string& whose) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
+  const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
+                                               : " was restarted while the call was under way: " + ready->ended;
   link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
-               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote}, why_ended);
+               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
+               Error{ErrorCode::kActorDied, whose + how, "If its calls may run twice, give it max_task_retries."});
 }
 
 async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
@@ -616,7 +638,7 @@ async::Async<void> Caller::lease_worker(Caller* self) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel->message);
   const WorkerId worker = ready == nullptr ? WorkerId{} : ready->worker;
   const auto link = self->new_link(std::shared_ptr<CallLink::Observer>{self->shared_from_this(), &self->tasks_});
-  self->connect_worker(*link, *std::move(parcel), Error{ErrorCode::kWorkerDied, "the worker's connection ended"});
+  self->connect_worker(*link, *std::move(parcel), "the worker");
   self->tasks_.add_worker(worker, link);
 }
 

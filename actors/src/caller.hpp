@@ -87,6 +87,10 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// A value that is there. Throws when there is no room for a large one.
   CellHandle put(const Encoder& value);
   actors::LargeValues& large_values() { return *large_values_; }
+  /// What get() waits for, in whichever thread. Any thread.
+  std::vector<wire::PendingResult> pending_results();
+  /// Why it does, in lines for people: asks the node, for no longer than a second. `then` runs on the strand.
+  void explain_waits(async::UniqueFunction<void(std::string)> then);
   /// A task that waits for a worker that will not come soon is the thread's that waits for it.
   bool take_back(ResultCell& cell) { return tasks_.take_back(cell); }
 
@@ -122,7 +126,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// A call whose arguments wait for other results.
   struct Incomplete;
   /// Gives the cell its call, and its arguments if they are there: then null. A result that is an error fails the cell.
-  static ResultCell::Call new_call(const RegisteredFunction& function, Deadline deadline);
+  template <class Options>
+  static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
   std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
@@ -130,6 +135,9 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
                       async::UniqueFunction<void(std::optional<Error>)> then);
   void complete(const std::shared_ptr<Incomplete>& incomplete);
   std::vector<std::shared_ptr<ActorHandle>> actors();
+  std::vector<CellHandle> missing_arguments(const ResultCell& cell);
+  void add_pending(const CellHandle& cell, std::int32_t argument_of, std::vector<wire::PendingResult>& to);
+  static async::Async<void> ask_why(Caller* self, async::UniqueFunction<void(std::string)> then);
 
   static async::Async<void> lease_worker(Caller* self);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
@@ -139,7 +147,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
 
   std::shared_ptr<actors::CallLink> new_link(std::weak_ptr<actors::CallLink::Observer> observer);
-  void connect_worker(actors::CallLink& link, net::Parcel parcel, const Error& why_ended);
+  void connect_worker(actors::CallLink& link, net::Parcel parcel, const std::string& whose);
   void take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer);
   std::optional<Error> over();
 

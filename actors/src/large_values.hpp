@@ -88,7 +88,6 @@ class ObjectRoom : public LargeRoom {
   std::shared_ptr<object_store::Object> seal();
   /// Why there is none.
   Error why() const { return *why_; }
-  void clear() { object_.reset(); }
 
  protected:
   ~ObjectRoom() = default;

@@ -44,6 +44,12 @@ class TaskPool final : public CallLink::Observer {
   /// Gives up a task that waits for a worker: true, and it is nobody's here any more. One that a worker has: asks the
   /// worker to.
   bool cancel(detail::ResultCell& cell);
+  /// Where a task is, if the cell waits for one.
+  struct Place {
+    WorkerId worker;  ///< none: it waits for one
+    std::uint64_t number = 0;
+  };
+  std::optional<Place> find(const detail::ResultCell& cell);
   /// Takes a task that waits, so that whoever waits for it can run it instead; only when there will be no worker for
   /// it soon. False otherwise.
   bool take_back(detail::ResultCell& cell);

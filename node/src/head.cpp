@@ -47,6 +47,8 @@ void Head::on_question(NodeId from, wire::Message& message) {
     find_actor(from, *find);
   } else if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) {
     hold_actor(*hold);
+  } else if (const auto* const inspect = std::get_if<wire::Inspect>(&message)) {
+    describe_actors(from, inspect->asker);
   } else if (const auto* const kill = std::get_if<wire::KillActor>(&message)) {
     const auto* const spec = actors_.find_spec(kill->actor);
     if (spec != nullptr && spec->job == kill->asker.job) apply(actors_.kill(kill->actor, "its program ended it"));
@@ -119,6 +121,15 @@ void Head::hold_actor(const wire::HoldActor& hold) {
   reactor_.run_at(reactor_.now() + kLetGoTime, count);
 }
 
+void Head::describe_actors(NodeId from, const wire::Asker& asker) {
+  wire::Inspected answer{.number = asker.number};
+  for (const auto& [actor, making] : makings_) {
+    if (making.asker.job != asker.job) continue;
+    answer.workers.push_back({.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}});
+  }
+  tell(from, std::move(answer));
+}
+
 void Head::end_caller(CallerId caller) {
   std::erase_if(requests_, [&](const auto& entry) {
     if (entry.second.asker.caller != caller) return false;
@@ -132,7 +143,11 @@ void Head::end_job(JobId job) {
   if (jobs_.erase(job) == 0) return;
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
   apply(actors_.job_ended(job));
-  std::erase_if(makings_, [&](const auto& entry) { return entry.second.asker.job == job; });
+  std::erase_if(makings_, [&](const auto& entry) {
+    if (entry.second.asker.job != job) return false;
+    last_ends_.erase(entry.first);
+    return true;
+  });
 }
 
 // ---- The life of actors
@@ -153,9 +168,11 @@ void Head::apply(const scheduler::ActorEffects& effects) {
       const auto asked = requests_.extract(ready->request);
       const Running* const running = find_running(ready->actor, ready->incarnation);
       if (asked.empty()) continue;
+      const auto last_end = last_ends_.find(ready->actor);
       PHAROS_CHECK(running != nullptr, ready->actor);  // its end is told to the table and forgotten here at once
       tell(asked.mapped().node, wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation,
-                                                 running->node, makings_.at(ready->actor).max_task_retries});
+                                                 running->node, makings_.at(ready->actor).max_task_retries,
+                                                 last_end == last_ends_.end() ? "" : last_end->second});
     } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
       const auto asked = requests_.extract(refused->request);
       if (!asked.empty()) tell(asked.mapped().node, wire::Refused{asked.mapped().asker.number, refused->why});
@@ -175,6 +192,7 @@ void Head::place(ActorId actor, std::uint32_t incarnation) {
 void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason) {
   if (find_running(actor, incarnation) == nullptr) return;
   const Running ended = std::move(running_.extract(actor).mapped());
+  last_ends_[actor] = reason;
   apply(actors_.incarnation_ended(actor, incarnation, reason, reactor_.now()));
   for (const auto request : ended.reconnecting) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
@@ -183,7 +201,9 @@ void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std
 }
 
 void Head::forget_if_over(ActorId actor) {
-  if (!actors_.lives(actor)) makings_.erase(actor);
+  if (actors_.lives(actor)) return;
+  makings_.erase(actor);
+  last_ends_.erase(actor);
 }
 
 void Head::tick_actors_at(TimePoint when) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -48,6 +49,7 @@ class Head {
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
   void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
+  void describe_actors(NodeId from, const wire::Asker& asker);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
   void end_job(JobId job);
   void end_caller(CallerId caller);
@@ -67,6 +69,7 @@ class Head {
 
   scheduler::ActorTable actors_;
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again
+  std::unordered_map<ActorId, std::string> last_ends_;     // of those that were restarted: why
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
   std::uint64_t last_request_ = 0;

@@ -27,8 +27,10 @@ using namespace std::chrono_literals;
 constexpr auto kZygoteTime = 55s;  // to load the program; less than a driver waits
 constexpr auto kWorkerTime = 30s;  // from the request to the worker's proof
 constexpr auto kZygoteEndTime = 5ms;
-constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
-constexpr auto kStopTime = 5s;      // for destructors, when all is told to stop
+constexpr auto kReasonTime = 50ms;    // between a connection's end and the word of how the process ended
+constexpr auto kInspectTime = 700ms;  // for workers to answer; less than whoever asks the node waits
+constexpr auto kCrashTime = 2s;       // to find out where a worker crashed
+constexpr auto kStopTime = 5s;        // for destructors, when all is told to stop
 constexpr auto kIdleWorkerTime = 10s;
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
 constexpr int kZygoteRestartsMax = 3;  // without one that lives for kZygoteLife
@@ -100,10 +102,23 @@ struct Node::Worker {
   std::shared_ptr<WorkerOutput> output;
   std::shared_ptr<WorkerOutput> error_output;
   async::Completion<int> reaped;
+  bool crashed = false;  // its zygote finds out where
+  async::Completion<wire::WorkerCrashed> crash;
   async::Completion<void> concluded;
   std::string killed_because;  // what is known better than how its process ended
   bool gone = false;
   bool failed_to_start = false;  // whoever started it says so
+};
+
+struct Node::Inspection {
+  wire::Inspected answer;                     // with the workers here
+  std::vector<wire::InspectedWorker> actors;  // as the head knows them
+  std::size_t missing = 1;                    // answers: the head's, and the workers'
+  async::Completion<void> done;
+
+  void take_one() {
+    if (--missing == 0) done.complete();
+  }
 };
 
 // ---- Start and end of the node
@@ -207,6 +222,8 @@ bool Node::on_caller_message(const Client& client, net::Parcel& parcel, std::opt
     }
   } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
     apply(leases_.returned(returned->worker, client.caller, reactor_.now()));
+  } else if (std::holds_alternative<wire::Inspect>(parcel.message)) {
+    if (request) background_.spawn(inspect(this, client, *request));
   } else {
     return ask_head(client, parcel.message, request);
   }
@@ -248,7 +265,12 @@ void Node::on_zygote_message(Job& job, net::Parcel parcel) {
       know_process(*worker, forked->pid, std::move(parcel.descriptors.front()));
     }
   } else if (const auto* const reaped = std::get_if<wire::WorkerReaped>(&parcel.message)) {
-    if (const auto worker = find_worker(reaped->worker)) worker->reaped.complete(reaped->status);
+    if (const auto worker = find_worker(reaped->worker)) {
+      worker->crashed = reaped->crashed;
+      worker->reaped.complete(reaped->status);
+    }
+  } else if (const auto* const crashed = std::get_if<wire::WorkerCrashed>(&parcel.message)) {
+    if (const auto worker = find_worker(crashed->worker)) worker->crash.complete(*crashed);
   }
 }
 
@@ -467,7 +489,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   co_return worker;
 }
 
-void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, std::int32_t max_task_retries) {
+void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive) {
   auto pair = net::socket_pair();
   if (!pair) {
     user.peer->respond(request, std::move(pair).error());
@@ -480,7 +502,8 @@ void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, 
   to_user.push_back(std::move(pair->second));
   worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation}, std::move(to_worker));
   user.peer->respond(request,
-                     wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, max_task_retries},
+                     wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, alive.max_task_retries,
+                                       false, alive.ended},
                      std::move(to_user));
 }
 
@@ -521,6 +544,11 @@ void Node::on_head_message(wire::Message message) {
     if (const auto asked = asked_.extract(found->number); !asked.empty()) {
       asked.mapped().client.peer->respond(asked.mapped().request, std::move(message));
     }
+  } else if (auto* const inspected = std::get_if<wire::Inspected>(&message)) {
+    const auto inspection = inspections_.find(inspected->number);
+    if (inspection == inspections_.end()) return;
+    inspection->second->actors = std::move(inspected->workers);
+    inspection->second->take_one();
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
     if (const auto asked = asked_.extract(refused->number); !asked.empty()) {
       asked.mapped().client.peer->respond(asked.mapped().request, std::move(refused->why));
@@ -532,12 +560,12 @@ void Node::on_actor_alive(const wire::ActorAlive& alive) {
   const auto asked = asked_.find(alive.number);
   if (asked == asked_.end()) return;
   const Client client = asked->second.client;
-  if (const auto worker = find_incarnation(alive.actor, alive.incarnation)) {
+  if (const auto worker = find_incarnation(alive.actor, alive.incarnation); worker != nullptr && !worker->crashed) {
     const std::uint64_t request = asked->second.request;
     asked_.erase(asked);
-    return hand_over(*worker, client, request, alive.max_task_retries);
+    return hand_over(*worker, client, request, alive);
   }
-  // It has just ended, and the head is about to know.
+  // It has just ended, and the head is about to know; of a crash, when it is known where.
   tell_head_(wire::ConnectActor{alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}});
 }
 
@@ -591,7 +619,7 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
       if (request == lease_requests_.end() || worker == nullptr) continue;
       const Asked asked = request->second;
       lease_requests_.erase(request);
-      hand_over(*worker, asked.client, asked.request, 0);
+      hand_over(*worker, asked.client, asked.request, {});
     } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
       if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
         background_.spawn(start_leased(this, job->second, start->request));
@@ -641,6 +669,13 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   if (worker->handle) ::kill(-worker->pid, SIGKILL);
   worker->output->drain();
   worker->error_output->drain();
+  if (worker->crashed) {
+    auto crash = co_await worker->crash.wait(async::Deadline::after(kCrashTime, self->reactor_.now()));
+    if (crash) {
+      reason += crash->headline;
+      worker->job->driver->send(wire::Output{worker->label, worker->pid, true, crash->report, true});
+    }
+  }
   self->apply(self->leases_.worker_ended(worker->id));
   if (!worker->job->ended && worker->user.peer != nullptr) {
     worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
@@ -650,6 +685,57 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
     self->tell_head_(wire::IncarnationEnded{worker->actor, worker->incarnation, reason});
   }
   worker->concluded.complete();
+}
+
+async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t request) {
+  const auto inspection = std::make_shared<Inspection>();
+  inspection->answer.cpus = self->leases_.cpus();
+  inspection->answer.cpus_in_use = self->leases_.in_use();
+  const std::uint64_t number = ++self->last_number_;
+  self->inspections_.emplace(number, inspection);
+  self->tell_head_(wire::Inspect{{client.job->id, client.caller, number}});
+  const auto deadline = async::Deadline::after(kInspectTime, self->reactor_.now());
+  auto& workers = inspection->answer.workers;
+  for (const auto& [id, worker] : self->workers_) {
+    if (worker->job != client.job) continue;
+    workers.push_back({.worker = id, .actor = worker->actor, .label = worker->label, .pid = worker->pid});
+    if (worker->control == nullptr) continue;
+    ++inspection->missing;
+    self->background_.spawn(inspect_worker(inspection, worker, deadline));
+  }
+  // Those that do not answer are told as such.
+  [[maybe_unused]] const auto all = co_await inspection->done.wait(deadline);
+  self->inspections_.erase(number);
+  for (wire::InspectedWorker& actor : inspection->actors) {
+    const auto here =
+        std::find_if(workers.begin(), workers.end(), [&](const auto& each) { return each.actor == actor.actor; });
+    if (here != workers.end()) {
+      here->state = std::move(actor.state);
+    } else {
+      workers.push_back(std::move(actor));
+    }
+  }
+  client.peer->respond(request, inspection->answer);
+}
+
+async::Async<void> Node::inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
+                                        async::Deadline deadline) {
+  wire::Message ask = wire::Inspect{};
+  const auto answer = co_await worker->control->request(std::move(ask), std::vector<Fd>{}, deadline);
+  const auto* const inspected = answer ? std::get_if<wire::Inspected>(&answer->message) : nullptr;
+  if (inspected != nullptr && inspected->workers.size() == 1) {
+    const wire::InspectedWorker& told = inspected->workers.front();
+    for (wire::InspectedWorker& entry : inspection->answer.workers) {
+      if (entry.worker != worker->id) continue;
+      entry.answered = true;
+      entry.function = told.function;
+      entry.nanoseconds = told.nanoseconds;
+      entry.caller = told.caller;
+      entry.number = told.number;
+      entry.waits = told.waits;
+    }
+  }
+  inspection->take_one();
 }
 
 async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {

@@ -84,7 +84,6 @@ class Node final : public net::Peer::Owner {
                                          std::uint64_t request);
   static async::Async<Result<void>> start_zygote(Node* self, std::shared_ptr<Job> job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
-  static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
   void end_job(JobId job);
 
@@ -95,10 +94,16 @@ class Node final : public net::Peer::Owner {
                                                                    std::string label, std::uint32_t incarnation,
                                                                    async::Deadline deadline);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
+  static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
+  /// An answer to Inspect, while workers are asked.
+  struct Inspection;
+  static async::Async<void> inspect(Node* self, Client client, std::uint64_t request);
+  static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
+                                           async::Deadline deadline);
   void end_worker(const std::shared_ptr<Worker>& worker);
   void kill_worker(Worker& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
-  void hand_over(Worker& worker, const Client& user, std::uint64_t request, std::int32_t max_task_retries);
+  void hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
 
@@ -135,6 +140,7 @@ class Node final : public net::Peer::Owner {
   bool ends_idle_workers_ = false;
   std::unordered_map<std::uint64_t, Asked> asked_;                             // the head, by number
   std::unordered_map<ActorId, std::optional<wire::EndIncarnation>> starting_;  // and the end that is wanted already
+  std::unordered_map<std::uint64_t, std::shared_ptr<Inspection>> inspections_;
   std::uint64_t last_number_ = 0;
 
   async::AsyncGroup background_;

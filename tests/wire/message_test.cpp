@@ -28,6 +28,14 @@ std::vector<std::byte> some_bytes() {
   return {std::byte{0}, std::byte{255}, std::byte{7}};
 }
 
+InspectedWorker some_worker() {
+  const PendingResult result{-1, PendingResult::Stage::kUnsent, 1, ActorId{2}, "x", WorkerId{3}, 4, 5, 6};
+  PendingResult argument = result;
+  argument.argument_of = 0;
+  argument.stage = PendingResult::Stage::kSent;
+  return {WorkerId{7}, ActorId{8}, "counter", "alive", 9, true, 10, -11, CallerId{12}, 13, {result, argument}};
+}
+
 Asker some_asker() {
   return {JobId{61}, CallerId{62}, 63};
 }
@@ -39,7 +47,8 @@ const std::vector<Message>& one_of_each() {
       Failure{Error{ErrorCode::kExhausted, "no\0memory"s, "Buy some."}
                   .with("inner")
                   .with("out\0er"s)
-                  .with_outcome(Outcome::kNotStarted)},
+                  .with_outcome(Outcome::kNotStarted)
+                  .with_thrown({"9Overdrawn", some_bytes()})},
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
       LeaseWorker{},
@@ -47,15 +56,15 @@ const std::vector<Message>& one_of_each() {
       StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41, true,
                  some_asker()},
       KillActor{ActorId{5}, some_asker()},
-      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true},
+      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
-      Output{"counter", 11, true, "li\0ne\n\xff"s},
+      Output{"counter", 11, true, "li\0ne\n\xff"s, true},
       Stop{},
       Done{},
       ZygoteReady{some_build_id(), 12, "threads"},
       ForkWorker{WorkerId{13}},
       WorkerForked{WorkerId{14}, 15},
-      WorkerReaped{WorkerId{16}, -17},
+      WorkerReaped{WorkerId{16}, -17, true},
       ServeCaller{CallerId{18}, ActorId{19}, 20, true},
       EndWorker{},
       WorkerBlocked{true},
@@ -72,8 +81,11 @@ const std::vector<Message>& one_of_each() {
       StartIncarnation{ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), true},
       EndIncarnation{ActorId{42}, 43, true},
       IncarnationEnded{ActorId{44}, 45, "killed"},
-      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50},
+      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9"},
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
+      WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
+      Inspect{some_asker()},
+      Inspected{32, 33, {some_worker()}, 64},
       OpenStore{},
       StoreOpened{52},
       LeaseSlab{std::uint64_t{1} << 40},
@@ -87,7 +99,9 @@ const std::vector<Message>& one_of_each() {
 // Every field of each: a new one makes its structured binding fail to compile.
 auto fields(const Failure& m) {
   const auto& [error] = m;
-  return std::tuple{error.code(), error.outcome(), error.message(), error.remedy(), error.context()};
+  const Error::Thrown thrown = error.thrown().value_or(Error::Thrown{});
+  return std::tuple{error.code(),    error.outcome(), error.message(), error.remedy(),
+                    error.context(), thrown.type,     thrown.value};
 }
 auto fields(const Asker& m) {
   const auto& [job, caller, number] = m;
@@ -157,8 +171,8 @@ auto fields(const IncarnationEnded& m) {
   return std::tie(actor, incarnation, reason);
 }
 auto fields(const ActorAlive& m) {
-  const auto& [number, actor, incarnation, node, max_task_retries] = m;
-  return std::tie(number, actor, incarnation, node, max_task_retries);
+  const auto& [number, actor, incarnation, node, max_task_retries, ended] = m;
+  return std::tie(number, actor, incarnation, node, max_task_retries, ended);
 }
 auto fields(const Refused& m) {
   const auto& [number, why] = m;
@@ -189,16 +203,16 @@ auto fields(const ActorConstructed& m) {
   return std::tuple{actor, incarnation, failure.has_value(), failure ? failure->message() : std::string{}};
 }
 auto fields(const WorkerReady& m) {
-  const auto& [worker, actor, incarnation, pid, max_task_retries, remote] = m;
-  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote);
+  const auto& [worker, actor, incarnation, pid, max_task_retries, remote, ended] = m;
+  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote, ended);
 }
 auto fields(const WorkerEnded& m) {
   const auto& [worker, reason] = m;
   return std::tie(worker, reason);
 }
 auto fields(const Output& m) {
-  const auto& [label, pid, error, lines] = m;
-  return std::tie(label, pid, error, lines);
+  const auto& [label, pid, error, lines, report] = m;
+  return std::tie(label, pid, error, lines, report);
 }
 auto fields(const ZygoteReady& m) {
   const auto& [build_id, functions, cannot_fork] = m;
@@ -213,8 +227,20 @@ auto fields(const WorkerForked& m) {
   return std::tie(worker, pid);
 }
 auto fields(const WorkerReaped& m) {
-  const auto& [worker, status] = m;
-  return std::tie(worker, status);
+  const auto& [worker, status, crashed] = m;
+  return std::tie(worker, status, crashed);
+}
+auto fields(const WorkerCrashed& m) {
+  const auto& [worker, headline, report] = m;
+  return std::tie(worker, headline, report);
+}
+auto fields(const Inspect& m) {
+  const auto& [asker] = m;
+  return fields(asker);
+}
+auto fields(const Inspected& m) {
+  const auto& [cpus, cpus_in_use, workers, number] = m;
+  return std::tie(cpus, cpus_in_use, workers, number);
 }
 auto fields(const WorkerBlocked& m) {
   const auto& [blocked] = m;
@@ -264,6 +290,14 @@ TEST(Message, EachComesBackFromAnUnalignedPlace) {
     ASSERT_TRUE(back.ok()) << name_of(message);
     EXPECT_TRUE(same(message, *back)) << name_of(message);
   }
+}
+
+TEST(Message, AnArgumentOfWhatComesLaterIsRefused) {
+  InspectedWorker worker = some_worker();
+  worker.waits[0].argument_of = 1;
+  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
+  worker.waits[0].argument_of = -2;
+  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
 }
 
 TEST(Message, EachHasANameOfItsOwn) {

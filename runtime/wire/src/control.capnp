@@ -41,12 +41,15 @@ struct Message {
     incarnationEnded @30 :IncarnationEnded;  # node to head: its process is gone, or could not be started
     actorAlive @31 :ActorAlive;              # head to node: answers startActor and connectActor
     refused @32 :Refused;                    # head to node: the answer to what could not be met
-    openStore @33 :Void;               # caller to node; answered by storeOpened
-    storeOpened @34 :StoreOpened;      # node to caller, with ledger, objects, and what stays open while it uses them
-    leaseSlab @35 :LeaseSlab;          # caller to node; answered by slabLeased
-    slabLeased @36 :SlabLeased;        # node to caller
-    returnSlab @37 :ReturnSlab;        # caller to node
-    trimStore @38 :Void;               # node to caller: others need memory, so give back what is free
+    workerCrashed @33 :WorkerCrashed;        # zygote to node, after workerReaped said that it would come
+    inspect @34 :Inspect;                    # caller to node, which asks its workers and the head; answered by inspected
+    inspected @35 :Inspected;
+    openStore @36 :Void;               # caller to node; answered by storeOpened
+    storeOpened @37 :StoreOpened;      # node to caller, with ledger, objects, and what stays open while it uses them
+    leaseSlab @38 :LeaseSlab;          # caller to node; answered by slabLeased
+    slabLeased @39 :SlabLeased;        # node to caller
+    returnSlab @40 :ReturnSlab;        # caller to node
+    trimStore @41 :Void;               # node to caller: others need memory, so give back what is free
   }
 }
 
@@ -56,6 +59,8 @@ struct Failure {
   message @2 :Text;
   remedy @3 :Text;
   context @4 :List(Text);
+  thrownType @5 :Text;            # the exception that it stands for; empty: none
+  thrown @6 :Data;
 }
 
 struct RegisterJob {
@@ -111,11 +116,11 @@ struct StartIncarnation {
 }
 struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
-struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; }
+struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; ended @5 :Text; }
 struct Refused { number @0 :UInt64; failure @1 :Failure; }
-struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; }
+struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; ended @6 :Text; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
-struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
+struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; }
 struct Stop {}
 
 struct StoreOpened { table @0 :UInt32; }
@@ -126,6 +131,34 @@ struct ReturnSlab { firstSlot @0 :UInt32; }
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
 struct ForkWorker { worker @0 :UInt64; }
 struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
-struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; }
+struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; crashed @2 :Bool; }
+struct WorkerCrashed { worker @0 :UInt64; headline @1 :Text; report @2 :Text; }
 struct WorkerBlocked { blocked @0 :Bool; }
 struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; remote @3 :Bool; }
+
+struct Inspect { asker @0 :Asker; }
+struct Inspected { cpus @0 :UInt32; cpusInUse @1 :UInt32; workers @2 :List(InspectedWorker); number @3 :UInt64; }
+struct InspectedWorker {
+  worker @0 :UInt64;
+  actor @1 :UInt64;
+  label @2 :Text;
+  state @3 :Text;
+  pid @4 :Int32;
+  answered @5 :Bool;              # what follows is known
+  function @6 :UInt32;            # that it runs
+  nanoseconds @7 :Int64;          # for so long
+  caller @8 :UInt64;              # whose call that is
+  number @9 :UInt64;
+  waits @10 :List(PendingResult);
+}
+struct PendingResult {
+  argumentOf @0 :Int32;           # which of the results beside it; -1: a thread waits for it
+  stage @1 :UInt8;
+  function @2 :UInt32;
+  actor @3 :UInt64;
+  label @4 :Text;
+  worker @5 :UInt64;
+  number @6 :UInt64;
+  thread @7 :Int32;
+  inside @8 :UInt32;
+}

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include <pharos/actors/thrown.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/id.hpp>
 
@@ -15,8 +16,11 @@ struct TaskOptions {
   /// Nobody wants it after that: its Ref throws DeadlineExceeded, and it does not begin any more. What it calls in turn
   /// has no longer.
   Deadline deadline = Deadline::never();
-  /// How often it is run again when the worker that ran it dies. It may then run more than once.
+  /// How often it is run again, at most 255 times: when the worker that ran it dies, and for what `retry_on` says. It
+  /// may then run more than once.
   std::int32_t max_retries = 0;
+  /// Run again, by the same worker, when it throws one of these: `.retry_on = pharos::types<Flaky>`.
+  ExceptionTypes retry_on{};
 };
 
 /// How one call of an actor is made: `actor.call<&T::m>({.deadline = …}, arguments…)`.
@@ -25,6 +29,11 @@ struct CallOptions {
   Deadline deadline = Deadline::never();
   /// It need not wait for earlier calls whose arguments are not there yet.
   bool unordered = false;
+  /// How often it is run again for what `retry_on` says, at most 255 times. (When its actor's process dies:
+  /// ActorOptions::max_task_retries.)
+  std::int32_t max_retries = 0;
+  /// Run again, in its place, when it throws one of these: later calls of its caller wait for that.
+  ExceptionTypes retry_on{};
 };
 
 /// Where the code that asks for it runs, and for whom.
@@ -34,6 +43,7 @@ struct Context {
   WorkerId worker{};                      ///< none in a program
   ActorId actor{};                        ///< none in a program, or in a task
   std::uint32_t incarnation = 0;          ///< of the actor: above 1, it was restarted
+  std::uint32_t attempt = 0;              ///< of the running call: how often it has been run, or sent, before
   TraceId trace{};                        ///< of the call tree that this call belongs to; none outside of calls
   Deadline deadline = Deadline::never();  ///< of the running call
 };

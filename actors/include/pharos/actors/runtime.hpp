@@ -30,6 +30,9 @@ struct RuntimeOptions {
   ByteCount object_store{};
   /// CPUs that its tasks may use at once. 0: as many as this process may.
   std::uint32_t cpus = 0;
+  /// A line that several workers print alike is shown once, and how often it came back is told every five seconds.
+  /// PHAROS_FOLD_OUTPUT=0 in the environment shows every line. Lines of numbers alone are always shown.
+  bool fold_output = true;
 };
 
 struct ActorOptions {
@@ -74,32 +77,36 @@ class PHAROS_API Runtime {
   ~Runtime();
 
   /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once. A Ref may stand for an
-  /// argument: the task waits until its result is there.
+  /// argument: the task waits until its result is there. What may be named: functions and static methods, one of
+  /// several by `overload`, instances of templates, lambdas that capture nothing, objects that are constants.
   template <auto F, class... Args>
-  Ref<detail::ResultOf<F>> submit(const Args&... args) {
-    return submit<F>(TaskOptions{}, args...);
+  requires(!detail::kBeginsWith<TaskOptions, Args...>) Ref<detail::ResultOf<F>> submit(Args&&... args) {
+    return submit<F>(TaskOptions{}, std::forward<Args>(args)...);
   }
   template <auto F, class... Args>
-  Ref<detail::ResultOf<F>> submit(const TaskOptions& options, const Args&... args) {
+  Ref<detail::ResultOf<F>> submit(const TaskOptions& options, Args&&... args) {
     using Function = detail::TaskFunction<F>;
     detail::Arguments& arguments = detail::scratch_arguments(*caller_);
-    Function::Params::encode(arguments, args...);
+    Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<F>>{submit_encoded(options, *Function::registered, arguments)};
+  }
+  /// What is called is named, not passed.
+  template <class... Args>
+  void submit(Args&&...) const {
+    detail::refuse_callee_as_argument<Args...>();
   }
 
   /// Makes a T in a worker process of its own: `runtime.spawn<Counter>(10)`. Returns at once; what its constructor
   /// throws, its calls throw.
   template <class T, class... Args>
-  Actor<T> spawn(const Args&... args) {
-    return spawn<T>(ActorOptions{}, args...);
+  requires(!detail::kBeginsWith<ActorOptions, Args...>) Actor<T> spawn(Args&&... args) {
+    return spawn<T>(ActorOptions{}, std::forward<Args>(args)...);
   }
   template <class T, class... Args>
-  Actor<T> spawn(const ActorOptions& options, const Args&... args) {
+  Actor<T> spawn(const ActorOptions& options, Args&&... args) {
     using Function = detail::ConstructorFunction<T, detail::SentArgument<Args>...>;
-    static_assert(std::is_constructible_v<T, detail::SentArgument<Args>...>,
-                  "T has no constructor for these arguments");
     detail::Arguments& arguments = detail::scratch_arguments(*caller_);
-    Function::Params::encode(arguments, args...);
+    Function::encode(arguments, std::forward<Args>(args)...);
     return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
   }
 

@@ -136,6 +136,7 @@ struct ActorAlive {
   std::uint32_t incarnation = 0;
   NodeId node;
   std::int32_t max_task_retries = 0;
+  std::string ended{};  ///< how the incarnation before this one ended; empty for the first
 };
 struct Refused {
   std::uint64_t number = 0;
@@ -148,6 +149,7 @@ struct WorkerReady {
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
   bool remote = false;                ///< on another machine: the connection may end although both live
+  std::string ended{};                ///< how the incarnation before this one ended; empty for the first
 };
 struct WorkerEnded {
   WorkerId worker;
@@ -158,6 +160,7 @@ struct Output {
   std::int32_t pid = 0;
   bool error = false;
   std::string lines;
+  bool report = false;  ///< about the worker, not by it
 };
 struct Stop {};
 struct Done {};
@@ -176,6 +179,12 @@ struct WorkerForked {
 struct WorkerReaped {
   WorkerId worker;
   std::int32_t status = 0;  ///< as waitpid gives it
+  bool crashed = false;     ///< WorkerCrashed follows
+};
+struct WorkerCrashed {
+  WorkerId worker;
+  std::string headline;  ///< goes on after "killed by SIGSEGV"
+  std::string report;    ///< several lines
 };
 struct ServeCaller {
   CallerId caller;
@@ -205,12 +214,61 @@ struct ReturnSlab {
 };
 struct TrimStore {};
 
-using Message =
-    std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
-                 WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
-                 EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
-                 ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation, EndIncarnation, IncarnationEnded,
-                 ActorAlive, Refused, OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore>;
+/// What runs and what waits in a job, or in one of its workers.
+struct Inspect {
+  Asker asker{};
+};
+
+/// No function: of a field that may hold one's index.
+constexpr std::uint32_t kNoFunction = ~std::uint32_t{0};
+
+/// A result that is not there, as the process sees it that waits for it.
+struct PendingResult {
+  enum class Stage : std::uint8_t {
+    kNoCall,     ///< no call brings it, but this process itself, later
+    kArguments,  ///< the call waits for its arguments
+    kUnsent,     ///< it waits for a worker: of its own, or its actor's
+    kSent,
+  };
+  std::int32_t argument_of = -1;  ///< which of the results beside it; none: a thread waits for it
+  Stage stage = Stage::kNoCall;
+  std::uint32_t function = kNoFunction;
+  ActorId actor{};  ///< that is called; none: a task
+  std::string label{};
+  WorkerId worker{};                   ///< that a task was sent to
+  std::uint64_t number = 0;            ///< of a call that was sent, among the calls of its caller
+  std::int32_t thread = 0;             ///< that waits
+  std::uint32_t inside = kNoFunction;  ///< what the waiting thread runs
+  friend bool operator==(const PendingResult&, const PendingResult&) = default;
+};
+/// An actor, or a worker that runs tasks.
+struct InspectedWorker {
+  WorkerId worker{};  ///< none: it has no process
+  ActorId actor{};
+  std::string label{};
+  std::string state{};  ///< for people
+  std::int32_t pid = 0;
+  bool answered = false;                 ///< what follows is known
+  std::uint32_t function = kNoFunction;  ///< that it runs
+  std::int64_t nanoseconds = 0;          ///< for so long
+  CallerId caller{};                     ///< whose call that is
+  std::uint64_t number = 0;
+  std::vector<PendingResult> waits{};
+  friend bool operator==(const InspectedWorker&, const InspectedWorker&) = default;
+};
+struct Inspected {
+  std::uint32_t cpus = 0;
+  std::uint32_t cpus_in_use = 0;
+  std::vector<InspectedWorker> workers{};
+  std::uint64_t number = 0;  ///< from the head: the asker's
+};
+
+using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
+                             WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
+                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
+                             HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
+                             EndIncarnation, IncarnationEnded, ActorAlive, Refused, WorkerCrashed, Inspect, Inspected,
+                             OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
