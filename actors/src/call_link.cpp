@@ -124,8 +124,23 @@ void CallLink::send_cancel(std::uint64_t number) {
   link_->send(header, {});
 }
 
+// Under the mutex, with a link. Before the call.
+void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
+  FrameHeader header;
+  header.kind = FrameKind::kRetry;
+  header.attempt = call.max_retries;
+  header.caller = caller_.value();
+  header.number = number;
+  header.actor = callee_.actor.value();
+  header.incarnation = callee_.incarnation;
+  header.function = call.retry_on - 1;
+  link_->send(header, {});
+}
+
 // Under the mutex, with a link.
 void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+  if (cell.call().retry_on != 0) [[unlikely]]
+    send_retry(cell.call(), number);
   FrameHeader header;
   header.kind = cell.call().kind;
   header.attempt = cell.call().attempt;
@@ -194,6 +209,17 @@ bool CallLink::cancel(ResultCell& cell) {
   }
   link->flush();
   return false;
+}
+
+std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
+  const std::lock_guard lock{mutex_};
+  const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
+  if (sent != unanswered_.end()) {
+    return Place{true, first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin())};
+  }
+  const bool held =
+      std::any_of(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
+  return held ? std::optional{Place{}} : std::nullopt;
 }
 
 void CallLink::send(CellHandle cell) {

@@ -71,6 +71,13 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   /// Gives up a call that is not on its way: true, and it is nobody's here any more. One that is: asks the worker to.
   bool cancel(detail::ResultCell& cell);
 
+  /// Where one of its calls is, if the cell waits for one.
+  struct Place {
+    bool sent = false;
+    std::uint64_t number = 0;  ///< of one that was sent
+  };
+  std::optional<Place> find(const detail::ResultCell& cell) const;
+
   /// Calls without a reply, in their order.
   struct Unanswered {
     std::vector<detail::CellHandle> sent;
@@ -96,6 +103,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void send_again();
   void send_call(detail::ResultCell& cell, std::uint64_t number);
   void send_cancel(std::uint64_t number);
+  void send_retry(const detail::ResultCell::Call& call, std::uint64_t number);
   void set_stragglers_aside();
   std::optional<std::uint64_t> number_of(const detail::ResultCell& cell) const;
   detail::ResultCell* take(std::uint64_t number);

@@ -11,6 +11,7 @@
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 
+#include "demand.hpp"
 #include "function_table.hpp"
 #include "running_call.hpp"
 #include "thread_state.hpp"
@@ -25,6 +26,7 @@ constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
+constexpr std::size_t kShapesMax = 256;  // of tasks, by what they hold
 
 // Every live caller, for the child of a fork alone.
 struct LiveCallers {
@@ -68,10 +70,17 @@ Error forked() {
 
 Error not_in_table(const Function& function) {
   return Error{ErrorCode::kFunctionNotFound,
-               "workers do not have " + actors::readable_name(function.name) +
+               "workers do not have " + actors::readable_name(function.name()) +
                    ": it was loaded into this process after its Runtime began",
                "Link the library that defines it to the program."}
       .with_outcome(Outcome::kNotStarted);
+}
+
+// Of a call: its function, or the types that it is to be run again for.
+const Function* not_in_table(const RegisteredFunction& function, const ExceptionTypes& retry_on) {
+  if (function.index == RegisteredFunction::kNoIndex) return &function.function;
+  const auto* const types = retry_on.registered();
+  return types != nullptr && types->index == RegisteredFunction::kNoIndex ? &types->function : nullptr;
 }
 
 }  // namespace
@@ -97,11 +106,11 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
     cell->set_error(forked());
     return cell;
   }
-  if (function.index == RegisteredFunction::kNoIndex) {
-    cell->set_error(not_in_table(function.function));
+  if (const auto* const missing = not_in_table(function, options.retry_on)) {
+    cell->set_error(not_in_table(*missing));
     return cell;
   }
-  const auto call = Caller::new_call(function, options.deadline);
+  const auto call = Caller::new_call(function, options);
   const auto incomplete = Caller::prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
@@ -170,7 +179,7 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
       room_{std::make_shared<actors::WaitingRoom>(
           *platform_, [queue = flush_queue_.get()] { queue->flush_all(); },
           [this](ResultCell& cell) { cancel(cell, ErrorCode::kCancelled, "the call was cancelled"); })},
-      tasks_{*this, executor_},
+      tasks_{*this, executor_, scheduler::Resources::of_cpus(1)},
       background_{executor_} {}
 
 std::shared_ptr<Caller> Caller::make(std::shared_ptr<actors::Platform> platform,
@@ -289,11 +298,16 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
 }
 
 // The calls that a call makes belong to its tree, and have no longer than it has.
-ResultCell::Call Caller::new_call(const RegisteredFunction& function, Deadline deadline) {
-  ResultCell::Call call{.function = function.index, .trace = {}, .deadline = deadline};
+template <class Options>
+ResultCell::Call Caller::new_call(const RegisteredFunction& function, const Options& options) {
+  ResultCell::Call call{.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(options.max_retries, 0, 255)),
+                        .function = function.index,
+                        .trace = {},
+                        .deadline = options.deadline};
+  if (const auto* const types = options.retry_on.registered()) call.retry_on = types->index + 1;
   if (const auto* const running = actors::RunningCall::of_this_thread()) {
     call.trace = running->trace();
-    call.deadline = std::min(deadline, running->deadline());
+    call.deadline = std::min(call.deadline, running->deadline());
   } else {
     std::uint64_t& last = actors::this_thread.last_trace;
     if (last == 0) last = random_u64();
@@ -312,34 +326,70 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
   });
 }
 
+Result<actors::TaskPool*> Caller::pool_of(const TaskOptions& options) {
+  if (options.cpus == 1 && options.gpus == 0 && options.resources.empty()) return &tasks_;
+  PHAROS_TRY(scheduler::Resources demand, actors::demand_of(options.cpus, options.gpus, options.resources));
+  if (demand == tasks_.demand()) return &tasks_;
+  const std::lock_guard lock{mutex_};
+  if (over_) return *over_;
+  if (const auto found = other_tasks_.find(demand); found != other_tasks_.end()) return found->second.get();
+  if (other_tasks_.size() >= kShapesMax) {
+    return Error{
+        ErrorCode::kOverloaded,
+        "this program has tasks that ask for " + std::to_string(kShapesMax) + " different amounts of resources",
+        "Round what tasks ask for."};
+  }
+  auto pool = std::make_unique<actors::TaskPool>(*this, executor_, demand);
+  pool->set_requests_max(registered_.cpus);
+  return other_tasks_.emplace(std::move(demand), std::move(pool)).first->second.get();
+}
+
+// They stay until the end.
+std::vector<actors::TaskPool*> Caller::pools() {
+  std::vector<actors::TaskPool*> all{&tasks_};
+  const std::lock_guard lock{mutex_};
+  for (const auto& [demand, pool] : other_tasks_) all.push_back(pool.get());
+  return all;
+}
+
+bool Caller::take_back(ResultCell& cell) {
+  const auto all = pools();
+  return std::any_of(all.begin(), all.end(), [&](actors::TaskPool* pool) { return pool->take_back(cell); });
+}
+
 CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments) {
   CellHandle cell = new_cell();
   if (abandoned()) {
     cell->set_error(forked());
     return cell;
   }
-  if (function.index == RegisteredFunction::kNoIndex) {
-    cell->set_error(not_in_table(function.function));
+  if (const auto* const missing = not_in_table(function, options.retry_on)) {
+    cell->set_error(not_in_table(*missing));
     return cell;
   }
-  auto call = new_call(function, options.deadline);
-  call.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(options.max_retries, 0, 255));
+  const auto pool = pool_of(options);
+  if (!pool) {
+    cell->set_error(Error{pool.error()}.with_outcome(Outcome::kNotStarted));
+    return cell;
+  }
+  const auto call = new_call(function, options);
   const auto incomplete = prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (!call.deadline.is_never()) give_up_at(call.deadline, cell);
   if (incomplete == nullptr) {
-    tasks_.submit(cell);
+    (*pool)->submit(cell);
     return cell;
   }
-  complete_later(incomplete, [this, cell](std::optional<Error> missing) {
+  complete_later(incomplete, [cell, pool = *pool](std::optional<Error> missing) {
     if (missing) return cell->set_error(std::move(*missing));
-    if (!cell->ready()) tasks_.submit(cell);  // unless it has been given up
+    if (!cell->ready()) pool->submit(cell);  // unless it has been given up
   });
   return cell;
 }
 
 void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
-  bool given_up = tasks_.cancel(cell);
+  bool given_up = false;
+  for (actors::TaskPool* const pool : pools()) given_up = given_up || pool->cancel(cell);
   if (!given_up) {
     const std::lock_guard lock{mutex_};
     // A task; an actor's call is also in its link.
@@ -353,6 +403,18 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
   if (given_up) cell.set_error(Error{code, why}.with_outcome(Outcome::kNotStarted));
 }
 
+std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
+  std::vector<CellHandle> missing;
+  const std::lock_guard lock{mutex_};
+  for (const auto& [number, each] : incomplete_) {
+    if (&*each->cell != &cell) continue;
+    for (const Arguments::Hole& hole : each->holes) {
+      if (!hole.cell.ready()) missing.push_back(hole.cell);
+    }
+  }
+  return missing;
+}
+
 std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
   std::vector<std::shared_ptr<ActorHandle>> all;
   const std::lock_guard lock{mutex_};
@@ -364,6 +426,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                                            const RegisteredFunction& constructor, const Arguments& arguments) {
   if (abandoned()) throw_error(forked());
   if (constructor.index == RegisteredFunction::kNoIndex) throw_error(not_in_table(constructor.function));
+  const auto demand = actors::demand_of(options.cpus, options.gpus, options.resources);
+  if (!demand) throw_error(Error{demand.error()}.with("making an actor"));
   const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
   if (options.get_if_exists && !options.name.empty()) {
     if (auto found = find_actor(options.name, options.name_space, type_name)) return *std::move(found);
@@ -385,7 +449,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .max_restarts = options.max_restarts,
                          .detached = options.detached,
                          .get_if_exists = options.get_if_exists,
-                         .max_task_retries = options.max_task_retries};
+                         .max_task_retries = options.max_task_retries,
+                         .amounts = demand->amounts()};
   // What stands for the constructor's call until the node has it.
   const CellHandle cell = new_cell();
   const auto incomplete = prepare(cell, {}, arguments);
@@ -421,26 +486,25 @@ async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHand
 }
 
 void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
-  if (answer) {
-    return connect_worker(
-        *actor->link(), *std::move(answer),
-        Error{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" was restarted while the call was under way"});
-  }
+  if (answer) return connect_worker(*actor->link(), *std::move(answer), "actor \"" + actor->label() + '"');
   const Error& cause = answer.error();
   if (const auto why = over()) return lose_actor(*actor, *why);
   const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
-                    cause.code() == ErrorCode::kInvalidArgument;
+                    cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition;
   lose_actor(*actor,
              told ? cause
                   : Error{ErrorCode::kActorDied,
                           "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
 }
 
-void Caller::connect_worker(CallLink& link, net::Parcel parcel, const Error& why_ended) {
+void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::string& whose) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
+  const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
+                                               : " was restarted while the call was under way: " + ready->ended;
   link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
-               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote}, why_ended);
+               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
+               Error{ErrorCode::kActorDied, whose + how, "If its calls may run twice, give it max_task_retries."});
 }
 
 async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
@@ -493,28 +557,31 @@ void Caller::let_go(ActorHandle& actor) {
 
 // ---- Leases
 
-void Caller::request_lease() {
-  background_.spawn(lease_worker(this));
+void Caller::request_lease(actors::TaskPool& pool) {
+  background_.spawn(lease_worker(this, &pool));
 }
 
-async::Async<void> Caller::lease_worker(Caller* self) {
+async::Async<void> Caller::lease_worker(Caller* self, actors::TaskPool* pool) {
   if (!std::exchange(self->tends_tasks_, true)) self->background_.spawn(tend_tasks(self));
   const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
-  wire::Message ask = wire::LeaseWorker{};
+  wire::Message ask = wire::LeaseWorker{pool->demand().amounts()};
   auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   if (!parcel) {
-    self->tasks_.lease_refused(std::move(parcel).error().with("asking for a worker"));
+    pool->lease_refused(std::move(parcel).error().with("asking for a worker"));
     co_return;
   }
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel->message);
   const WorkerId worker = ready == nullptr ? WorkerId{} : ready->worker;
-  const auto link = self->new_link(std::shared_ptr<CallLink::Observer>{self->shared_from_this(), &self->tasks_});
-  self->connect_worker(*link, *std::move(parcel), Error{ErrorCode::kWorkerDied, "the worker's connection ended"});
-  self->tasks_.add_worker(worker, link);
+  const auto link = self->new_link(std::shared_ptr<CallLink::Observer>{self->shared_from_this(), pool});
+  self->connect_worker(*link, *std::move(parcel), "the worker");
+  pool->add_worker(worker, link);
 }
 
 async::Async<void> Caller::tend_tasks(Caller* self) {
-  while (self->tasks_.tend()) {
+  for (;;) {
+    bool more = false;
+    for (actors::TaskPool* const pool : self->pools()) more = pool->tend() || more;
+    if (!more) break;
     const auto slept = co_await async::sleep(kTendTime);
     if (!slept) break;
   }
@@ -539,7 +606,10 @@ void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
 // The node tells why; only when it does not, this does.
 async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
   const auto slept = co_await async::sleep(kReasonTime);
-  if (slept) self->tasks_.lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended"});
+  if (!slept) co_return;
+  for (actors::TaskPool* const pool : self->pools()) {
+    pool->lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended"});
+  }
 }
 
 void Caller::lose_actor(ActorHandle& actor, const Error& why) {
@@ -553,8 +623,10 @@ void Caller::lose_actor(ActorHandle& actor, const Error& why) {
 bool Caller::on_node_message(const wire::Message& message) {
   const auto* const ended = std::get_if<wire::WorkerEnded>(&message);
   if (ended == nullptr) return false;
-  tasks_.lose_worker(ended->worker,
-                     Error{ErrorCode::kWorkerDied, "the worker that ran the task ended: " + ended->reason});
+  for (actors::TaskPool* const pool : pools()) {
+    pool->lose_worker(ended->worker,
+                      Error{ErrorCode::kWorkerDied, "the worker that ran the task ended: " + ended->reason});
+  }
   return true;
 }
 
@@ -573,7 +645,7 @@ void Caller::lose_everything(const Error& why) {
     incomplete.swap(incomplete_);
   }
   for (const auto& [id, actor] : actors) actor->link()->lose(why);
-  tasks_.close(why);
+  for (actors::TaskPool* const pool : pools()) pool->close(why);
   for (const auto& [place, each] : incomplete) {
     each->cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
   }

@@ -78,8 +78,12 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// A handle that came with a call, or by its name. The node counts `held` for it already.
   std::shared_ptr<ActorHandle> adopt(ActorId id, const std::string& label, bool held);
   CellHandle new_cell() const { return ResultCell::make(room_); }
+  /// What get() waits for, in whichever thread. Any thread.
+  std::vector<wire::PendingResult> pending_results();
+  /// Why it does, in lines for people: asks the node, for no longer than a second. `then` runs on the strand.
+  void explain_waits(async::UniqueFunction<void(std::string)> then);
   /// A task that waits for a worker that will not come soon is the thread's that waits for it.
-  bool take_back(ResultCell& cell) { return tasks_.take_back(cell); }
+  bool take_back(ResultCell& cell);
 
   /// Tells the node, after all that it has been told before.
   void tell_node(wire::Message message);
@@ -106,14 +110,15 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
  private:
   Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue);
 
-  void request_lease() override;
+  void request_lease(actors::TaskPool& pool) override;
   void return_lease(WorkerId worker) override;
   void worker_disconnected(WorkerId worker) override;
 
   /// A call whose arguments wait for other results.
   struct Incomplete;
   /// Gives the cell its call, and its arguments if they are there: then null. A result that is an error fails the cell.
-  static ResultCell::Call new_call(const RegisteredFunction& function, Deadline deadline);
+  template <class Options>
+  static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
   static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
@@ -121,8 +126,15 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
                       async::UniqueFunction<void(std::optional<Error>)> then);
   void complete(const std::shared_ptr<Incomplete>& incomplete);
   std::vector<std::shared_ptr<ActorHandle>> actors();
+  std::vector<CellHandle> missing_arguments(const ResultCell& cell);
+  void add_pending(const CellHandle& cell, std::int32_t argument_of, std::vector<wire::PendingResult>& to);
+  static async::Async<void> ask_why(Caller* self, async::UniqueFunction<void(std::string)> then);
 
-  static async::Async<void> lease_worker(Caller* self);
+  /// Of tasks that hold so much.
+  Result<actors::TaskPool*> pool_of(const TaskOptions& options);
+  std::vector<actors::TaskPool*> pools();
+
+  static async::Async<void> lease_worker(Caller* self, actors::TaskPool* pool);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
   static async::Async<void> connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen);
   static async::Async<Result<wire::ActorFound>> ask_for_actor(Caller* self, wire::FindActor find);
@@ -130,7 +142,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
 
   std::shared_ptr<actors::CallLink> new_link(std::weak_ptr<actors::CallLink::Observer> observer);
-  void connect_worker(actors::CallLink& link, net::Parcel parcel, const Error& why_ended);
+  void connect_worker(actors::CallLink& link, net::Parcel parcel, const std::string& whose);
   void take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer);
   std::optional<Error> over();
 
@@ -140,14 +152,15 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   async::Executor& executor_;
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
   const std::shared_ptr<actors::WaitingRoom> room_;
-  actors::TaskPool tasks_;
+  actors::TaskPool tasks_;  // of the usual shape
   std::shared_ptr<net::Peer> node_;
   wire::JobRegistered registered_;
   std::atomic<bool> abandoned_ = false;
 
   std::mutex mutex_;
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
-  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;  // oldest first
+  std::map<scheduler::Resources, std::unique_ptr<actors::TaskPool>> other_tasks_;  // of other shapes
+  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;                // oldest first
   std::uint64_t last_incomplete_ = 0;
   std::optional<Error> over_;  // why nothing can be asked of the node any more
   bool tends_tasks_ = false;   // the strand's

@@ -7,16 +7,20 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/async/outermost.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/scheduler/resources.hpp>
 #include <pharos/wire/error_codec.hpp>
 
 #include "function_table.hpp"
 #include "reply_cache.hpp"
 #include "running_call.hpp"
+#include "thrower.hpp"
+#include "thrown.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -36,23 +40,40 @@ constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead fo
 constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
 constexpr std::size_t kBatchesMax = 8;  // of one caller, a read buffer each, that wait to be run
 
-/// Runs one call; what it throws is an error that names the function. (A forced unwinding has no exception object,
-/// which the sanitizer takes for a mistake.)
+/// Runs one call; what it throws is an error that names the function. `again`, if there is `retry_on`, becomes whether
+/// it is of these types. (A forced unwinding has no exception object, which the sanitizer takes for a mistake.)
 template <class Call>
-__attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call) {
+__attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function& function, const Call& call,
+                                                                  const Function* retry_on = nullptr,
+                                                                  bool* again = nullptr) {
   try {
     call();
     return std::nullopt;
+  } catch (const Thrower&) {
+    PHAROS_CHECK(false);
   } catch (const abi::__forced_unwind&) {
     // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
     log(LogLevel::kError, "a function ended its thread; the worker ends",
-        {kv("function", readable_name(function.name))});
+        {kv("function", readable_name(function.name()))});
     ::_exit(1);
+  } catch (const BadArguments& e) {
+    return e.error();
   } catch (...) {
-    Error error = detail::current_exception();
-    if (error.code() != ErrorCode::kUserError) return error;
-    return Error{ErrorCode::kUserError, readable_name(function.name) + " " + error.message()};
+    if (retry_on != nullptr) *again = retry_on->handles();
+    return error_of_call(function);
   }
+}
+
+/// What a call is run again for.
+struct Retries {
+  const Function* types = nullptr;  ///< null: nothing
+  std::uint32_t max = 0;            ///< until it has been run again so often
+};
+/// Null: these are no types.
+const Function* exception_types(std::uint32_t index) {
+  const auto functions = function_table();
+  const bool are_types = index < functions.size() && functions[index].kind == FunctionKind::kExceptionTypes;
+  return are_types ? &functions[index] : nullptr;
 }
 
 }  // namespace
@@ -93,6 +114,7 @@ class CallerLink final : public net::Link::Handler,
     link_->start(shared_from_this());
   }
   const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
+  const wire::Holding& holding() const { return serves_.holding; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
@@ -122,6 +144,7 @@ class CallerLink final : public net::Link::Handler,
   /// Its caller has asked for this call to stop.
   bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
   Deadline deadline_of(std::uint64_t number) const { return mark_of(number).deadline; }
+  Retries retries_of(std::uint64_t number) const { return mark_of(number).retries; }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -137,12 +160,17 @@ class CallerLink final : public net::Link::Handler,
   }
 
  private:
-  // Cancels overtake the calls that they came behind; and the time that a call has left begins now.
+  // Cancels overtake the calls that they came behind; the time that a call has left begins now; and what it is run
+  // again for is known before it begins.
   void note_marks(net::FrameBatch frames) {
     while (!frames.empty()) {
       const FrameHeader header = frames.next().header;
       if (header.kind == FrameKind::kCancel) {
         note_cancel(header.number);
+      } else if (header.kind == FrameKind::kRetry) {
+        const std::lock_guard lock{marks_mutex_};
+        marks_[header.number].retries = {exception_types(header.function), header.attempt};
+        any_marks_.store(true, std::memory_order_release);
       } else if (header.time != 0) {
         const std::lock_guard lock{marks_mutex_};
         marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.platform().now());
@@ -154,7 +182,10 @@ class CallerLink final : public net::Link::Handler,
   struct Mark {
     bool cancelled = false;
     Deadline deadline = Deadline::never();
+    Retries retries{};
   };
+  /// Says something about a call, and is none.
+  static bool is_note(FrameKind kind) { return kind == FrameKind::kCancel || kind == FrameKind::kRetry; }
   Mark mark_of(std::uint64_t number) const {
     if (!any_marks_.load(std::memory_order_acquire)) return {};
     const std::lock_guard lock{marks_mutex_};
@@ -170,7 +201,8 @@ class CallerLink final : public net::Link::Handler,
   void give_back_frames(net::FrameBatch& batch) {
     while (!batch.empty()) {
       FrameHeader header = batch.next().header;
-      if (header.kind == FrameKind::kCancel) continue;
+      if (is_note(header.kind)) continue;
+      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(header.number);
       header.kind = FrameKind::kReply;
       header.status = wire::ReplyStatus::kReturned;
       link_->send(header, {});
@@ -292,8 +324,37 @@ struct UserCode {
 class Running final : public RunningCall {
  public:
   /// `link`: what the call came with; a constructor came with none.
-  Running(Calls& calls, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task)
-      : calls_{calls}, link_{link}, number_{number}, trace_{trace}, is_task_{is_task} {}
+  Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task,
+          std::uint32_t attempt = 0)
+      : RunningCall{function.name()},
+        calls_{calls},
+        link_{link},
+        number_{number},
+        trace_{trace},
+        is_task_{is_task},
+        attempt_{attempt} {}
+
+  /// It has failed with what it may be run again for: false if not once more.
+  bool may_run_again(const Retries& retries) {
+    const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(calls_.platform().now());
+    if (may) ++attempt_;
+    return may;
+  }
+  /// Runs it, at once again as long as it may be. Not for a coroutine.
+  std::optional<Error> run(const Function& function, void* object, Decoder arguments, Encoder& result,
+                           const Retries& retries) {
+    const UserCode inside{*this, calls_.platform()};
+    if (retries.types == nullptr) [[likely]]
+      return guarded(function, [&] { function.call(object, arguments, result); });
+    for (;;) {
+      bool again = false;
+      Decoder from_the_start = arguments;
+      auto error = guarded(
+          function, [&] { function.call(object, from_the_start, result); }, retries.types, &again);
+      if (!error || !again || !may_run_again(retries)) return error;
+      result.clear();
+    }
+  }
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override {
     if (run_instead(cell)) return;
@@ -318,25 +379,40 @@ class Running final : public RunningCall {
   Deadline deadline() const override { return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_); }
   Context context() const override {
     const Instance& instance = calls_.instance();
+    const wire::Holding& held = is_task_ ? link_->holding() : instance.holding;
+    std::map<std::string, double> amounts;
+    for (const auto& [name, amount] : held.amounts) {
+      amounts.emplace(name, static_cast<double>(amount) / scheduler::Resources::kWhole);
+    }
+    const auto cpus = amounts.extract("cpu");
+    amounts.erase("gpu");  // they are named
     return {.job = calls_.caller()->job(),
             .node = calls_.caller()->node(),
             .worker = calls_.worker(),
             .actor = instance.actor,
             .incarnation = instance.incarnation,
+            .restarted = instance.incarnation > 1,
+            .name_space = is_task_ ? to_string(calls_.caller()->job()) : instance.name_space,
+            .attempt = attempt_,
             .trace = trace_,
-            .deadline = deadline()};
+            .deadline = deadline(),
+            .cpus = cpus.empty() ? 0 : cpus.mapped(),
+            .gpus = held.gpus,
+            .resources = std::move(amounts)};
   }
 
  private:
   // A task for which there will be no worker soon is run by the one who waits for it.
   bool run_instead(detail::ResultCell& cell) {
     if (!calls_.caller()->take_back(cell)) return false;
-    const Function& function = function_table()[cell.call().function];
-    Decoder arguments{cell.arguments()};
+    const auto& call = cell.call();
+    Retries retries;
+    if (call.retry_on != 0) retries = {exception_types(call.retry_on - 1), call.max_retries};
     Encoder result;
-    Running running{calls_, link_, number_, cell.call().trace, is_task_};
-    const UserCode inside{running, calls_.platform()};
-    auto error = guarded(function, [&] { function.call(nullptr, arguments, result); });
+    const Function& function = function_table()[call.function];
+    Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
+    auto error = running.run(function, nullptr, Decoder{cell.arguments()}, result, retries);
+    calls_.end_if_child();
     if (error) {
       cell.set_error(std::move(*error));
     } else {
@@ -350,6 +426,7 @@ class Running final : public RunningCall {
   const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
+  std::uint32_t attempt_;
 };
 
 }  // namespace
@@ -364,14 +441,15 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
         calls_{calls},
         link_{std::move(link)},
         function_{function},
-        running_{calls, link_.get(), header.number, TraceId{header.trace}, false} {}
+        retries_{link_->retries_of(header.number)},
+        running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt) {}
 
   /// Runs it to its first wait, or its end.
-  void begin(void* object, Decoder& arguments) {
-    body_.emplace(*this, function_.begin(object, &arguments, &result_));
+  void begin(std::span<const std::byte> arguments) {
+    if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
     const UserCode inside{running_, calls_.platform()};
-    body_->start();
-    body_->run();
+    begin_body(arguments);
+    calls_.end_if_child();
   }
 
   bool ended() const { return ended_; }
@@ -403,11 +481,26 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
 
    private:
     void ended() override {
-      call_.error_ = guarded(call_.function_, [this] { take(); });
-      call_.ended_ = true;
+      bool again = false;
+      call_.error_ = guarded(
+          call_.function_, [this] { take(); }, call_.retries_.types, &again);
+      if (again && call_.running_.may_run_again(call_.retries_)) {
+        call_.post([call = &call_] { call->begin_body(call->arguments_); });
+      } else {
+        call_.ended_ = true;
+      }
     }
     CoroutineCall& call_;
   };
+
+  // Inside of the call.
+  void begin_body(std::span<const std::byte> bytes) {
+    Decoder arguments{bytes};
+    result_.clear();
+    body_.emplace(*this, function_.begin(calls_.instance().object, &arguments, &result_));
+    body_->start();
+    body_->run();
+  }
 
   /// From one wait to the next.
   class Slice final : public Strand::Runner {
@@ -419,6 +512,7 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
         const UserCode inside{call_->running_, call_->calls_.platform()};
         std::exchange(work_, {})();
       }
+      call_->calls_.end_if_child();
       if (call_->ended_ && !std::exchange(call_->concluded_, true)) call_->link_->conclude(*call_, more_follow);
     }
     void give_back(net::FrameBatch) override {}
@@ -433,6 +527,8 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
   Calls& calls_;
   const std::shared_ptr<CallerLink> link_;
   const Function& function_;
+  const Retries retries_;
+  std::vector<std::byte> arguments_;  // kept where it may be run again
   Running running_;
   Encoder result_;
   std::atomic<bool> cancelled_ = false;
@@ -460,7 +556,7 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   last_end_ = calls_.platform().now();
   while (!batch_.empty()) {
     const wire::FrameView frame = batch_.next();
-    if (frame.header.kind == FrameKind::kCancel) continue;
+    if (is_note(frame.header.kind)) continue;
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
     if (auto waits = run_one(frame)) {
@@ -517,7 +613,8 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
   const Function& function = functions[header.function];
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
-    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name) + " cannot be called that way"};
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
+                 "Caller and worker must be the same build."};
   }
   if (serves_.actor && calls_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
@@ -534,21 +631,20 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
     return nullptr;
   }
   const Function& function = function_table()[header.function];
-  void* const object = calls_.instance().object;
-  Decoder arguments{frame.payload};
+  calls_.note_begin(function, last_end_, serves_.caller, header.number);
   if (function.begin != nullptr) {
     auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
-    coroutine->begin(object, arguments);
+    coroutine->begin(frame.payload);
+    calls_.note_end();
     if (!coroutine->ended()) return coroutine;
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
-  Running running{calls_, this, header.number, TraceId{header.trace}, !serves_.actor};
-  std::optional<Error> error;
-  {
-    const UserCode inside{running, calls_.platform()};
-    error = guarded(function, [&] { function.call(object, arguments, result_); });
-  }
+  Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  const auto error =
+      running.run(function, calls_.instance().object, Decoder{frame.payload}, result_, retries_of(header.number));
+  calls_.end_if_child();
+  calls_.note_end();
   const TimePoint end = calls_.platform().now();
   reply(header, error, result_, end - std::exchange(last_end_, end));
   return nullptr;
@@ -594,13 +690,19 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   instance_.constructor = &constructor;
   instance_.actor = actor.actor;
   instance_.incarnation = actor.incarnation;
+  instance_.name_space = actor.name_space;
+  instance_.holding = actor.holding;
   Decoder arguments{actor.arguments};
-  Running running{*this, nullptr, 0, TraceId{}, false};
+  note_begin(constructor, platform_->now(), CallerId{}, 0);
+  Running running{*this, constructor, nullptr, 0, TraceId{}, false};
   const UserCode inside{running, *platform_};
   const auto error = guarded(constructor, [&] { instance_.object = constructor.construct(arguments); });
+  end_if_child();
+  note_end();
   if (!error) return std::nullopt;
-  return Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->message()}.with_outcome(
+  Error died = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->to_string()}.with_outcome(
       Outcome::kNotStarted);
+  return error->thrown() ? std::move(died).with_thrown(*error->thrown()) : died;
 }
 
 void Calls::construct(wire::ConstructActor actor) {
@@ -641,6 +743,31 @@ void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
   const bool here =
       std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
   if (!here) executor_.post([caller] { caller->replies.forget(); });
+}
+
+void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number) {
+  runs_.since.store(since.time_since_epoch().count(), std::memory_order_relaxed);
+  runs_.caller.store(caller.value(), std::memory_order_relaxed);
+  runs_.number.store(number, std::memory_order_relaxed);
+  runs_.function.store(&function, std::memory_order_release);
+}
+
+// Of a call that ends meanwhile, a mixture with the next one: it is a look, not an account.
+wire::Inspected Calls::inspect() const {
+  wire::InspectedWorker worker{.worker = worker_, .waits = caller_->pending_results()};
+  if (const Function* const function = runs_.function.load(std::memory_order_acquire)) {
+    worker.function = function_index(function->name());
+    worker.nanoseconds = platform_->now().time_since_epoch().count() - runs_.since.load();
+    worker.caller = CallerId{runs_.caller.load()};
+    worker.number = runs_.number.load();
+  }
+  wire::Inspected inspected;
+  inspected.workers.push_back(std::move(worker));
+  return inspected;
+}
+
+void Calls::end_if_child() const {
+  if (caller_->abandoned()) ::_exit(0);
 }
 
 void Calls::block(CallerLink& link) {

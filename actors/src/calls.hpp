@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,6 +27,8 @@ struct Instance {
   const detail::Function* constructor = nullptr;
   ActorId actor;
   std::uint32_t incarnation = 0;
+  std::string name_space;
+  wire::Holding holding;
 
   void destroy() {
     if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));
@@ -57,6 +60,14 @@ class Calls {
   /// No call begins any more. False when one runs on; else the actor's destructor has run.
   bool stop();
 
+  /// What runs and what waits, for whoever asks meanwhile. Any thread.
+  wire::Inspected inspect() const;
+  /// A call of the strand begins, which `inspect()` will tell of, until it ends.
+  void note_begin(const detail::Function& function, TimePoint since, CallerId caller, std::uint64_t number);
+  void note_end() { runs_.function.store(nullptr, std::memory_order_release); }
+  /// User code has come back twice, and this is a child of fork(): the answer is its parent's to give.
+  void end_if_child() const;
+
   /// A caller's connection has ended. What it sent before still runs.
   void forget(const CallerLink& link);
   /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
@@ -79,6 +90,12 @@ class Calls {
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
+  struct {
+    std::atomic<const detail::Function*> function = nullptr;
+    std::atomic<std::int64_t> since = 0;
+    std::atomic<std::uint64_t> caller = 0;
+    std::atomic<std::uint64_t> number = 0;
+  } runs_;
   std::mutex links_mutex_;
   std::vector<std::shared_ptr<CallerLink>> links_;
   std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;  // all that were ever here

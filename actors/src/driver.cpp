@@ -4,12 +4,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <vector>
 
@@ -23,7 +25,6 @@
 
 #include "embedded_cluster.hpp"
 #include "function_table.hpp"
-#include "output.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -51,7 +52,9 @@ void note_start_object() {
   start_object_linked.store(true);
 }
 
-Driver::Driver() : caller_{Caller::make(platform_, actors::FlushQueue::make(*platform_, kFlushDelayMax))} {}
+Driver::Driver(const RuntimeOptions& options)
+    : caller_{Caller::make(platform_, actors::FlushQueue::make(*platform_, kFlushDelayMax))},
+      output_{std::make_shared<actors::Output>(reactor_, options.fold_output)} {}
 
 Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {
   if (!start_object_linked.load()) {
@@ -59,12 +62,13 @@ Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {
                  "this program was linked without Pharos's start object, so it cannot serve as its own worker",
                  "Link it with the CMake target pharos::pharos, or with pharos_start.o and -Wl,--wrap=main."};
   }
-  PHAROS_TRY_VOID(actors::fix_function_table());
-  std::shared_ptr<Driver> driver{new Driver};
+  actors::fix_function_table();
+  std::shared_ptr<Driver> driver{new Driver{options}};
   auto connected = driver->connect(options);
   if (connected) {
     driver->io_thread_ = std::thread{[raw = driver.get()] { raw->run_io(); }};
     connected = driver->register_job();
+    if (connected) driver->answer_quit_signal();
   }
   if (!connected) {
     driver->stop();
@@ -117,6 +121,41 @@ Result<void> Driver::register_job() {
   return {};
 }
 
+namespace {
+
+class QuitWatcher final : public net::Reactor::Watcher {
+ public:
+  QuitWatcher(net::Reactor& reactor, std::weak_ptr<Caller> caller, int event)
+      : reactor_{reactor}, caller_{std::move(caller)}, event_{event} {}
+
+  void on_ready(std::uint32_t) override {
+    std::uint64_t count = 0;
+    if (::read(event_, &count, sizeof count) != sizeof count) return;
+    reactor_.post([weak = caller_] {
+      const auto caller = weak.lock();
+      if (caller == nullptr) return;
+      caller->explain_waits([](const std::string& text) {
+        std::fwrite(text.data(), 1, text.size(), stderr);
+        std::fflush(stderr);
+      });
+    });
+  }
+
+ private:
+  net::Reactor& reactor_;
+  const std::weak_ptr<Caller> caller_;
+  const int event_;
+};
+
+}  // namespace
+
+void Driver::answer_quit_signal() {
+  quit_signal_ = actors::QuitSignal::make();
+  if (quit_signal_ == nullptr) return;
+  const int event = quit_signal_->descriptor();
+  reactor_.watch(event, EPOLLIN, std::make_shared<QuitWatcher>(reactor_, caller_, event));
+}
+
 void Driver::run_io() {
   ::pthread_setname_np(::pthread_self(), "pharos-io");
   while (!io_ends_.load()) reactor_.poll_one(async::Deadline::never());
@@ -124,7 +163,7 @@ void Driver::run_io() {
 
 void Driver::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) {
   if (const auto* const output = std::get_if<wire::Output>(&parcel.message)) {
-    actors::print_worker_output(*output);
+    output_->print(*output);
   } else {
     caller_->on_node_message(parcel.message);
   }
@@ -156,11 +195,13 @@ void Driver::stop() {
       node_->close();
     }
   }
+  if (quit_signal_ != nullptr) reactor_.unwatch(quit_signal_->descriptor());
   caller_->end();
   if (io_thread_.joinable()) {
     io_ends_.store(true);
     reactor_.post([] {});
     io_thread_.join();
+    output_->flush();
   }
   reap_keeper();
 }

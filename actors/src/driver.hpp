@@ -10,6 +10,8 @@
 #include <pharos/net/peer.hpp>
 
 #include "caller.hpp"
+#include "output.hpp"
+#include "quit_signal.hpp"
 #include "reactor_platform.hpp"
 
 namespace pharos::detail {
@@ -26,10 +28,11 @@ class Driver final : public net::Peer::Owner {
   void stop();
 
  private:
-  Driver();
+  explicit Driver(const RuntimeOptions& options);
 
   Result<void> connect(const RuntimeOptions& options);
   Result<void> register_job();
+  void answer_quit_signal();
   void run_io();
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
@@ -39,7 +42,9 @@ class Driver final : public net::Peer::Owner {
   const std::shared_ptr<actors::ReactorPlatform> platform_ = std::make_shared<actors::ReactorPlatform>();
   net::Reactor& reactor_ = platform_->reactor();
   std::shared_ptr<Caller> caller_;
+  const std::shared_ptr<actors::Output> output_;
   std::shared_ptr<net::Peer> node_;
+  std::unique_ptr<actors::QuitSignal> quit_signal_;
   pid_t keeper_ = 0;
   bool greeted_ = false;  // the daemon has proved itself
   std::atomic<bool> stopping_ = false;

@@ -1,13 +1,13 @@
 #include "embedded_cluster.hpp"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 #include <pharos/base/random.hpp>
 #include <pharos/net/address.hpp>
@@ -15,6 +15,7 @@
 #include <pharos/process/inherited.hpp>
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/spawn.hpp>
+#include <pharos/process/token.hpp>
 
 namespace pharos::actors {
 namespace {
@@ -42,24 +43,37 @@ std::string variable(const char* name) {
   return text == nullptr ? "" : text;
 }
 
-Result<net::Key> read_token(const std::string& path) {
-  const Fd file{::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)};
-  if (!file) {
-    Error error = Error::from_errno("reading the cluster's token from " + path, errno,
-                                    "Set PHAROS_TOKEN_FILE to the cluster's token file.");
-    return Error{ErrorCode::kPermissionDenied, error.message(), error.remedy()};
+Result<net::Key> token_of(const RuntimeOptions& options, const net::Address& address) {
+  std::string token_file = options.token_file.empty() ? variable("PHAROS_TOKEN_FILE") : options.token_file;
+  if (token_file.empty() && address.unix_socket) {
+    token_file = address.place.substr(0, address.place.rfind('/') + 1) + "token";
   }
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return Error::from_errno("looking at " + path, errno);
-  if (status.st_uid != ::geteuid() || (status.st_mode & 077) != 0) {
-    return Error{ErrorCode::kPermissionDenied, "the token file " + path + " can be read by others",
-                 "A token that others know is no secret: make a new one, and keep it with chmod 600."};
+  if (token_file.empty()) {
+    return Error{ErrorCode::kPermissionDenied, "no token for the cluster at " + options.address,
+                 "Set PHAROS_TOKEN_FILE to the cluster's token file."};
   }
-  net::Key key;
-  if (::read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()) || status.st_size != 32) {
-    return Error{ErrorCode::kPermissionDenied, "the token file " + path + " does not hold 32 bytes"};
-  }
-  return key;
+  return process::read_token(token_file);
+}
+
+/// Starts keeper and daemon for this program alone.
+Result<NodeConnection> start_daemon(const net::Key& token, std::vector<std::string> options) {
+  PHAROS_TRY(const std::string daemon, find_daemon());
+  PHAROS_TRY(const std::string base, process::ensure_base_folder());
+  PHAROS_TRY(net::SocketPair control, net::socket_pair());
+  process::Preamble preamble;
+  preamble.key = token;
+  preamble.id = random_u64();
+  PHAROS_TRY_VOID(process::send_preamble(control.first.get(), preamble));
+  process::Program program{.path = daemon,
+                           .executable = {},
+                           .arguments = {"pharos", "keeper", "--base-folder", base},
+                           .environment = process::own_environment(),
+                           .moved = {{control.second.get(), kControl}},
+                           .folder = "/",
+                           .new_session = true};
+  program.arguments.insert(program.arguments.end(), options.begin(), options.end());
+  PHAROS_TRY(const pid_t keeper, process::spawn(program));
+  return NodeConnection{std::move(control.first), token, keeper, daemon};
 }
 
 }  // namespace
@@ -79,46 +93,25 @@ Result<std::string> find_daemon() {
 }
 
 Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
-  PHAROS_TRY(const std::string daemon, find_daemon());
-  PHAROS_TRY(const std::string base, process::ensure_base_folder());
-  PHAROS_TRY(net::SocketPair control, net::socket_pair());
-  process::Preamble preamble;
-  fill_random(preamble.key);
-  preamble.id = random_u64();
-  PHAROS_TRY_VOID(process::send_preamble(control.first.get(), preamble));
-
-  process::Program program{.path = daemon,
-                           .executable = {},
-                           .arguments = {"pharos", "keeper", "--base-folder", base},
-                           .environment = process::own_environment(),
-                           .moved = {{control.second.get(), kControl}},
-                           .folder = "/",
-                           .new_session = true};
+  std::vector<std::string> arguments;
   if (!options.listen.empty()) {
     PHAROS_TRY([[maybe_unused]] const net::Address address, net::parse_address(options.listen));
-    program.arguments.insert(program.arguments.end(), {"--listen", options.listen});
+    arguments.insert(arguments.end(), {"--listen", options.listen});
   }
-  if (options.cpus != 0) {
-    program.arguments.insert(program.arguments.end(), {"--cpus", std::to_string(options.cpus)});
-  }
-  PHAROS_TRY(const pid_t keeper, process::spawn(program));
-  return NodeConnection{std::move(control.first), preamble.key, keeper, daemon};
+  if (options.cpus != 0) arguments.insert(arguments.end(), {"--cpus", std::to_string(options.cpus)});
+  net::Key token;
+  fill_random(token);
+  return start_daemon(token, std::move(arguments));
 }
 
+// Descriptors do not go over TCP, so a program has a node beside it: one that runs on this machine, or one of its own.
 Result<NodeConnection> join_cluster(const RuntimeOptions& options) {
   PHAROS_TRY(const net::Address address, net::parse_address(options.address));
-  std::string token_file = options.token_file.empty() ? variable("PHAROS_TOKEN_FILE") : options.token_file;
-  if (token_file.empty() && address.unix_socket) {
-    token_file = address.place.substr(0, address.place.rfind('/') + 1) + "token";
-  }
-  if (token_file.empty()) {
-    return Error{ErrorCode::kPermissionDenied, "no token for the cluster at " + options.address,
-                 "Set PHAROS_TOKEN_FILE to the cluster's token file."};
-  }
-  PHAROS_TRY(const net::Key key, read_token(token_file));
+  PHAROS_TRY(const net::Key token, token_of(options, address));
+  if (!address.unix_socket) return start_daemon(token, {"--head", options.address});
   const auto deadline = async::Deadline::after(kConnectTime, std::chrono::steady_clock::now());
   PHAROS_TRY(Fd socket, net::connect_to(address, deadline));
-  return NodeConnection{std::move(socket), key, 0, options.address};
+  return NodeConnection{std::move(socket), token, 0, options.address};
 }
 
 }  // namespace pharos::actors

@@ -3,10 +3,12 @@
 #include <pharos/actors/exceptions.hpp>
 
 #include "function_table.hpp"
+#include "thrown.hpp"
 
 namespace pharos {
 
 void throw_error(Error error) {
+  if (error.thrown()) actors::rethrow(*error.thrown());
   switch (error.code()) {
     case ErrorCode::kActorDied: throw ActorDied{std::move(error)};
     case ErrorCode::kWorkerDied: throw WorkerDied{std::move(error)};
@@ -33,6 +35,8 @@ Error detail::current_exception() {
     throw;
   } catch (const Exception& e) {
     return e.error();
+  } catch (const EncodedTooLarge& e) {
+    return {ErrorCode::kInvalidArgument, e.what()};
   } catch (const std::exception& e) {
     return {ErrorCode::kUserError, "threw " + name + ": " + e.what()};
   } catch (...) {

@@ -8,10 +8,12 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/function.hpp>
+#include <pharos/wire/message.hpp>
 
 namespace pharos {
 namespace actors {
@@ -23,7 +25,6 @@ struct Table {
   std::deque<detail::RegisteredFunction> registered;  // addresses stay
   std::vector<detail::Function> sorted;
   bool fixed = false;
-  std::optional<Error> failure;
 };
 
 Table& table() {
@@ -31,62 +32,76 @@ Table& table() {
   return *instance;
 }
 
-/// Two functions of one name. What has one definition in the whole program may be registered by several of its
-/// libraries; what is static or in an anonymous namespace is another thing in each file.
-bool differ(const detail::Function& a, const detail::Function& b) {
-  const std::string_view name = a.name;
-  const bool of_one_file =
-      name.find("_GLOBAL__N_") != std::string_view::npos || name.find("_ZL") != std::string_view::npos;
-  return of_one_file && (a.call != b.call || a.construct != b.construct);
-}
-
-std::optional<Error> sort(Table& t) {
+// Functions that are static or in an anonymous namespace may have one name in several files, and are told apart by
+// their types; what has one definition in the whole program is one, however many libraries have registered it.
+void sort(Table& t) {
   std::vector<detail::RegisteredFunction*> order;
   for (auto& entry : t.registered) order.push_back(&entry);
-  std::sort(order.begin(), order.end(),
-            [](const auto* a, const auto* b) { return std::strcmp(a->function.name, b->function.name) < 0; });
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return std::strcmp(a->function.name(), b->function.name()) < 0;
+  });
+  std::size_t of_this_name = 0;  // where they begin in `sorted`
   for (auto* const entry : order) {
-    if (!t.sorted.empty() && std::strcmp(t.sorted.back().name, entry->function.name) == 0) {
-      if (differ(t.sorted.back(), entry->function)) {
-        return Error{ErrorCode::kAlreadyExists,
-                     "two functions of this program are called " + readable_name(entry->function.name),
-                     "What workers run needs a name of its own: rename one of the two, or put it into a namespace that "
-                     "has a name."};
-      }
-    } else {
-      t.sorted.push_back(entry->function);
+    if (t.sorted.empty() || std::strcmp(t.sorted.back().name(), entry->function.name()) != 0) {
+      of_this_name = t.sorted.size();
     }
-    entry->index = static_cast<std::uint32_t>(t.sorted.size() - 1);
+    const auto same = std::find_if(t.sorted.begin() + static_cast<std::ptrdiff_t>(of_this_name), t.sorted.end(),
+                                   [&](const auto& other) { return *other.tag == *entry->function.tag; });
+    entry->index = static_cast<std::uint32_t>(same - t.sorted.begin());
+    if (same == t.sorted.end()) t.sorted.push_back(entry->function);
   }
-  return std::nullopt;
 }
 
-/// Of a template's first argument, the outermost template's.
-std::size_t first_argument_end(std::string_view name) {
+void erase_all(std::string& text, std::string_view part) {
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.erase(at, part.size());
+}
+
+// Where the brackets that open before `at` are closed, or a comma comes between them.
+std::size_t end_of_argument(std::string_view name, std::size_t at) {
   int depth = 0;
-  for (std::size_t i = name.find('<') + 1; i < name.size(); ++i) {
-    if (name[i] == '<' || name[i] == '(') ++depth;
-    if (depth == 0 && (name[i] == ',' || name[i] == '>')) return i;
-    if (name[i] == '>' || name[i] == ')') --depth;
+  for (; at < name.size(); ++at) {
+    const char c = name[at];
+    if (depth == 0 && (c == ',' || c == '>')) break;
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == '>' || c == ')' || c == '}') --depth;
   }
-  return name.size();
+  return at;
+}
+
+// "std::vector<int, std::allocator<int> >" is for the compiler; people write "std::vector<int>".
+void leave_out_defaults(std::string& name) {
+  constexpr std::string_view kString =
+      "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+  for (std::size_t at = name.find(kString); at != std::string::npos; at = name.find(kString, at)) {
+    name.replace(at, kString.size(), "std::string");
+  }
+  constexpr std::string_view kAllocator = ", std::allocator<";
+  for (std::size_t at = name.find(kAllocator); at != std::string::npos; at = name.find(kAllocator, at)) {
+    const std::size_t end = end_of_argument(name, at + 2);
+    name.erase(at, end - at);
+  }
+  erase_all(name, "__cxx11::");
 }
 
 }  // namespace
 
-Result<void> fix_function_table() {
+void fix_function_table() {
   Table& t = table();
   const std::lock_guard lock{t.mutex};
-  if (!t.fixed) {
-    t.fixed = true;
-    t.failure = sort(t);
-  }
-  if (t.failure) return *t.failure;
-  return {};
+  if (!std::exchange(t.fixed, true)) sort(t);
 }
 
 std::span<const detail::Function> function_table() {
   return table().sorted;
+}
+
+std::uint32_t function_index(const char* mangled) {
+  const auto& sorted = table().sorted;
+  const auto found =
+      std::lower_bound(sorted.begin(), sorted.end(), mangled,
+                       [](const auto& function, const char* name) { return std::strcmp(function.name(), name) < 0; });
+  if (found == sorted.end() || std::strcmp(found->name(), mangled) != 0) return wire::kNoFunction;
+  return static_cast<std::uint32_t>(found - sorted.begin());
 }
 
 std::string readable_name(const char* mangled) {
@@ -94,19 +109,22 @@ std::string readable_name(const char* mangled) {
   const std::unique_ptr<char, void (*)(void*)> text{abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                     &std::free};
   std::string name = status == 0 ? text.get() : mangled;
-  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
-  for (std::size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous)) {
-    name.erase(at, kAnonymous.size());
-  }
+  erase_all(name, "(anonymous namespace)::");
+  leave_out_defaults(name);
   // "pharos::detail::MethodTag<Counter, &Counter::add>" is for the table; people know "Counter::add".
-  if (name.starts_with("pharos::detail::ConstructorTag<")) {
-    return "the constructor of " + name.substr(name.find('<') + 1, first_argument_end(name) - name.find('<') - 1);
+  const auto begin_of = [&](std::string_view tag) { return name.starts_with(tag) ? tag.size() : 0; };
+  if (const std::size_t type = begin_of("pharos::detail::ConstructorTag<"); type != 0) {
+    return "the constructor of " + name.substr(type, end_of_argument(name, type) - type);
   }
-  const std::size_t function = name.rfind('&');
-  const bool is_tag = name.starts_with("pharos::detail::Tag<") || name.starts_with("pharos::detail::MethodTag<");
-  if (!is_tag || function == std::string::npos) return name;
-  name = name.substr(function + 1, name.size() - function - 2);
+  std::size_t begin = begin_of("pharos::detail::Tag<");
+  if (const std::size_t type = begin_of("pharos::detail::MethodTag<"); type != 0) {
+    begin = end_of_argument(name, type) + 2;
+  }
+  if (begin == 0 || begin >= name.size()) return name;
+  name = name.substr(begin, name.rfind('>') - begin);
+  if (name.starts_with('&')) name.erase(0, 1);
   if (name.starts_with('(') && name.ends_with(')')) name = name.substr(1, name.size() - 2);
+  if (name.ends_with("{}")) name.resize(name.size() - 2);
   return name;
 }
 
@@ -123,9 +141,10 @@ RegisteredFunction* register_function(const Function& function) {
 }
 
 void throw_bad_arguments() {
-  throw_error(Error{ErrorCode::kInvalidArgument, "the arguments that arrived are not those of the function",
-                    "Caller and worker must be the same build."}
-                  .with_outcome(Outcome::kNotStarted));
+  throw actors::BadArguments{Error{ErrorCode::kInvalidArgument,
+                                   "the arguments that arrived are not those of the function",
+                                   "Caller and worker must be the same build."}
+                                 .with_outcome(Outcome::kNotStarted)};
 }
 
 }  // namespace detail

@@ -18,8 +18,58 @@ std::mutex& watchers_mutex(const ResultCell* cell) {
 }
 
 Error moved_from() {
-  return {ErrorCode::kInvalidArgument, "this Ref was moved from, and refers to nothing"};
+  return {ErrorCode::kInvalidArgument, "this Ref was moved from, and refers to nothing",
+          "Copy a Ref that is needed again: copies share the result."};
 }
+
+// The parts that a result will be cut into.
+struct Parts {
+  std::mutex mutex;
+  CellHandle whole;  // until it is there
+  std::vector<CellHandle> cells;
+  std::size_t wanted = 0;  // not cancelled
+
+  // Called once for each part.
+  void cancel_one() {
+    CellHandle given_up;
+    {
+      const std::lock_guard lock{mutex};
+      if (--wanted == 0) given_up = whole;
+    }
+    if (given_up) given_up.cancel();
+  }
+
+  void complete(const CellHandle& from, bool (*find_ends)(std::span<const std::byte>, std::size_t*)) {
+    const auto bytes = from.wait(Deadline::never());
+    if (!bytes) return fail(bytes.error());
+    std::vector<std::size_t> ends(cells.size());
+    try {
+      if (!find_ends(*bytes, ends.data())) {
+        return fail(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
+      }
+    } catch (...) {
+      return fail(current_exception());
+    }
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      cells[i]->set_value(bytes->subspan(begin, ends[i] - begin));
+      begin = ends[i];
+    }
+    release();
+  }
+
+ private:
+  void fail(const Error& error) {
+    for (const CellHandle& cell : cells) cell->set_error(error);
+    release();
+  }
+  // The parts refer to this, too.
+  void release() {
+    const std::lock_guard lock{mutex};
+    whole = {};
+    cells.clear();
+  }
+};
 
 }  // namespace
 
@@ -58,7 +108,8 @@ void ResultCell::call_back(async::Callback then) {
 }
 
 Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
-  if (!ready()) {
+  if (!ready() && !room_->abandoned()) {
+    const actors::WaitingThreads::Note note{room_->threads(), *this};
     if (actors::RunningCall* const running = actors::RunningCall::of_this_thread()) {
       running->wait(*this, deadline);
     } else {
@@ -75,7 +126,8 @@ Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
   if (room_->abandoned()) {
     return Error{ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the result comes to its parent"};
   }
-  return Error{ErrorCode::kDeadlineExceeded, "the result did not come in the time given; the call goes on"}
+  return Error{ErrorCode::kDeadlineExceeded, "the result did not come in the time given; the call goes on",
+               "Wait for it again, or cancel() it."}
       .with_outcome(Outcome::kUnknown);
 }
 
@@ -109,6 +161,24 @@ Result<std::span<const std::byte>> CellHandle::wait(Deadline deadline) const {
 CellHandle CellHandle::sibling() const {
   if (cell_ == nullptr) throw_error(moved_from());
   return cell_->sibling();
+}
+
+std::vector<CellHandle> CellHandle::split(std::size_t parts, bool (*find_ends)(std::span<const std::byte> whole,
+                                                                               std::size_t* ends)) const {
+  if (cell_ == nullptr) throw_error(moved_from());
+  const auto shared = std::make_shared<Parts>();
+  shared->whole = *this;
+  shared->wanted = parts;
+  for (std::size_t i = 0; i < parts; ++i) {
+    CellHandle part = sibling();
+    part->on_cancel([shared, asked = std::make_unique<std::atomic<bool>>(false)] {
+      if (!asked->exchange(true)) shared->cancel_one();
+    });
+    shared->cells.push_back(std::move(part));
+  }
+  std::vector<CellHandle> cells = shared->cells;
+  call_back([shared, whole = *this, find_ends] { shared->complete(whole, find_ends); });
+  return cells;
 }
 
 void CellHandle::cancel() const {

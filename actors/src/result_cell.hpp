@@ -29,9 +29,10 @@ class ResultCell {
   struct Call {
     wire::FrameKind kind = wire::FrameKind::kCall;
     std::uint8_t attempt = 0;
-    std::uint8_t max_retries = 0;  ///< of a task: how often it may be sent to another worker
+    std::uint8_t max_retries = 0;  ///< how often it may be run again; a task also by another worker
     bool cancelled = false;        ///< its worker has been told that it is not wanted any more
     std::uint32_t function = 0;
+    std::uint32_t retry_on = 0;  ///< what it may throw to be run again: 1 + index in the table, 0 for nothing
     TraceId trace;
     Deadline deadline = Deadline::never();
   };
@@ -92,8 +93,12 @@ class ResultCell {
   Result<std::span<const std::byte>> wait(Deadline deadline);
   /// Gives up the call that brings it.
   void cancel() {
-    if (!ready()) room_->cancel(*this);
+    if (ready()) return;
+    if (on_cancel_ != nullptr) return (*on_cancel_)();
+    room_->cancel(*this);
   }
+  /// What cancel() does instead: for a cell that no call brings. Before anybody else has a share in it.
+  void on_cancel(async::Callback then) { on_cancel_ = std::make_unique<async::Callback>(std::move(then)); }
   /// A pending one that whoever has a share in this may wait for, in the same way.
   CellHandle sibling() const { return make(room_); }
   /// The waiting alone, with nothing done about the call that this thread may be running.
@@ -133,6 +138,7 @@ class ResultCell {
   std::unique_ptr<std::byte[]> large_;
   std::unique_ptr<Error> error_;
   std::unique_ptr<std::vector<async::Callback>> watchers_;
+  std::unique_ptr<async::Callback> on_cancel_;
   std::unique_ptr<std::vector<std::shared_ptr<const void>>> kept_;
   std::array<std::byte, 48> inline_;
 };

@@ -20,22 +20,23 @@ PHAROS_API bool started_in_a_role();
 PHAROS_API int run_role();
 
 bool started_in_a_role() {
-  // The driver reports what is wrong with it, from its Runtime.
-  [[maybe_unused]] const auto fixed = actors::fix_function_table();
+  actors::fix_function_table();
   inherited = process::take_inherited();
   return inherited.has_value();
 }
 
 int run_role() {
-  if (inherited->role == process::InheritedRole::kWorker) actors::run_worker(std::move(inherited->socket));
+  if (inherited->role == process::InheritedRole::kWorker) {
+    auto crash = process::CrashPage::receive(std::move(inherited->crash));
+    if (!crash) return 1;
+    actors::run_worker(std::move(inherited->socket), *std::move(crash));
+  }
   set_log_role("zygote");
-  // Not having a sound table is the driver's error to report; it has found the same.
-  if (!actors::fix_function_table()) return 1;
   const auto functions = static_cast<std::uint32_t>(actors::function_table().size());
-  auto outcome = process::run_zygote(std::move(inherited->socket), functions);
+  auto outcome = process::run_zygote(std::move(inherited->socket), {functions, &actors::readable_name});
   if (auto* const worker = std::get_if<process::BecomeWorker>(&outcome)) {
     set_log_role("worker");
-    actors::run_worker(std::move(worker->control));
+    actors::run_worker(std::move(worker->control), std::move(worker->crash));
   }
   return std::get<process::ZygoteEnded>(outcome).status;
 }

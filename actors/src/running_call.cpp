@@ -12,10 +12,16 @@ RunningCall* RunningCall::of_this_thread() {
   return this_thread.running;
 }
 
-RunningCall::Scope::Scope(RunningCall& call) : outer_{std::exchange(this_thread.running, &call)} {}
+const void* RunningCall::stack_begin() {
+  return this_thread.scope;
+}
+
+RunningCall::Scope::Scope(RunningCall& call)
+    : outer_{std::exchange(this_thread.running, &call)}, outer_scope_{std::exchange(this_thread.scope, this)} {}
 
 RunningCall::Scope::~Scope() {
   this_thread.running = outer_;
+  this_thread.scope = outer_scope_;
 }
 
 }  // namespace pharos::actors

@@ -15,6 +15,10 @@ class RunningCall {
  public:
   /// None in a driver, and in a thread that the user's code started.
   static RunningCall* of_this_thread();
+  /// Above this address this thread's stack is the worker's; null where it runs no call.
+  static const void* stack_begin();
+  /// Mangled.
+  const char* function_name() const { return function_name_; }
 
   /// As long as this lives, on the stack, its thread runs that call.
   class Scope {
@@ -25,6 +29,7 @@ class RunningCall {
 
    private:
     RunningCall* const outer_;
+    const void* const outer_scope_;
   };
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
@@ -37,7 +42,11 @@ class RunningCall {
   virtual Deadline deadline() const = 0;
 
  protected:
+  explicit RunningCall(const char* function_name) : function_name_{function_name} {}
   ~RunningCall() = default;
+
+ private:
+  const char* const function_name_;
 };
 
 }  // namespace pharos::actors

@@ -13,6 +13,8 @@ RuntimeOptions with_environment(RuntimeOptions options) {
   if (options.address.empty()) {
     if (const char* const address = std::getenv("PHAROS_ADDRESS")) options.address = address;
   }
+  const char* const folds = std::getenv("PHAROS_FOLD_OUTPUT");
+  if (folds != nullptr && std::string_view{folds} == "0") options.fold_output = false;
   return options;
 }
 
@@ -106,6 +108,7 @@ Context context() {
   } else if (const auto of_worker = detail::caller_of_worker()) {
     context.job = of_worker->job();
     context.node = of_worker->node();
+    context.name_space = to_string(context.job);
   }
   return context;
 }

@@ -31,6 +31,17 @@ void TaskPool::set_requests_max(std::uint32_t requests) {
   requests_max_ = requests;
 }
 
+std::optional<TaskPool::Place> TaskPool::find(const detail::ResultCell& cell) {
+  const std::lock_guard lock{mutex_};
+  for (const Worker& worker : workers_) {
+    if (const auto place = worker.link->find(cell)) {
+      return place->sent ? Place{worker.id, place->number} : Place{};
+    }
+  }
+  const bool waits = std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& each) { return &*each == &cell; });
+  return waits ? std::optional{Place{}} : std::nullopt;
+}
+
 TaskPool::Worker* TaskPool::find(const CallLink& link) {
   const auto found =
       std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) { return worker.link.get() == &link; });
@@ -58,7 +69,7 @@ std::uint32_t TaskPool::leases_to_request() {
 }
 
 void TaskPool::request_leases(std::uint32_t count) {
-  for (std::uint32_t i = 0; i < count; ++i) leases_.request_lease();
+  for (std::uint32_t i = 0; i < count; ++i) leases_.request_lease(*this);
 }
 
 void TaskPool::submit(CellHandle cell) {

@@ -10,16 +10,17 @@
 
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
+#include <pharos/scheduler/resources.hpp>
 
 #include "call_link.hpp"
 #include "result_cell.hpp"
 
 namespace pharos::actors {
 
-/// A caller's tasks that wait, and the workers that are leased for them. A worker gets a second task while it runs one
-/// only as long as tasks are short: then the next is there when it is done; otherwise another worker might have run it
-/// sooner.
-/// Owned by the caller. Any thread. Bounds: `kWaitingMax` tasks wait; the next one fails with kOverloaded.
+/// A caller's tasks of one shape that wait, and the workers that are leased for them. A worker gets a second task while
+/// it runs one only as long as tasks are short: then the next is there when it is done; otherwise another worker might
+/// have run it sooner. Owned by the caller. Any thread. Bounds: `kWaitingMax` tasks wait; the next one fails with
+/// kOverloaded.
 class TaskPool final : public CallLink::Observer {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
@@ -29,13 +30,17 @@ class TaskPool final : public CallLink::Observer {
    public:
     virtual ~Leases() = default;
     /// One more worker, if it may be; add_worker() or lease_refused() answers.
-    virtual void request_lease() = 0;
+    virtual void request_lease(TaskPool& pool) = 0;
     virtual void return_lease(WorkerId worker) = 0;
     /// Its connection has ended; lose_worker() follows when the reason is known.
     virtual void worker_disconnected(WorkerId worker) = 0;
   };
 
-  TaskPool(Leases& leases, const Clock& clock) : leases_{leases}, clock_{clock} {}
+  /// `demand`: what each of its tasks holds while it runs.
+  TaskPool(Leases& leases, const Clock& clock, scheduler::Resources demand)
+      : leases_{leases}, clock_{clock}, demand_{std::move(demand)} {}
+
+  const scheduler::Resources& demand() const { return demand_; }
 
   /// How many leases are asked for at once.
   void set_requests_max(std::uint32_t requests);
@@ -44,6 +49,12 @@ class TaskPool final : public CallLink::Observer {
   /// Gives up a task that waits for a worker: true, and it is nobody's here any more. One that a worker has: asks the
   /// worker to.
   bool cancel(detail::ResultCell& cell);
+  /// Where a task is, if the cell waits for one.
+  struct Place {
+    WorkerId worker;  ///< none: it waits for one
+    std::uint64_t number = 0;
+  };
+  std::optional<Place> find(const detail::ResultCell& cell);
   /// Takes a task that waits, so that whoever waits for it can run it instead; only when there will be no worker for
   /// it soon. False otherwise.
   bool take_back(detail::ResultCell& cell);
@@ -82,6 +93,7 @@ class TaskPool final : public CallLink::Observer {
 
   Leases& leases_;
   const Clock& clock_;
+  const scheduler::Resources demand_;
   std::mutex mutex_;
   std::uint32_t requests_max_ = 1;
   std::uint32_t leases_requested_ = 0;

@@ -13,6 +13,7 @@ class WaitingRoom;
 /// it goes from one to another.
 struct ThreadState {
   RunningCall* running = nullptr;        ///< the innermost call of a user's function
+  const void* scope = nullptr;           ///< where on the stack that began
   const WaitingRoom* leading = nullptr;  ///< what it completes while it polls needs no waking, if it waits there itself
   std::uint64_t last_trace = 0;          ///< of the calls that it has made; 0 before the first
 };

@@ -9,6 +9,7 @@
 #include <pharos/async/unique_function.hpp>
 
 #include "platform.hpp"
+#include "waiting_threads.hpp"
 
 namespace pharos::detail {
 class ResultCell;
@@ -35,6 +36,9 @@ class WaitingRoom {
 
   /// What calls have queued is written, for whoever will wait without sleeping here.
   void flush();
+
+  /// Who waits here.
+  WaitingThreads& threads() { return threads_; }
 
   /// Gives up the call that this waits for.
   void cancel(detail::ResultCell& cell);
@@ -70,6 +74,7 @@ class WaitingRoom {
   std::atomic<std::uint32_t> inside_ = 0;  // threads that may touch the platform
   std::atomic<bool> led_ = false;
 
+  WaitingThreads threads_;
   std::mutex callbacks_mutex_;
   std::unique_ptr<async::Executor> callbacks_;  // made when first needed
 };

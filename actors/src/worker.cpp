@@ -22,6 +22,7 @@
 #include "calls.hpp"
 #include "function_table.hpp"
 #include "reactor_platform.hpp"
+#include "running_call.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -56,10 +57,15 @@ class Worker final : public net::Peer::Owner {
 
  private:
   [[noreturn]] void poll() {
+    process::prepare_thread_for_crashes();
     for (;;) reactor_.poll_one(async::Deadline::never(), net::Reactor::Poller::kServer);
   }
 
-  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
+  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) override {
+    if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
+      node_->respond(*request, calls_.inspect());
+      return;
+    }
     if (std::holds_alternative<wire::EndWorker>(parcel.message)) end();
     calls_.on_node_message(node_, std::move(parcel));
   }
@@ -81,15 +87,23 @@ class Worker final : public net::Peer::Owner {
   std::thread standby_;
 };
 
+// In a signal handler.
+process::RunningFunction running_function() {
+  const RunningCall* const running = RunningCall::of_this_thread();
+  if (running == nullptr) return {};
+  return {running->function_name(), RunningCall::stack_begin()};
+}
+
 }  // namespace
 
-void run_worker(Fd control) {
+void run_worker(Fd control, process::CrashPage crash) {
   process::offer_to_out_of_memory_killer();
   const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());
   const auto preamble = process::receive_preamble(control.get(), deadline);
   if (!preamble) ::_exit(1);
   ::prctl(PR_SET_NAME, preamble->name);
-  if (!fix_function_table()) ::_exit(1);
+  fix_function_table();
+  process::record_crashes(crash.release(), &running_function);
   // Never destroyed: the process ends by _exit, whichever thread is where.
   auto* const worker = new Worker;
   worker->serve(std::move(control), *preamble);

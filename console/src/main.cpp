@@ -1,27 +1,70 @@
 // The pharos executable: the daemon's processes, and what people type.
 
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
 #include <pharos/base/fd.hpp>
+#include <pharos/base/random.hpp>
 #include <pharos/node/daemon.hpp>
 #include <pharos/process/keeper.hpp>
+#include <pharos/process/run_folder.hpp>
+#include <pharos/process/token.hpp>
 
 namespace {
 
-constexpr int kDriverSocket = 3;  // as the library's start_embedded_cluster() passes it
+using pharos::Result;
 
-struct KeeperArguments {
+constexpr int kDriverSocket = 3;  // as the library's start_daemon() passes it
+
+struct Arguments {
   std::string base_folder;
   pharos::node::DaemonOptions daemon;
 };
 
-int run_keeper(const KeeperArguments& arguments) {
+int run_keeper(const Arguments& arguments) {
   return pharos::process::run_keeper(arguments.base_folder, [&](pharos::process::Kept kept) {
     return pharos::node::run_daemon(std::move(kept), pharos::Fd{kDriverSocket}, arguments.daemon);
   });
+}
+
+/// The token in the file. A head makes the file if there is none, and without a file a token that is in its run folder
+/// alone; a node has to be given one.
+Result<pharos::net::Key> token_of(const pharos::node::DaemonOptions& options) {
+  const bool there = !options.token_file.empty() && std::filesystem::exists(options.token_file);
+  if (!options.head.empty() || there) return pharos::process::read_token(options.token_file);
+  pharos::net::Key token;
+  pharos::fill_random(token);
+  if (!options.token_file.empty()) PHAROS_TRY_VOID(pharos::process::write_token(options.token_file, token));
+  return token;
+}
+
+Result<int> keep_daemon(const Arguments& arguments) {
+  if (!arguments.base_folder.empty()) ::setenv("PHAROS_FOLDER", arguments.base_folder.c_str(), 1);
+  PHAROS_TRY(const std::string base, pharos::process::ensure_base_folder());
+  PHAROS_TRY(const pharos::net::Key token, token_of(arguments.daemon));
+  return pharos::process::run_keeper(base, [&](pharos::process::Kept kept) {
+    return pharos::node::run_daemon(std::move(kept), token, arguments.daemon);
+  });
+}
+
+int run_in_foreground(const Arguments& arguments) {
+  const auto status = keep_daemon(arguments);
+  if (status) return *status;
+  std::cerr << "pharos: " << status.error().to_string() << '\n';
+  return 1;
+}
+
+void add_daemon_options(CLI::App& command, Arguments& arguments) {
+  command
+      .add_option("--folder", arguments.base_folder,
+                  "Where its run folder is made (default: PHAROS_FOLDER, TMPDIR or /tmp)")
+      ->type_name("FOLDER");
+  command.add_option("--cpus", arguments.daemon.cpus,
+                     "CPUs that it gives (default: what PHAROS_RESOURCES says, or all)");
 }
 
 }  // namespace
@@ -31,14 +74,49 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", PHAROS_VERSION);
 
-  KeeperArguments arguments;
+  Arguments kept;
   CLI::App* const keeper =
-      app.add_subcommand("keeper", "Keeps an embedded cluster; started by programs, not by people");
+      app.add_subcommand("keeper", "Keeps a program's own daemon; started by programs, not by people");
   keeper->group("");
-  keeper->add_option("--base-folder", arguments.base_folder)->required();
-  keeper->add_option("--listen", arguments.daemon.listen);
-  keeper->add_option("--cpus", arguments.daemon.cpus);
+  keeper->add_option("--base-folder", kept.base_folder)->required();
+  keeper->add_option("--listen", kept.daemon.listen);
+  keeper->add_option("--cpus", kept.daemon.cpus);
+  keeper->add_option("--head", kept.daemon.head);
+
+  Arguments of_head;
+  CLI::App* const head = app.add_subcommand("head", "Runs a cluster's head, and a node beside it, until Ctrl-C");
+  head->add_option("--listen", of_head.daemon.listen,
+                   "Where nodes and programs join; another machine cannot reach 127.0.0.1")
+      ->type_name("HOST:PORT")
+      ->default_val("127.0.0.1:7400");
+  head->add_option("--token-file", of_head.daemon.token_file, "The cluster's token; made if it is not there")
+      ->type_name("FILE");
+  add_daemon_options(*head, of_head);
+  head->footer(
+      "Examples:\n"
+      "  pharos head\n"
+      "  pharos head --listen 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "  PHAROS_RESOURCES=gpu=2,fast_disk=1 pharos head --cpus 8");
+
+  Arguments of_node;
+  CLI::App* const node = app.add_subcommand("node", "Runs a node of a cluster, until Ctrl-C or the head's end");
+  node->add_option("--address", of_node.daemon.head, "The head's address")->type_name("HOST:PORT")->required();
+  node->add_option("--token-file", of_node.daemon.token_file, "A copy of the cluster's token, chmod 600")
+      ->type_name("FILE")
+      ->envname("PHAROS_TOKEN_FILE")
+      ->required();
+  node->add_option("--listen", of_node.daemon.listen,
+                   "Where other nodes reach it (default: a free port at the address that it reaches the head from)")
+      ->type_name("HOST:PORT");
+  add_daemon_options(*node, of_node);
+  node->footer(
+      "Examples:\n"
+      "  pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "  PHAROS_RESOURCES=gpu=4 pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token --listen "
+      "10.0.0.2:7401\n"
+      "Programs run on a node from the same path as where they were started.");
 
   CLI11_PARSE(app, argc, argv);
-  return run_keeper(arguments);
+  if (*keeper) return run_keeper(kept);
+  return run_in_foreground(*head ? of_head : of_node);
 }

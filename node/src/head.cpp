@@ -9,21 +9,52 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
-constexpr auto kLetGoTime = 20ms;   // before a handle that is let go of counts
+constexpr auto kFarReasonTime = 500ms;
+constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
 
 }  // namespace
 
-void Head::add_node(NodeId node, Tell tell) {
-  nodes_.emplace(node, std::move(tell));
+void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) {
+  nodes_.emplace(node, Node{description.address, std::move(tell)});
+  // A node that gives nothing is there for its driver alone.
+  if (!description.total.empty()) apply(placement_.add_node(node, description.total));
+}
+
+void Head::remove_node(NodeId node) {
+  const auto lost = nodes_.extract(node);
+  if (lost.empty()) return;
+  const std::string reason = "its node, at " + lost.mapped().address + ", was lost";
+  std::vector<JobId> jobs;
+  for (auto& [id, job] : jobs_) {
+    job.known_at.erase(node);
+    if (job.node == node) jobs.push_back(id);
+  }
+  for (const JobId job : jobs) end_job(job);
+  std::vector<CallerId> callers;
+  for (const auto& [caller, place] : callers_) {
+    if (place.node == node) callers.push_back(caller);
+  }
+  for (const CallerId caller : callers) end_caller(caller);
+  std::vector<std::pair<ActorId, std::uint32_t>> actors;
+  for (const auto& [actor, running] : running_) {
+    if (running.node == node) actors.emplace_back(actor, running.incarnation);
+  }
+  apply(placement_.remove_node(node));
+  lose_leases_at(node);
+  for (const auto& [actor, incarnation] : actors) incarnation_ended(actor, incarnation, reason);
+}
+
+std::uint32_t Head::cpus() const {
+  return static_cast<std::uint32_t>(placement_.total().cpus() / scheduler::Resources::kWhole);
 }
 
 void Head::tell(NodeId node, wire::Message message) {
-  if (const auto found = nodes_.find(node); found != nodes_.end()) found->second(std::move(message));
+  if (const auto found = nodes_.find(node); found != nodes_.end()) found->second.tell(std::move(message));
 }
 
 void Head::on_message(NodeId from, wire::Message message) {
   if (auto* const job = std::get_if<wire::AddJob>(&message)) {
-    jobs_.emplace(job->job, Job{from, std::move(job->program)});
+    jobs_.emplace(job->job, Job{from, std::move(job->program), {from}});
   } else if (const auto* const ended_job = std::get_if<wire::EndJob>(&message)) {
     end_job(ended_job->job);
   } else if (const auto* const ended_caller = std::get_if<wire::EndCaller>(&message)) {
@@ -33,12 +64,37 @@ void Head::on_message(NodeId from, wire::Message message) {
                         : actors_.incarnation_started(made->actor, made->incarnation));
   } else if (const auto* const ended = std::get_if<wire::IncarnationEnded>(&message)) {
     incarnation_ended(ended->actor, ended->incarnation, ended->reason);
-  } else {
+  } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
+    const auto found = jobs_.find(output->job);
+    if (found != jobs_.end()) tell(found->second.node, std::move(message));
+  } else if (!on_lease_message(from, message)) {
     on_question(from, message);
   }
 }
 
+bool Head::on_lease_message(NodeId from, wire::Message& message) {
+  if (const auto* const lease = std::get_if<wire::LeaseWorker>(&message)) {
+    lease_worker(from, *lease);
+  } else if (const auto* const granted = std::get_if<wire::LeaseGranted>(&message)) {
+    grant_lease(from, *granted);
+  } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
+    refuse_lease(std::move(*refused));
+  } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&message)) {
+    end_lease(returned->worker, nullptr);
+  } else if (const auto* const ended = std::get_if<wire::WorkerEnded>(&message)) {
+    end_lease(ended->worker, ended);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 void Head::on_question(NodeId from, wire::Message& message) {
+  std::visit(
+      [&](const auto& question) {
+        if constexpr (requires { question.asker; }) note_caller(question.asker, from);
+      },
+      message);
   if (auto* const start = std::get_if<wire::StartActor>(&message)) {
     start_actor(from, std::move(*start));
   } else if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) {
@@ -47,6 +103,8 @@ void Head::on_question(NodeId from, wire::Message& message) {
     find_actor(from, *find);
   } else if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) {
     hold_actor(*hold);
+  } else if (const auto* const inspect = std::get_if<wire::Inspect>(&message)) {
+    describe_actors(from, inspect->asker);
   } else if (const auto* const kill = std::get_if<wire::KillActor>(&message)) {
     const auto* const spec = actors_.find_spec(kill->actor);
     if (spec != nullptr && spec->job == kill->asker.job) apply(actors_.kill(kill->actor, "its program ended it"));
@@ -55,6 +113,10 @@ void Head::on_question(NodeId from, wire::Message& message) {
 }
 
 // ---- What callers ask
+
+void Head::note_caller(const wire::Asker& asker, NodeId node) {
+  if (jobs_.contains(asker.job)) callers_.insert_or_assign(asker.caller, CallerPlace{node, asker.job});
+}
 
 scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& asker) {
   const scheduler::ActorRequestId id{++last_request_};
@@ -65,6 +127,9 @@ scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& as
 void Head::start_actor(NodeId from, wire::StartActor start) {
   if (!jobs_.contains(start.asker.job)) {
     return tell(from, wire::Refused{start.asker.number, {ErrorCode::kRuntimeStopped, "the program has ended"}});
+  }
+  if (const auto sane = scheduler::Resources::checked(start.amounts); !sane) {
+    return tell(from, wire::Refused{start.asker.number, sane.error()});
   }
   const scheduler::ActorSpec spec{.job = start.asker.job,
                                   .label = start.label,
@@ -88,7 +153,7 @@ void Head::connect_actor(NodeId from, const wire::ConnectActor& connect) {
   if (lost == nullptr) return apply(actors_.connect(request, connect.actor, connect.seen));
   // Nearly always the process has died, and that is known in a moment.
   lost->reconnecting.push_back(request);
-  reactor_.run_at(reactor_.now() + kReasonTime,
+  reactor_.run_at(reactor_.now() + (lost->node == from ? kReasonTime : kFarReasonTime),
                   [this, actor = connect.actor, seen = connect.seen] { reconnect(actor, seen); });
 }
 
@@ -119,20 +184,129 @@ void Head::hold_actor(const wire::HoldActor& hold) {
   reactor_.run_at(reactor_.now() + kLetGoTime, count);
 }
 
+void Head::describe_actors(NodeId from, const wire::Asker& asker) {
+  wire::Inspected answer{.number = asker.number};
+  for (const auto& [actor, making] : makings_) {
+    if (making.asker.job != asker.job) continue;
+    answer.workers.push_back({.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}});
+  }
+  tell(from, std::move(answer));
+}
+
 void Head::end_caller(CallerId caller) {
   std::erase_if(requests_, [&](const auto& entry) {
     if (entry.second.asker.caller != caller) return false;
     actors_.drop_request(entry.first);
     return true;
   });
+  callers_.erase(caller);
+  end_leases_of(caller);
   apply(actors_.caller_ended(caller));
 }
 
 void Head::end_job(JobId job) {
-  if (jobs_.erase(job) == 0) return;
+  const auto ended = jobs_.extract(job);
+  if (ended.empty()) return;
+  for (const NodeId node : ended.mapped().known_at) {
+    if (node != ended.mapped().node) tell(node, wire::EndJob{job});
+  }
+  const auto of_job = [job](const auto& entry) { return entry.second.asker.job == job; };
+  for (const auto& [number, lease] : lease_requests_) {
+    if (lease.asker.job == job) placement_.count_leases(lease.at, -1);
+  }
+  for (const auto& [worker, lease] : leases_) {
+    if (lease.asker.job == job) placement_.count_leases(lease.at, -1);
+  }
+  std::erase_if(callers_, [job](const auto& entry) { return entry.second.job == job; });
+  std::erase_if(lease_requests_, of_job);
+  std::erase_if(leases_, of_job);
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
   apply(actors_.job_ended(job));
-  std::erase_if(makings_, [&](const auto& entry) { return entry.second.asker.job == job; });
+  std::erase_if(makings_, [&](const auto& entry) {
+    if (entry.second.asker.job != job) return false;
+    last_ends_.erase(entry.first);
+    return true;
+  });
+}
+
+// ---- Workers of one node for callers of another
+
+// A node knows a program before it is asked to run it.
+void Head::show_job(NodeId node, JobId job) {
+  Job& shown = jobs_.at(job);
+  if (shown.known_at.insert(node).second) tell(node, wire::AddJob{job, shown.program});
+}
+
+void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
+  note_caller(lease.asker, from);
+  const auto demand = scheduler::Resources::checked(lease.amounts);
+  const auto node = demand ? placement_.find_node(*demand, "a task") : demand.error();
+  if (!node || !jobs_.contains(lease.asker.job)) {
+    const Error why = node ? Error{ErrorCode::kRuntimeStopped, "the program has ended"} : node.error();
+    return tell(from, wire::Refused{lease.asker.number, why});
+  }
+  show_job(*node, lease.asker.job);
+  const std::uint64_t number = ++last_request_;
+  lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.amounts});
+  placement_.count_leases(*node, 1);
+  tell(*node, wire::LeaseWorker{lease.amounts, {lease.asker.job, lease.asker.caller, number}});
+}
+
+// One that nobody waits for any more has been ended at its node already.
+void Head::grant_lease(NodeId from, const wire::LeaseGranted& granted) {
+  const auto asked = lease_requests_.extract(granted.number);
+  if (asked.empty()) return;
+  const Lease& lease = asked.mapped();
+  tell(lease.asked_from, wire::LeaseGranted{lease.asker.number, granted.worker, from, nodes_.at(from).address});
+  leases_.insert_or_assign(granted.worker, lease);
+}
+
+void Head::refuse_lease(wire::Refused refused) {
+  const auto asked = lease_requests_.extract(refused.number);
+  if (asked.empty()) return;
+  placement_.count_leases(asked.mapped().at, -1);
+  tell(asked.mapped().asked_from, wire::Refused{asked.mapped().asker.number, std::move(refused.why)});
+}
+
+/// Given back by its caller; or its worker has ended, which the caller is told.
+void Head::end_lease(WorkerId worker, const wire::WorkerEnded* ended) {
+  const auto found = leases_.extract(worker);
+  if (found.empty()) return;
+  const Lease& lease = found.mapped();
+  placement_.count_leases(lease.at, -1);
+  if (ended != nullptr) {
+    tell(lease.asked_from, *ended);
+  } else {
+    tell(lease.at, wire::ReturnLease{worker, lease.asker.caller});
+  }
+}
+
+void Head::end_leases_of(CallerId caller) {
+  std::unordered_set<NodeId> nodes;
+  const auto ends = [&](const auto& entry) {
+    if (entry.second.asker.caller != caller) return false;
+    placement_.count_leases(entry.second.at, -1);
+    nodes.insert(entry.second.at);
+    return true;
+  };
+  std::erase_if(lease_requests_, ends);
+  std::erase_if(leases_, ends);
+  for (const NodeId node : nodes) tell(node, wire::EndCaller{caller});
+}
+
+// What was asked for is asked for elsewhere.
+void Head::lose_leases_at(NodeId node) {
+  std::vector<Lease> again;
+  std::erase_if(lease_requests_, [&](const auto& entry) {
+    if (entry.second.at == node) again.push_back(entry.second);
+    return entry.second.at == node;
+  });
+  std::erase_if(leases_, [&](const auto& entry) {
+    if (entry.second.at != node) return false;
+    tell(entry.second.asked_from, wire::WorkerEnded{entry.first, "its node was lost"});
+    return true;
+  });
+  for (const Lease& lease : again) lease_worker(lease.asked_from, wire::LeaseWorker{lease.amounts, lease.asker});
 }
 
 // ---- The life of actors
@@ -147,15 +321,17 @@ void Head::apply(const scheduler::ActorEffects& effects) {
     if (const auto* const start = std::get_if<scheduler::StartIncarnation>(&effect)) {
       place(start->actor, start->incarnation);
     } else if (const auto* const end = std::get_if<scheduler::EndIncarnation>(&effect)) {
-      const Running* const running = find_running(end->actor, end->incarnation);
-      if (running != nullptr) tell(running->node, wire::EndIncarnation{end->actor, end->incarnation, end->kill});
+      end_incarnation(*end);
     } else if (const auto* const ready = std::get_if<scheduler::ActorReady>(&effect)) {
       const auto asked = requests_.extract(ready->request);
       const Running* const running = find_running(ready->actor, ready->incarnation);
       if (asked.empty()) continue;
+      const auto last_end = last_ends_.find(ready->actor);
       PHAROS_CHECK(running != nullptr, ready->actor);  // its end is told to the table and forgotten here at once
-      tell(asked.mapped().node, wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation,
-                                                 running->node, makings_.at(ready->actor).max_task_retries});
+      tell(asked.mapped().node,
+           wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation, running->node,
+                            makings_.at(ready->actor).max_task_retries,
+                            last_end == last_ends_.end() ? "" : last_end->second, nodes_.at(running->node).address});
     } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
       const auto asked = requests_.extract(refused->request);
       if (!asked.empty()) tell(asked.mapped().node, wire::Refused{asked.mapped().asker.number, refused->why});
@@ -166,15 +342,52 @@ void Head::apply(const scheduler::ActorEffects& effects) {
 
 void Head::place(ActorId actor, std::uint32_t incarnation) {
   const wire::StartActor& making = makings_.at(actor);
-  const NodeId node = jobs_.at(making.asker.job).node;
-  running_.insert_or_assign(actor, Running{incarnation, node, {}});
-  tell(node, wire::StartIncarnation{actor, incarnation, making.asker.job, making.label, making.constructor,
-                                    making.arguments});
+  unplaced_.insert_or_assign(actor, incarnation);
+  apply(placement_.place(actor, making.label, scheduler::Resources{making.amounts}, jobs_.at(making.asker.job).node));
+}
+
+void Head::apply(const scheduler::PlacementEffects& effects) {
+  for (const auto& effect : effects) {
+    if (const auto* const placed = std::get_if<scheduler::Placed>(&effect)) {
+      const wire::StartActor& making = makings_.at(placed->actor);
+      const std::uint32_t incarnation = unplaced_.extract(placed->actor).mapped();
+      running_.insert_or_assign(placed->actor, Running{incarnation, placed->node, {}});
+      wire::StartIncarnation start{.actor = placed->actor,
+                                   .incarnation = incarnation,
+                                   .job = making.asker.job,
+                                   .label = making.label,
+                                   .constructor = making.constructor,
+                                   .arguments = making.arguments,
+                                   .name_space = making.name_space,
+                                   .amounts = placed->allotment.amounts.amounts(),
+                                   .gpus = {}};
+      show_job(placed->node, making.asker.job);
+      for (const auto& share : placed->allotment.gpus) start.gpus.push_back({share.index, share.amount});
+      tell(placed->node, std::move(start));
+    } else if (const auto* const unplaceable = std::get_if<scheduler::Unplaceable>(&effect)) {
+      const std::uint32_t incarnation = unplaced_.at(unplaceable->actor);
+      apply(actors_.constructor_failed(unplaceable->actor, incarnation, unplaceable->why));
+    }
+  }
+}
+
+void Head::end_incarnation(const scheduler::EndIncarnation& end) {
+  if (const Running* const running = find_running(end.actor, end.incarnation)) {
+    return tell(running->node, wire::EndIncarnation{end.actor, end.incarnation, end.kill});
+  }
+  const auto unplaced = unplaced_.find(end.actor);
+  if (unplaced == unplaced_.end() || unplaced->second != end.incarnation) return;
+  unplaced_.erase(unplaced);
+  apply(placement_.give_back(end.actor));
+  apply(actors_.incarnation_ended(end.actor, end.incarnation, "it waited for resources", reactor_.now()));
+  forget_if_over(end.actor);
 }
 
 void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason) {
   if (find_running(actor, incarnation) == nullptr) return;
   const Running ended = std::move(running_.extract(actor).mapped());
+  apply(placement_.give_back(actor));
+  last_ends_[actor] = reason;
   apply(actors_.incarnation_ended(actor, incarnation, reason, reactor_.now()));
   for (const auto request : ended.reconnecting) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
@@ -183,7 +396,13 @@ void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std
 }
 
 void Head::forget_if_over(ActorId actor) {
-  if (!actors_.lives(actor)) makings_.erase(actor);
+  if (actors_.lives(actor)) return;
+  // Nobody wants what waits for resources still.
+  if (const auto unplaced = unplaced_.find(actor); unplaced != unplaced_.end()) {
+    return end_incarnation({actor, unplaced->second, true});
+  }
+  makings_.erase(actor);
+  last_ends_.erase(actor);
 }
 
 void Head::tick_actors_at(TimePoint when) {

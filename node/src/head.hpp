@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/net/reactor.hpp>
 #include <pharos/scheduler/actor_table.hpp>
+#include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
 namespace pharos::node {
@@ -24,13 +27,27 @@ class Head {
   explicit Head(net::Reactor& reactor) : reactor_{reactor} {}
   Head(Head&&) = delete;
 
-  void add_node(NodeId node, Tell tell);
+  struct NodeDescription {
+    std::string address;  ///< for other nodes; empty: the head's own
+    scheduler::Resources total;
+  };
+  void add_node(NodeId node, const NodeDescription& description, Tell tell);
+  bool knows(NodeId node) const { return nodes_.contains(node); }
+  /// Its connection has ended: whatever was there is gone.
+  void remove_node(NodeId node);
   void on_message(NodeId from, wire::Message message);
+  /// Of all nodes.
+  std::uint32_t cpus() const;
 
  private:
+  struct Node {
+    std::string address;
+    Tell tell;
+  };
   struct Job {
     NodeId node;  // its driver's
     wire::RegisterJob program;
+    std::unordered_set<NodeId> known_at;
   };
   /// An incarnation whose process is, or is being started.
   struct Running {
@@ -38,37 +55,67 @@ class Head {
     NodeId node;
     std::vector<scheduler::ActorRequestId> reconnecting;  // of callers that have lost their connection to it
   };
+  struct CallerPlace {
+    NodeId node;
+    JobId job;
+  };
   struct Request {
     NodeId node;
     wire::Asker asker;
   };
+  /// A worker of one node for a caller of another: asked for, or given.
+  struct Lease {
+    NodeId at;
+    NodeId asked_from;
+    wire::Asker asker;
+    wire::Amounts amounts;
+  };
 
   void on_question(NodeId from, wire::Message& message);
+  bool on_lease_message(NodeId from, wire::Message& message);
+  void note_caller(const wire::Asker& asker, NodeId node);
   void start_actor(NodeId from, wire::StartActor start);
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
   void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
+  void describe_actors(NodeId from, const wire::Asker& asker);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
   void end_job(JobId job);
   void end_caller(CallerId caller);
 
+  void lease_worker(NodeId from, const wire::LeaseWorker& lease);
+  void grant_lease(NodeId from, const wire::LeaseGranted& granted);
+  void refuse_lease(wire::Refused refused);
+  void end_lease(WorkerId worker, const wire::WorkerEnded* ended);
+  void end_leases_of(CallerId caller);
+  void lose_leases_at(NodeId node);
+  void show_job(NodeId node, JobId job);
+
   scheduler::ActorRequestId expect_answer(NodeId from, const wire::Asker& asker);
   void reconnect(ActorId actor, std::uint32_t incarnation);
   void apply(const scheduler::ActorEffects& effects);
+  void apply(const scheduler::PlacementEffects& effects);
   void place(ActorId actor, std::uint32_t incarnation);
+  void end_incarnation(const scheduler::EndIncarnation& end);
   void tell(NodeId node, wire::Message message);
   void forget_if_over(ActorId actor);
   void tick_actors_at(TimePoint when);
   Running* find_running(ActorId actor, std::uint32_t incarnation);
 
   net::Reactor& reactor_;
-  std::unordered_map<NodeId, Tell> nodes_;
+  std::unordered_map<NodeId, Node> nodes_;
+  std::unordered_map<CallerId, CallerPlace> callers_;  // that have asked something
   std::unordered_map<JobId, Job> jobs_;
 
   scheduler::ActorTable actors_;
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again
+  scheduler::Placement placement_;
+  std::unordered_map<ActorId, std::uint32_t> unplaced_;  // incarnations that wait for resources
+  std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
+  std::unordered_map<std::uint64_t, Lease> lease_requests_;  // by number
+  std::unordered_map<WorkerId, Lease> leases_;
   std::uint64_t last_request_ = 0;
   TimePoint next_tick_ = TimePoint::max();
 };

@@ -19,6 +19,8 @@
 #include <pharos/net/reactor.hpp>
 #include <pharos/scheduler/leases.hpp>
 
+#include "introduction.hpp"
+#include "machine.hpp"
 #include "worker_output.hpp"
 
 namespace pharos::node {
@@ -31,17 +33,25 @@ class Node final : public net::Peer::Owner {
  public:
   struct Settings {
     NodeId id;
-    net::Key token{};     ///< the cluster's
-    std::string address;  ///< where its Unix socket is
-    std::uint32_t cpus = 0;
+    net::Key token{};          ///< the cluster's
+    std::string address;       ///< where its Unix socket is
+    std::string head_address;  ///< empty: the head is in this process
+    Machine machine;
   };
   /// Never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
+  using Queued = async::UniqueFunction<std::size_t()>;
 
-  Node(net::Reactor& reactor, const Settings& settings, Tell tell_head);
+  /// `queued_to_head`: bytes that the head has not read.
+  Node(net::Reactor& reactor, const Settings& settings, Tell tell_head, Queued queued_to_head);
   ~Node() override;
 
+  const Machine& machine() const { return settings_.machine; }
   void on_head_message(wire::Message message);
+  /// How many CPUs the cluster has.
+  void note_cluster(std::uint32_t cpus) { cluster_cpus_ = cpus; }
+  /// A caller of another node, which has said which worker it wants; from here on the socket is theirs.
+  void serve_far_caller(const Introduction& introduction, Fd socket);
 
   /// A driver that has proved itself.
   std::shared_ptr<net::Peer> add_driver(Fd socket);
@@ -79,40 +89,70 @@ class Node final : public net::Peer::Owner {
   // Jobs and zygotes.
   static async::Async<void> register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
                                          std::uint64_t request);
+  static async::Async<Result<void>> load_program(Node* self, std::shared_ptr<Job> job);
+  static async::Async<void> load_far_program(Node* self, std::shared_ptr<Job> job);
+  void add_far_job(wire::AddJob add);
   static async::Async<Result<void>> start_zygote(Node* self, std::shared_ptr<Job> job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
-  static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
   void end_job(JobId job);
 
   // Workers.
   static async::Async<Result<std::shared_ptr<Worker>>> start_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
-                                                                    std::string label, std::uint32_t incarnation);
+                                                                    std::string label, std::uint32_t incarnation,
+                                                                    std::vector<std::string> gpus);
   static async::Async<Result<std::shared_ptr<Worker>>> fork_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
                                                                    std::string label, std::uint32_t incarnation,
+                                                                   std::vector<std::string> gpus,
                                                                    async::Deadline deadline);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
+  static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
+  /// An answer to Inspect, while workers are asked.
+  struct Inspection;
+  static async::Async<void> inspect(Node* self, Client client, std::uint64_t request);
+  static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
+                                           async::Deadline deadline);
   void end_worker(const std::shared_ptr<Worker>& worker);
   void kill_worker(Worker& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
-  void hand_over(Worker& worker, const Client& user, std::uint64_t request, std::int32_t max_task_retries);
+  void hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive,
+                 wire::Holding holding);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
 
   // Actors.
   bool ask_head(const Client& client, wire::Message& message, std::optional<std::uint64_t> request);
   void on_actor_alive(const wire::ActorAlive& alive);
-  static async::Async<void> start_incarnation(Node* self, wire::StartIncarnation start);
+  static async::Async<void> reach_actor(Node* self, wire::ActorAlive alive);
+  void ask_again(const wire::ActorAlive& alive, const Error& why);
+  static async::Async<void> start_incarnation(Node* self, scheduler::ReservationId reservation);
+  void reserve(wire::StartIncarnation start);
   void end_incarnation(const wire::EndIncarnation& end);
+  void incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
+                         const std::string& reason);
+
+  // Output.
+  bool takes_output(const Job& job);
+  void send_output(const Job& job, wire::Output output);
 
   // Leases.
-  static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request);
+  bool on_far_lease_message(wire::Message& message);
+  void end_far_lessee(CallerId caller);
+  void lease_to_far(const wire::LeaseWorker& lease);
+  static async::Async<void> reach_leased(Node* self, wire::LeaseGranted granted);
+  static async::Async<Result<Fd>> connect_far(Node* self, std::string address, Introduction introduction);
+  bool on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request);
+  static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
+                                         std::vector<std::string> gpus);
   static async::Async<void> end_idle_workers(Node* self);
   void apply(const scheduler::LeaseEffects& effects);
+  std::vector<std::string> names_of(const std::vector<scheduler::GpuShare>& gpus) const;
 
   net::Reactor& reactor_;
   const Settings settings_;
   Tell tell_head_;
+  Queued queued_to_head_;
+  std::uint32_t cluster_cpus_ = 0;
   std::optional<Error> refusal_;
 
   std::unordered_map<const net::Peer*, Client> clients_;
@@ -122,14 +162,26 @@ class Node final : public net::Peer::Owner {
 
   /// A caller's request: for a worker, or one that the head was asked to answer.
   struct Asked {
-    Client client;
+    Client client;  // without a peer: a caller of another node, and the head has the number
     std::uint64_t request;
+    wire::Amounts amounts{};     // of a lease
+    std::uint32_t attempts = 0;  // to reach the actor
+  };
+  void refuse(const Asked& asked, Error why);
+
+  /// An incarnation that is being started, or waits for what tasks have of its resources.
+  struct Starting {
+    wire::StartIncarnation start;
+    std::optional<wire::EndIncarnation> end;  // is wanted already
+    bool begun = false;                       // it has its resources
   };
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   bool ends_idle_workers_ = false;
-  std::unordered_map<std::uint64_t, Asked> asked_;                             // the head, by number
-  std::unordered_map<ActorId, std::optional<wire::EndIncarnation>> starting_;  // and the end that is wanted already
+  std::unordered_map<std::uint64_t, Asked> asked_;   // the head, by number
+  std::unordered_map<WorkerId, Client> far_leases_;  // workers of other nodes, and who has them
+  std::unordered_map<scheduler::ReservationId, Starting> starting_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Inspection>> inspections_;
   std::uint64_t last_number_ = 0;
 
   async::AsyncGroup background_;

@@ -241,6 +241,21 @@ std::optional<TimePoint> ActorTable::next_tick() const {
   return restarts_.empty() ? std::nullopt : std::optional{restarts_.begin()->first};
 }
 
+std::string_view ActorTable::describe(ActorId actor) const {
+  const auto found = actors_.find(actor);
+  if (found == actors_.end()) return "not known";
+  switch (found->second.state) {
+    case State::kStarting: return "it starts";
+    case State::kAlive: return "it is alive";
+    case State::kRestarting: return "it waits for its restart";
+    case State::kUnwanted: return "it starts, and nobody holds it any more";
+    case State::kEnding: return "its destructor runs";
+    case State::kKilled: return "it was killed";
+    case State::kDead: return "it is dead";
+  }
+  return "not known";
+}
+
 const ActorSpec* ActorTable::find_spec(ActorId actor) const {
   const auto found = actors_.find(actor);
   return found == actors_.end() ? nullptr : &found->second.spec;

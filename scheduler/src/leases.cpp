@@ -3,15 +3,22 @@
 #include <pharos/scheduler/leases.hpp>
 
 namespace pharos::scheduler {
+namespace {
 
-Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lessee) {
+Allotment cpus_of(const Allotment& allotment) {
+  return {Resources{{{"cpu", allotment.amounts.cpus()}}}, {}};
+}
+
+}  // namespace
+
+Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lessee, const Resources& demand) {
   if (waiting_.size() >= kWaitingMax) {
     return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests for workers are waiting"};
   }
   if (lessee.nested && workers() >= workers_max_) {
     return Error{ErrorCode::kOverloaded, std::to_string(workers()) + " workers run tasks, and more may not"};
   }
-  waiting_.push_back({request, lessee});
+  waiting_.push(demand, {request, lessee});
   LeaseEffects effects;
   grant_what_fits(effects);
   return effects;
@@ -20,14 +27,15 @@ Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lesse
 LeaseEffects Leases::worker_started(LeaseRequestId request, WorkerId worker) {
   const auto found = starting_.find(request);
   if (found == starting_.end()) return {EndWorker{worker}};  // its lessee has ended meanwhile
-  leased_[worker] = {found->second, false};
+  leased_[worker] = std::move(found->second);
   starting_.erase(found);
   return {Grant{request, worker}};
 }
 
 LeaseEffects Leases::start_failed(LeaseRequestId request) {
-  if (starting_.erase(request) == 0) return {};
-  --in_use_;
+  const auto failed = starting_.extract(request);
+  if (failed.empty()) return {};
+  ledger_.give_back(failed.mapped().allotment);
   LeaseEffects effects;
   grant_what_fits(effects);
   return effects;
@@ -36,7 +44,7 @@ LeaseEffects Leases::start_failed(LeaseRequestId request) {
 LeaseEffects Leases::blocked(WorkerId worker) {
   const auto found = leased_.find(worker);
   if (found == leased_.end() || std::exchange(found->second.blocked, true)) return {};
-  --in_use_;
+  ledger_.give_back(cpus_of(found->second.allotment));
   LeaseEffects effects;
   grant_what_fits(effects);
   return effects;
@@ -44,27 +52,32 @@ LeaseEffects Leases::blocked(WorkerId worker) {
 
 LeaseEffects Leases::unblocked(WorkerId worker) {
   const auto found = leased_.find(worker);
-  if (found != leased_.end() && std::exchange(found->second.blocked, false)) ++in_use_;
+  if (found == leased_.end() || !std::exchange(found->second.blocked, false)) return {};
+  ledger_.take(cpus_of(found->second.allotment));
   return {};
 }
 
 LeaseEffects Leases::returned(WorkerId worker, CallerId lessee, TimePoint now) {
   const auto found = leased_.find(worker);
   if (found == leased_.end() || found->second.lessee.caller != lessee) return {};
-  if (!found->second.blocked) --in_use_;
-  idle_.push_back({worker, found->second.lessee.job, now});
-  leased_.erase(found);
   LeaseEffects effects;
+  if (end_lease(worker, found->second)) {
+    effects.push_back(EndWorker{worker});
+  } else {
+    idle_.push_back({worker, found->second.lessee.job, now});
+  }
+  leased_.erase(found);
   grant_what_fits(effects);
   return effects;
 }
 
 LeaseEffects Leases::worker_ended(WorkerId worker) {
   std::erase_if(idle_, [worker](const Idle& idle) { return idle.worker == worker; });
-  const auto found = leased_.find(worker);
-  if (found == leased_.end()) return {};
-  if (!found->second.blocked) --in_use_;
-  leased_.erase(found);
+  if (const auto found = leased_.find(worker); found != leased_.end()) {
+    end_lease(worker, found->second);
+    leased_.erase(found);
+  }
+  if (const auto ended = ending_.extract(worker); !ended.empty()) ledger_.give_back(ended.mapped());
   LeaseEffects effects;
   grant_what_fits(effects);
   return effects;
@@ -88,16 +101,45 @@ LeaseEffects Leases::job_ended(JobId job) {
 
 LeaseEffects Leases::end_leases_if(const std::function<bool(const Lessee&)>& ends) {
   LeaseEffects effects;
-  std::erase_if(waiting_, [&](const Waiting& waiting) { return ends(waiting.lessee); });
-  in_use_ -=
-      static_cast<std::uint32_t>(std::erase_if(starting_, [&](const auto& starting) { return ends(starting.second); }));
+  waiting_.erase_if([&](const Waiting& waiting) { return ends(waiting.lessee); });
+  std::erase_if(starting_, [&](const auto& entry) {
+    if (!ends(entry.second.lessee)) return false;
+    ledger_.give_back(entry.second.allotment);
+    return true;
+  });
   std::erase_if(leased_, [&](const auto& entry) {
     const auto& [worker, leased] = entry;
     if (!ends(leased.lessee)) return false;
     effects.push_back(EndWorker{worker});
-    if (!leased.blocked) --in_use_;
+    end_lease(worker, leased);
     return true;
   });
+  return effects;
+}
+
+/// Whether its process has to end, before what it had is free.
+bool Leases::end_lease(WorkerId worker, const Leased& leased) {
+  if (leased.blocked) ledger_.take(cpus_of(leased.allotment));
+  if (leased.allotment.gpus.empty()) {
+    ledger_.give_back(leased.allotment);
+    return false;
+  }
+  ending_.emplace(worker, leased.allotment);
+  return true;
+}
+
+LeaseEffects Leases::reserve(ReservationId reservation, const Allotment& allotment) {
+  reserving_.emplace_back(reservation, allotment);
+  LeaseEffects effects;
+  grant_what_fits(effects);
+  return effects;
+}
+
+LeaseEffects Leases::release(ReservationId reservation) {
+  std::erase_if(reserving_, [reservation](const auto& entry) { return entry.first == reservation; });
+  if (const auto held = reserved_.extract(reservation); !held.empty()) ledger_.give_back(held.mapped());
+  LeaseEffects effects;
+  grant_what_fits(effects);
   return effects;
 }
 
@@ -116,22 +158,39 @@ std::optional<CallerId> Leases::lessee_of(WorkerId worker) const {
 }
 
 void Leases::grant_what_fits(LeaseEffects& effects) {
-  while (!waiting_.empty() && in_use_ < cpus_ && workers() < workers_max_) {
-    const Waiting next = waiting_.front();
-    waiting_.pop_front();
-    ++in_use_;
-    // The one that was idle for the shortest time has the warmest caches.
-    const auto same_job =
-        std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& idle) { return idle.job == next.lessee.job; });
-    if (same_job == idle_.rend()) {
-      starting_[next.request] = next.lessee;
-      effects.push_back(StartWorker{next.request, next.lessee.job});
-      continue;
-    }
-    leased_[same_job->worker] = {next.lessee, false};
-    effects.push_back(Grant{next.request, same_job->worker});
-    idle_.erase(std::next(same_job).base());
+  Resources room = ledger_.left();  // without what is set aside
+  std::erase_if(reserving_, [&](const auto& entry) {
+    const auto& [reservation, allotment] = entry;
+    const bool fits = allotment.amounts.fits_in(room) && ledger_.fits(allotment);
+    room -= allotment.amounts;
+    if (!fits) return false;
+    ledger_.take(allotment);
+    reserved_.emplace(reservation, allotment);
+    effects.push_back(Reserved{reservation});
+    return true;
+  });
+  waiting_.serve([&](const Resources& demand, const Waiting& next) {
+    if (workers() >= workers_max_) return false;
+    const bool fits = demand.fits_in(room) && ledger_.fits(demand);
+    room -= demand;
+    if (fits) grant(next, demand, effects);
+    return fits;
+  });
+}
+
+void Leases::grant(const Waiting& next, const Resources& demand, LeaseEffects& effects) {
+  Leased leased{next.lessee, ledger_.take(demand), false};
+  // The one that was idle for the shortest time has the warmest caches.
+  const auto idle = std::find_if(idle_.rbegin(), idle_.rend(),
+                                 [&](const Idle& each) { return each.job == next.lessee.job && demand.gpus() == 0; });
+  if (idle == idle_.rend()) {
+    effects.emplace_back(StartWorker{next.request, next.lessee.job, leased.allotment.gpus});
+    starting_[next.request] = std::move(leased);
+    return;
   }
+  leased_[idle->worker] = std::move(leased);
+  effects.push_back(Grant{next.request, idle->worker});
+  idle_.erase(std::next(idle).base());
 }
 
 }  // namespace pharos::scheduler

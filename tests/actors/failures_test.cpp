@@ -186,7 +186,7 @@ TEST_F(FailuresTest, AnActorsDeathIsSeenAtOnceAlsoWhenItStartedTogetherWithOther
     const auto pending = actors.back().call<&Fragile::stay>(20'000);
     const auto waited = time_of([&] {
       ::kill(process, SIGKILL);
-      message_of<ActorDied>([&] { pending.get(Deadline::after(5s, std::chrono::steady_clock::now())); });
+      message_of<ActorDied>([&] { pending.get(Deadline::in(5s)); });
     });
     EXPECT_LT(waited, kSoon);
     actors.pop_back();
@@ -212,7 +212,7 @@ TEST_F(FailuresTest, AMethodThatEndsItsThreadDoesNotHangItsCaller) {
   const auto fragile = runtime.spawn<Fragile>();
   EXPECT_GT(fragile.call<&Fragile::process>().get(), 0);
   const auto ended = fragile.call<&Fragile::leave_the_thread>();
-  const auto result = ended.try_get(Deadline::after(5s, std::chrono::steady_clock::now()));
+  const auto result = ended.try_get(Deadline::in(5s));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code(), ErrorCode::kActorDied) << result.error().to_string();
 }

@@ -103,7 +103,7 @@ int sum_in_an_actor_of_its_own(int count) {
 }
 
 Deadline soon() {
-  return Deadline::after(20s, std::chrono::steady_clock::now());
+  return Deadline::in(20s);
 }
 
 using NestingTest = ClusterTest;

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 Deadline in(Duration duration) {
-  return Deadline::after(duration, std::chrono::steady_clock::now());
+  return Deadline::in(duration);
 }
 Deadline soon() {
   return in(20s);

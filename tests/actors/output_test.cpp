@@ -71,6 +71,57 @@ TEST_F(OutputTest, AVeryLongLineArrivesWhole) {
   EXPECT_EQ(written(lines[lines.size() - 2]), "short");
 }
 
+std::size_t lines_with(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (const auto& line : lines_of(text)) count += line.find(part) == std::string::npos ? 0u : 1u;
+  return count;
+}
+
+TEST_F(OutputTest, ALineThatFiveWorkersWriteAlikeIsShownOnceAndToldToHaveBeenRepeated) {
+  ChildProgram program{WRITING_PROGRAM, {"alike"}};
+  const auto end = program.wait();
+  EXPECT_EQ(lines_with(end.output, "all the same"), 2u) << end.output;
+  EXPECT_SAYS(end.output, "(rank0 pid=");
+  EXPECT_SAYS(end.output, ") all the same [repeated 4x across 5 processes]\n");
+}
+
+TEST_F(OutputTest, FoldingCanBeTurnedOff) {
+  ChildProgram program{WRITING_PROGRAM, {"alike"}, {{"PHAROS_FOLD_OUTPUT", "0"}}};
+  const auto end = program.wait();
+  EXPECT_EQ(lines_with(end.output, ") all the same"), 5u) << end.output;
+}
+
+TEST_F(OutputTest, NumbersThatFiveWorkersWriteAlikeAreAllShown) {
+  ChildProgram program{WRITING_PROGRAM, {"numbers"}};
+  const auto end = program.wait();
+  EXPECT_EQ(lines_with(end.output, ") 0.25"), 5u) << end.output;
+}
+
+TEST_F(OutputTest, WhatAWorkerWritesBeforeItDiesIsShown) {
+  ChildProgram program{WRITING_PROGRAM, {"last_words"}};
+  const auto end = program.wait();
+  EXPECT_SAYS(end.output, ") my last words\n");
+}
+
+TEST_F(OutputTest, NothingIsColouredWhereNoTerminalIs) {
+  ChildProgram program{WRITING_PROGRAM, {"few"}, {{"TERM", "xterm"}}};
+  const auto end = program.wait();
+  EXPECT_EQ(end.output.find('\033'), std::string::npos) << end.output;
+}
+
+TEST_F(OutputTest, AFloodSlowsItsWriterAndNothingElse) {
+  must_end_within(60s);
+  ChildProgram program{WRITING_PROGRAM, {"flood"}};
+  const auto end = program.wait(40s);
+  EXPECT_EQ(end.status, 0);
+  const std::size_t calls = end.error.find("calls ");
+  const std::size_t grown = end.error.find("grown by ");
+  ASSERT_NE(calls, std::string::npos) << end.error;
+  ASSERT_NE(grown, std::string::npos) << end.error;
+  EXPECT_GT(std::stol(end.error.substr(calls + 6)), 20) << "calls of another actor in two seconds";
+  EXPECT_LT(std::stol(end.error.substr(grown + 9)), 32 << 10) << "kilobytes";
+}
+
 TEST_F(OutputTest, AReaderThatStopsReadingHoldsTheWorkerUpAndNothingElse) {
   must_end_within(60s);
   ChildProgram program{WRITING_PROGRAM, {"many"}};

@@ -75,7 +75,7 @@ class Diary {
 };
 
 Deadline soon() {
-  return Deadline::after(20s, std::chrono::steady_clock::now());
+  return Deadline::in(20s);
 }
 
 using RefsTest = ClusterTest;
@@ -167,7 +167,7 @@ TEST_F(RefsTest, WaitComesBackWithThoseThatAreThere) {
   ASSERT_EQ(first.ready.size(), 1u);
   EXPECT_EQ(first.ready[0].get(), 2);
   ASSERT_EQ(first.pending.size(), 1u);
-  const auto none = wait(first.pending, {.deadline = Deadline::after(10ms, std::chrono::steady_clock::now())});
+  const auto none = wait(first.pending, {.deadline = Deadline::in(10ms)});
   EXPECT_TRUE(none.ready.empty());
   EXPECT_EQ(wait(refs, {.count = 2, .deadline = soon()}).ready.size(), 2u);
   EXPECT_EQ(wait(std::vector<Ref<int>>{}).ready.size(), 0u);
@@ -265,11 +265,11 @@ TEST_F(RefsTest, ACallThatHasNotBegunIsCancelledAtOnce) {
 TEST_F(RefsTest, ACallThatRunsSeesThatItIsCancelledAndSoDoesWhatItWaitsFor) {
   Runtime runtime;
   const auto asks = runtime.submit<&work_until_cancelled>(20'000);
-  EXPECT_FALSE(asks.try_get(Deadline::after(50ms, std::chrono::steady_clock::now())).ok());
+  EXPECT_FALSE(asks.try_get(Deadline::in(50ms)).ok());
   asks.cancel();
   EXPECT_LT(asks.get(soon()), 0);
   const auto waits = runtime.submit<&wait_for_what_takes_long>();
-  EXPECT_FALSE(waits.try_get(Deadline::after(50ms, std::chrono::steady_clock::now())).ok());
+  EXPECT_FALSE(waits.try_get(Deadline::in(50ms)).ok());
   waits.cancel();
   EXPECT_LT(time_of([&] {
               // Where no other worker was free, it ran the inner task itself, and that one came back by its own will.

@@ -63,7 +63,7 @@ class Keeper {
 };
 
 Deadline soon() {
-  return Deadline::after(20s, std::chrono::steady_clock::now());
+  return Deadline::in(20s);
 }
 
 using RestartsTest = ClusterTest;

@@ -25,7 +25,7 @@ class Echo {
 };
 
 Deadline in(Duration time) {
-  return Deadline::after(time, std::chrono::steady_clock::now());
+  return Deadline::in(time);
 }
 
 using ResultsTest = ClusterTest;

@@ -1,14 +1,30 @@
-// A program whose workers write to their standard streams: `writing_program few|many|long`.
+// A program whose workers write to their standard streams: `writing_program
+// few|many|long|alike|numbers|last_words|flood`.
 
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include <pharos/pharos.hpp>
 
 namespace {
+
+constexpr const char* kDots = "............................................................";
+
+// In kilobytes, of a process.
+long resident_kilobytes(int process) {
+  std::ifstream status{"/proc/" + std::to_string(process) + "/status"};
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) return std::stol(line.substr(6));
+  }
+  return 0;
+}
 
 class Writer {
  public:
@@ -22,8 +38,34 @@ class Writer {
   void write_many(int lines) {
     for (int i = 0; i < lines; ++i) std::printf("%08d %.*s\n", i, 90, std::string(90, '.').c_str());
   }
+  void write_line(const std::string& text) { std::cout << text << std::endl; }
+  void write_and_die(const std::string& text) {
+    std::cout << text << std::endl;
+    ::_exit(3);
+  }
+  /// Until it is killed.
+  void write_for_ever() {
+    for (std::uint64_t i = 0;; ++i) std::printf("flood %020llu %.*s\n", static_cast<unsigned long long>(i), 60, kDots);
+  }
+  int process() { return ::getpid(); }
   void write_long() { std::cout << std::string(300'000, 'l') << "\nshort\n"; }
 };
+
+// Others' calls are answered meanwhile, and this process keeps little of it.
+void flood(pharos::Runtime& runtime, const pharos::Actor<Writer>& writer) {
+  const auto other = runtime.spawn<Writer>();
+  other.call<&Writer::process>().get();
+  const long before = resident_kilobytes(::getpid());
+  const auto flood = writer.call<&Writer::write_for_ever>();
+  const auto begin = std::chrono::steady_clock::now();
+  int calls = 0;
+  for (; std::chrono::steady_clock::now() - begin < std::chrono::seconds{2}; ++calls) {
+    other.call<&Writer::process>().get();
+  }
+  std::cerr << "calls " << calls << '\n';
+  std::cerr << "grown by " << resident_kilobytes(::getpid()) - before << " KiB\n";
+  runtime.kill(writer);
+}
 
 }  // namespace
 
@@ -36,6 +78,17 @@ int main(int, char** argv) {
     if (mode == "many") writer.call<&Writer::write_many>(100'000).get();
     if (mode == "unwaited") [[maybe_unused]]
       const auto dropped = writer.call<&Writer::write_many>(100'000);
+    if (mode == "alike" || mode == "numbers") {
+      std::vector<pharos::Actor<Writer>> writers;
+      for (int i = 0; i < 5; ++i)
+        writers.push_back(runtime.spawn<Writer>(pharos::ActorOptions{.name = "rank" + std::to_string(i)}));
+      for (const auto& each : writers) each.call<&Writer::write_line>(mode == "alike" ? "all the same" : "0.25").get();
+    }
+    if (mode == "last_words") {
+      const auto said = writer.call<&Writer::write_and_die>("my last words");
+      std::cout << said.try_get().ok() << std::endl;
+    }
+    if (mode == "flood") flood(runtime, writer);
     if (mode == "long") writer.call<&Writer::write_long>().get();
   }
   std::cout << "the Runtime has ended" << std::endl;

@@ -39,7 +39,7 @@ class Counter {
 };
 
 Deadline soon() {
-  return Deadline::after(10s, std::chrono::steady_clock::now());
+  return Deadline::in(10s);
 }
 
 /// Calls and tasks from two threads until it is told to end; counts what failed and how.

@@ -1,4 +1,4 @@
-"""Types that must not travel: the compiler stops, and what it says first is the sentence that tells what to do."""
+"""What must not travel or be called: the compiler stops, and what it says is the sentence that tells what to do."""
 
 import concurrent.futures
 import pathlib
@@ -82,16 +82,91 @@ REFUSED = {
                                   "to_bytes() needs a name for the format"),
 }
 
+# What a call can say: each of these is accepted.
+CALLS = """
+int add(int a, int b = 1);
+int sum(const std::string& text, int&& value);
+template <class T> T same(T value);
+struct Base { int inherited() const; virtual ~Base() = default; };
+struct Counter : Base {
+  Counter(int start, std::string name = "");
+  int add(int n) &;
+  int add(double n) const& noexcept;
+  static int made();
+};
+struct Times { int by; int operator()(int value) const { return by * value; } };
+"""
+ACCEPTED_CALLS = ["runtime.submit<&add>(1, 2)", "runtime.submit<add>({.max_retries = 1}, 1, 2)",
+                  "runtime.submit<&sum>(\"text\", 1)", "runtime.submit<&same<int>>(1)",
+                  "runtime.submit<&Counter::made>()", "runtime.submit<[](int value) { return value; }>(1)",
+                  "runtime.submit<Times{2}>(1)", "runtime.spawn<Counter>(1)",
+                  "counter.call<pharos::overload<int(int) &>(&Counter::add)>(1)",
+                  "counter.call<pharos::overload<int(double) const&>(&Counter::add)>(1)",
+                  "counter.call<&Counter::inherited>()", "counter.call<&Counter::made>()",
+                  "counter.call<[](Counter& self) { return self.add(1.0); }>()"]
+
+# name: (declarations, the call; what the compiler says)
+REFUSED_CALLS = {
+    "too few arguments": ("", "runtime.submit<&add>(1)", "Its default arguments do not come with its name"),
+    "too few arguments of a method": ("struct C { int f(int); };", "pharos::Actor<C>{{}}.call<&C::f>()",
+                                      "the call has fewer arguments than the function has parameters"),
+    "too many arguments": ("", "runtime.submit<&add>(1, 2, 3)", "the call has more arguments than"),
+    "an argument that does not convert": ("", "runtime.submit<&add>(1, std::string{})",
+                                          "this argument does not convert to the parameter's type"),
+    "a Ref that does not convert": ("std::string text();", "runtime.submit<&add>(1, runtime.submit<&text>())",
+                                    "the result that this Ref stands for does not convert"),
+    "an argument that must be moved": ("int f(std::optional<std::unique_ptr<int>>);\nstd::unique_ptr<int> box;",
+                                       "runtime.submit<&f>(box)", "pass it with std::move()"),
+    "a reference that would be changed": ("void f(int&);", "int n; runtime.submit<&f>(n)",
+                                          "cannot change its caller's variable"),
+    "a pointer as an argument": ("void f(const char*);", "runtime.submit<&f>(\"text\")", "a pointer means nothing"),
+    "a result that cannot travel": ("std::string_view f();", "runtime.submit<&f>()", "a view refers to this process's"),
+    "a method without an object": ("", "runtime.submit<&Counter::inherited>()", "a method needs an object"),
+    "a method of another class": ("struct Other { int f(); };", "counter.call<&Other::f>()",
+                                  "this is a method of another class than the actor's"),
+    "a method of a derived class": ("struct More : Counter { int more(); };", "counter.call<&More::more>()",
+                                    "this is a method of another class than the actor's"),
+    "a coroutine as a task": ("pharos::Async<int> f();", "runtime.submit<&f>()", "a task is a function and no coroutine"),
+    "a method with &&": ("struct C { int f() &&; };", "pharos::Actor<C>{{}}.call<&C::f>()",
+                         "a method with && leaves its object moved from"),
+    "a field": ("struct C { int n; };", "pharos::Actor<C>{{}}.call<&C::n>()", "this is nothing that can be called"),
+    "a number": ("", "runtime.submit<5>()", "this is nothing that can be called"),
+    "a generic lambda": ("", "runtime.submit<[](auto value) { return value; }>(1)", "give the lambda's parameters types"),
+    "a mutable lambda": ("", "runtime.submit<[](int value) mutable { return value; }>(1)", "must be const"),
+    "an object without a call": ("struct C {};", "runtime.submit<C{}>()", "without exactly one operator()"),
+    "an object with two calls": ("struct C { void operator()(int) const; void operator()() const; };",
+                                 "runtime.submit<C{}>()", "without exactly one operator()"),
+    "a lambda that captures": ("", "int n = 1; runtime.submit([n] { return n; })", "pass as arguments what it would"),
+    "a function that is passed": ("", "runtime.submit(&add, 1, 2)", "what is called is named"),
+    "a method that is passed": ("", "counter.call(&Counter::inherited)", "what is called is named"),
+    "no such constructor": ("", "runtime.spawn<Counter>(std::vector<int>{})", "T has no constructor for these arguments"),
+    "an abstract class": ("struct C { virtual int f() = 0; };", "runtime.spawn<C>()", "T is abstract"),
+    "parts of a number": ("", "runtime.submit<&add>(1, 2).split()", "only a std::tuple or std::pair has parts"),
+    "an exception that cannot travel": (
+        "struct E : std::exception { int n; };\ntemplate <> inline constexpr auto pharos::throws<&add> = pharos::types<E>;",
+        "runtime.submit<&add>(1, 2)", "a class with virtual functions must say what travels"),
+    "a const exception": ("template <> inline constexpr auto pharos::throws<&add> = pharos::types<const int>;",
+                          "runtime.submit<&add>(1, 2)", "declare the type of the exception itself"),
+}
+
 HEADERS = ["atomic", "complex", "functional", "future", "map", "memory", "mutex", "optional", "ranges", "set", "span",
-           "string", "string_view", "thread", "tuple", "vector", "pharos/wire/stored_codec.hpp"]
+           "string", "string_view", "thread", "tuple", "vector", "pharos/pharos.hpp", "pharos/wire/stored_codec.hpp"]
 
 
-def errors_of(folder: pathlib.Path, number: int, declarations: str) -> list[str]:
+def sending(declarations: str) -> str:
+    return (f"{declarations}\nvoid send(const Sent& sent, pharos::Encoder& to) {{\n"
+            "  pharos::detail::check_travels<Sent>();\n"
+            "  pharos::Codec<Sent>::encode(sent, to);\n}\n")
+
+
+def calling(declarations: str, calls: str) -> str:
+    return (f"{CALLS}{declarations}\nvoid call(pharos::Runtime& runtime, pharos::Actor<Counter>& counter) {{\n"
+            f"  {calls};\n  static_cast<void>(runtime), static_cast<void>(counter);\n}}\n")
+
+
+def errors_of(folder: pathlib.Path, number: int, text: str) -> list[str]:
     source = folder / f"{number}.cpp"
-    source.write_text(f'#include "headers.hpp"\n{declarations}\n'
-                      "void send(const Sent& sent, pharos::Encoder& to) {\n"
-                      "  pharos::detail::check_travels<Sent>();\n"
-                      "  pharos::Codec<Sent>::encode(sent, to);\n}\n")
+    source.write_text(f'#include "headers.hpp"\n{text}')
     run = subprocess.run([*COMPILE, "-fsyntax-only", source], capture_output=True, text=True, timeout=60)
     errors = [line for line in run.stderr.splitlines() if re.search(r"\berror: ", line)]
     assert (run.returncode != 0) == bool(errors), run.stderr
@@ -108,15 +183,25 @@ class RefusalsTest(unittest.TestCase):
         # GCC takes it instead of the header itself, which makes each program five times faster to compile.
         subprocess.run([*COMPILE, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True, timeout=60)
 
-    def test_what_travels_compiles_and_what_does_not_is_refused_with_one_sentence(self):
-        self.assertEqual(errors_of(self.folder, len(REFUSED), ACCEPTED), [])
+    def expect_refusals(self, cases: dict[str, tuple[str, str]]):
+        """Each program is refused, and with one sentence."""
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            found = pool.map(lambda case: errors_of(self.folder, *case),
-                             enumerate(declarations for declarations, _ in REFUSED.values()))
-            for (name, (_, sentence)), errors in zip(REFUSED.items(), found):
+            found = pool.map(lambda case: errors_of(self.folder, *case), enumerate(text for text, _ in cases.values()))
+            for (name, (_, sentence)), errors in zip(cases.items(), found):
                 with self.subTest(name):
                     self.assertEqual(len(errors), 1, "\n".join(errors) or "it compiled")
                     self.assertIn(sentence, errors[0])
+
+    def test_what_travels_compiles_and_what_does_not_is_refused_with_one_sentence(self):
+        self.assertEqual(errors_of(self.folder, len(REFUSED), sending(ACCEPTED)), [])
+        self.expect_refusals({name: (sending(declarations), sentence)
+                              for name, (declarations, sentence) in REFUSED.items()})
+
+    def test_what_can_be_called_compiles_and_what_cannot_is_refused_with_one_sentence(self):
+        calls = ";\n  ".join(f"static_cast<void>({call})" for call in ACCEPTED_CALLS)
+        self.assertEqual(errors_of(self.folder, len(REFUSED_CALLS), calling("", calls)), [])
+        self.expect_refusals({name: (calling(declarations, call), sentence)
+                              for name, (declarations, call, sentence) in REFUSED_CALLS.items()})
 
 
 if __name__ == "__main__":

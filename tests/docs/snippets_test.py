@@ -48,20 +48,21 @@ def missing_lines(snippet: Snippet, source: str) -> list[str]:
 
 
 def sources_of(document: str, snippets: list[Snippet]) -> list[str]:
-    """Programs as they are, and all other snippets in one file."""
+    """Programs as they are, and all other snippets of a section in one file."""
     def placed(snippet: Snippet) -> str:
         return f'#line {snippet.line} "{document}"\n{snippet.code}'
 
     own = [snippet for snippet in snippets if snippet.source is None]
     programs = [placed(snippet) for snippet in own if "int main(" in snippet.code]
     parts = [snippet for snippet in own if "int main(" not in snippet.code]
-    together = "".join(f"#include <{name}>\n" for name in HEADERS)
+    sections: dict[int, str] = {}
     for number, part in enumerate(parts):
         body = placed(part)
         if part.in_main:
             body = f"void body_{number}([[maybe_unused]] pharos::Runtime& runtime) {{\n{body}}}\n"
-        together += f"namespace section_{part.section} {{\n{body}}}\n"
-    return programs + ([together] if parts else [])
+        sections[part.section] = sections.get(part.section, "") + body
+    headers = "".join(f"#include <{name}>\n" for name in HEADERS)
+    return programs + [headers + body for body in sections.values()]
 
 
 def errors_of(source: str) -> list[str]:

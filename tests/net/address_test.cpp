@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include <pharos/async/block_on.hpp>
 #include <pharos/net/address.hpp>
 #include <pharos/net/blocking_io.hpp>
 
@@ -170,6 +171,33 @@ TEST(BlockingIo, NoWaitGoesPastItsDeadline) {
   EXPECT_EQ(send_all(pair.first.get(), much, later).error().code(), ErrorCode::kDeadlineExceeded);
   pair.second.reset();
   EXPECT_EQ(receive_all(pair.first.get(), one, soon()).error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(AddressTest, AnEventLoopConnectsOrSaysWhyNot) {
+  Reactor reactor;
+  const Pollers pollers{reactor, 1};
+  const auto listening = listen_at({.place = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(listening.ok());
+  const Address place = *bound_address(listening->get());
+  const auto connected = async::block_on(reactor, connect_to(&reactor, place, soon()));
+  ASSERT_TRUE(connected.ok()) << connected.error().to_string();
+  EXPECT_TRUE(set_up_far_socket(connected->get()).ok());
+  EXPECT_FALSE(set_up_far_socket(socket_pair()->first.get()).ok()) << "only TCP has these timeouts";
+  const auto no_file = async::block_on(reactor, connect_to(&reactor, unix_address(folder_ / "none"), soon()));
+  EXPECT_EQ(no_file.error().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(AddressTest, AnEventLoopSaysThatNobodyListens) {
+  Reactor reactor;
+  const Pollers pollers{reactor, 1};
+  Address nobody;
+  {
+    const auto gone = listen_at({.place = "127.0.0.1", .port = 0});
+    nobody = *bound_address(gone->get());
+  }
+  const auto refused = async::block_on(reactor, connect_to(&reactor, nobody, soon()));
+  EXPECT_EQ(refused.error().code(), ErrorCode::kUnavailable);
+  EXPECT_NE(refused.error().message().find(nobody.to_string()), std::string::npos);
 }
 
 }  // namespace

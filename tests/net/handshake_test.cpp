@@ -252,6 +252,22 @@ TEST_P(AcceptingTest, TheRightKeyLetsBothIn) {
   EXPECT_EQ((*seen)->id, kNode.id);
 }
 
+TEST_P(AcceptingTest, AnInitiatorOnAnEventLoopProvesTheSame) {
+  const Key key = some_key();
+  std::optional<Result<Identity>> seen;
+  const auto initiate_on_a_loop = [&seen](int socket, const Key& with) {
+    Reactor reactor;
+    const Pollers pollers{reactor, 1};
+    seen = async::block_on(reactor, initiate(&reactor, socket, with, kDriver, soon()));
+    ::shutdown(socket, SHUT_WR);
+  };
+  const auto peer = accept_from([&](int socket) { initiate_on_a_loop(socket, key); }, expecting(key));
+  ASSERT_TRUE(peer.ok()) << peer.error().to_string();
+  EXPECT_EQ((*seen)->id, kNode.id);
+  EXPECT_FALSE(accept_from([&](int socket) { initiate_on_a_loop(socket, some_key()); }, expecting(key)).ok());
+  EXPECT_EQ(seen->error().code(), ErrorCode::kPermissionDenied);
+}
+
 TEST_P(AcceptingTest, BytesAfterTheProofAreLeftForTheLink) {
   const Key key = some_key();
   const auto peer = accept_from(

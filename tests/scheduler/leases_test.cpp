@@ -26,6 +26,9 @@ std::string to_text(const LeaseEffect& effect) {
   if (const auto* const start = std::get_if<StartWorker>(&effect)) {
     return "start " + std::to_string(start->request.value()) + " job " + std::to_string(start->job.value());
   }
+  if (const auto* const reserved = std::get_if<Reserved>(&effect)) {
+    return "reserved " + std::to_string(reserved->reservation.value());
+  }
   return "end worker " + std::to_string(std::get<EndWorker>(effect).worker.value());
 }
 
@@ -37,6 +40,11 @@ std::vector<std::string> texts(const LeaseEffects& effects) {
 using Texts = std::vector<std::string>;
 
 constexpr std::uint32_t kWorkersMax = 6;
+const Resources kOneCpu = Resources::of_cpus(1);
+
+std::uint32_t in_use(const Leases& leases) {
+  return static_cast<std::uint32_t>((leases.total().cpus() - leases.left().cpus()) / Resources::kWhole);
+}
 
 /// A job's driver has the job's number, and its workers have higher ones.
 Lessee driver_of(std::uint64_t job) {
@@ -46,10 +54,10 @@ Lessee driver_of(std::uint64_t job) {
 class LeasesTest : public testing::Test {
  protected:
   Texts request(std::uint64_t id, std::uint64_t job) {
-    return texts(*leases_.request(LeaseRequestId{id}, driver_of(job)));
+    return texts(*leases_.request(LeaseRequestId{id}, driver_of(job), kOneCpu));
   }
   Result<LeaseEffects> nested_request(std::uint64_t id, std::uint64_t job, std::uint64_t caller) {
-    return leases_.request(LeaseRequestId{id}, {JobId{job}, CallerId{caller}, true});
+    return leases_.request(LeaseRequestId{id}, {JobId{job}, CallerId{caller}, true}, kOneCpu);
   }
   Texts started(std::uint64_t request, std::uint64_t worker) {
     return texts(leases_.worker_started(LeaseRequestId{request}, WorkerId{worker}));
@@ -59,14 +67,14 @@ class LeasesTest : public testing::Test {
   }
 
   TimePoint now_{1h};
-  Leases leases_{2, kWorkersMax, kIdleTime};
+  Leases leases_{Resources::of_cpus(2), kWorkersMax, kIdleTime};
 };
 
 TEST_F(LeasesTest, ARequestStartsAWorkerAndIsGrantedWhenItHasStarted) {
   EXPECT_EQ(request(1, 7), (Texts{"start 1 job 7"}));
-  EXPECT_EQ(leases_.in_use(), 1u);
+  EXPECT_EQ(in_use(leases_), 1u);
   EXPECT_EQ(started(1, 50), (Texts{"grant 1 worker 50"}));
-  EXPECT_EQ(leases_.in_use(), 1u);
+  EXPECT_EQ(in_use(leases_), 1u);
 }
 
 TEST_F(LeasesTest, WhatDoesNotFitWaitsAndIsServedFirstComeFirstServed) {
@@ -107,7 +115,7 @@ TEST_F(LeasesTest, AWorkerThatCannotStartGivesItsPlaceToTheNext) {
   request(3, 7);
   EXPECT_EQ(texts(leases_.start_failed(LeaseRequestId{1})), (Texts{"start 3 job 7"}));
   EXPECT_EQ(texts(leases_.start_failed(LeaseRequestId{1})), Texts{});
-  EXPECT_EQ(leases_.in_use(), 2u);
+  EXPECT_EQ(in_use(leases_), 2u);
 }
 
 TEST_F(LeasesTest, AWorkerThatEndsGivesItsPlaceToTheNextInWhateverStateItWas) {
@@ -133,7 +141,7 @@ TEST_F(LeasesTest, TheEndOfAJobReleasesAllThatIsItsAndServesTheOthers) {
   const auto effects = texts(leases_.job_ended(JobId{7}));
   EXPECT_EQ(effects, (Texts{"end worker 50", "start 4 job 8"}));
   EXPECT_EQ(started(2, 51), (Texts{"end worker 51"})) << "started for a job that is gone";
-  EXPECT_EQ(leases_.in_use(), 1u);
+  EXPECT_EQ(in_use(leases_), 1u);
   EXPECT_EQ(leases_.waiting(), 0u);
 }
 
@@ -147,7 +155,7 @@ TEST_F(LeasesTest, ABlockedWorkerGivesItsCpuToTheNextAndGoesOnWithoutOne) {
   EXPECT_EQ(texts(leases_.blocked(WorkerId{50})), Texts{}) << "it has no second one to give";
   started(3, 52);
   EXPECT_EQ(texts(leases_.unblocked(WorkerId{50})), Texts{});
-  EXPECT_EQ(leases_.in_use(), 3u);
+  EXPECT_EQ(in_use(leases_), 3u);
   request(4, 7);
   EXPECT_EQ(returned(51), Texts{}) << "two work still";
   EXPECT_EQ(returned(52), (Texts{"grant 4 worker 52"}));
@@ -160,10 +168,10 @@ TEST_F(LeasesTest, ABlockedWorkerThatEndsOrIsReturnedHasNoCpuToGiveBack) {
   started(2, 51);
   leases_.blocked(WorkerId{50});
   leases_.blocked(WorkerId{51});
-  EXPECT_EQ(leases_.in_use(), 0u);
+  EXPECT_EQ(in_use(leases_), 0u);
   leases_.worker_ended(WorkerId{50});
   returned(51);
-  EXPECT_EQ(leases_.in_use(), 0u);
+  EXPECT_EQ(in_use(leases_), 0u);
   EXPECT_EQ(leases_.idle(), 1u);
 }
 
@@ -173,7 +181,7 @@ TEST_F(LeasesTest, AtTheBoundOnlyDriversWaitAndBlockedWorkersBringNoMore) {
     started(i, 50 + i);
     leases_.blocked(WorkerId{50 + i});
   }
-  EXPECT_EQ(leases_.in_use(), 0u);
+  EXPECT_EQ(in_use(leases_), 0u);
   EXPECT_EQ(nested_request(20, 7, 51).error().code(), ErrorCode::kOverloaded);
   EXPECT_EQ(request(21, 7), Texts{});
   EXPECT_EQ(leases_.waiting(), 1u);
@@ -191,7 +199,7 @@ TEST_F(LeasesTest, TheEndOfALesseeEndsItsWorkersAndNoOthers) {
   EXPECT_EQ(leases_.waiting(), 1u);
   EXPECT_EQ(texts(leases_.lessee_ended(CallerId{50})), (Texts{"end worker 51"}));
   EXPECT_EQ(leases_.waiting(), 0u);
-  EXPECT_EQ(leases_.in_use(), 0u);
+  EXPECT_EQ(in_use(leases_), 0u);
   EXPECT_EQ(started(3, 52), (Texts{"end worker 52"})) << "started for one who is gone";
   EXPECT_EQ(leases_.lessee_of(WorkerId{50}), CallerId{7});
 }
@@ -200,20 +208,107 @@ TEST_F(LeasesTest, OnlyItsLesseeReturnsAWorker) {
   request(1, 7);
   started(1, 50);
   EXPECT_EQ(texts(leases_.returned(WorkerId{50}, CallerId{8}, now_)), Texts{});
-  EXPECT_EQ(leases_.in_use(), 1u);
+  EXPECT_EQ(in_use(leases_), 1u);
 }
 
 TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
   request(1, 7);
   request(2, 7);
   for (std::size_t i = 0; i < Leases::kWaitingMax; ++i)
-    ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, driver_of(7)).ok());
-  const auto refused = leases_.request(LeaseRequestId{~0ull}, driver_of(7));
+    ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, driver_of(7), kOneCpu).ok());
+  const auto refused = leases_.request(LeaseRequestId{~0ull}, driver_of(7), kOneCpu);
   EXPECT_EQ(refused.error().code(), ErrorCode::kOverloaded);
   EXPECT_EQ(leases_.waiting(), Leases::kWaitingMax);
 }
 
 // The rules again, with no thought of speed: one list of requests in the order in which they came, one of workers.
+// ---- Demands of other shapes
+
+Resources of(const std::string& text) {
+  return *Resources::parse(text);
+}
+
+class ShapedLeasesTest : public LeasesTest {
+ protected:
+  ShapedLeasesTest() { leases_ = Leases{of("cpu=2,gpu=2"), kWorkersMax, kIdleTime}; }
+  LeaseEffects ask(std::uint64_t id, const std::string& demand) {
+    return *leases_.request(LeaseRequestId{id}, driver_of(7), of(demand));
+  }
+};
+
+TEST_F(ShapedLeasesTest, ALeaseWithAGpuIsToldWhichOneAndItsWorkerEndsWithIt) {
+  const auto effects = ask(1, "cpu=1,gpu=0.5");
+  ASSERT_EQ(texts(effects), (Texts{"start 1 job 7"}));
+  EXPECT_EQ(std::get<StartWorker>(effects[0]).gpus, (std::vector<GpuShare>{{0, 5000}}));
+  started(1, 50);
+  EXPECT_EQ(returned(50), (Texts{"end worker 50"}));
+  EXPECT_EQ(leases_.left().gpus(), 15'000) << "it has memory on the GPU until it is gone";
+  leases_.worker_ended(WorkerId{50});
+  EXPECT_EQ(leases_.left(), leases_.total());
+  EXPECT_EQ(leases_.idle(), 0u);
+}
+
+TEST_F(ShapedLeasesTest, AnIdleWorkerServesOtherShapesWithoutGpus) {
+  request(1, 7);
+  started(1, 50);
+  returned(50);
+  EXPECT_EQ(texts(ask(2, "cpu=2")), (Texts{"grant 2 worker 50"}));
+  returned(50);
+  EXPECT_EQ(texts(ask(3, "gpu=1")), (Texts{"start 3 job 7"})) << "it was started to see no GPU";
+}
+
+TEST_F(ShapedLeasesTest, ABlockedTaskGivesItsCpusAwayAndKeepsItsGpus) {
+  ask(1, "cpu=2,gpu=2");
+  started(1, 50);
+  EXPECT_EQ(texts(ask(2, "cpu=1")), Texts{});
+  EXPECT_EQ(texts(leases_.blocked(WorkerId{50})), (Texts{"start 2 job 7"}));
+  EXPECT_EQ(texts(ask(3, "gpu=1")), Texts{});
+  leases_.unblocked(WorkerId{50});
+  EXPECT_EQ(leases_.left().cpus(), -Resources::kWhole);
+}
+
+TEST_F(ShapedLeasesTest, WhoWaitsForAGpuLetsThoseByWhoWantNone) {
+  ask(1, "gpu=2");
+  EXPECT_EQ(texts(ask(2, "cpu=1,gpu=1")), Texts{});
+  EXPECT_EQ(texts(ask(3, "cpu=1")), (Texts{"start 3 job 7"}));
+  EXPECT_EQ(texts(ask(4, "cpu=1")), Texts{}) << "the other CPU is set aside for 2";
+}
+
+TEST_F(ShapedLeasesTest, SmallRequestsDoNotStarveALargeOne) {
+  ask(1, "cpu=1");
+  started(1, 50);
+  EXPECT_EQ(texts(ask(2, "cpu=2")), Texts{});
+  EXPECT_EQ(texts(ask(3, "cpu=1")), Texts{});
+  EXPECT_EQ(returned(50), (Texts{"grant 2 worker 50"}));
+}
+
+TEST_F(ShapedLeasesTest, WhatAnActorWasGivenComesBeforeTasksThatWait) {
+  ask(1, "cpu=2");
+  started(1, 50);
+  EXPECT_EQ(texts(ask(2, "cpu=1")), Texts{});
+  EXPECT_EQ(texts(leases_.reserve(ReservationId{9}, {of("cpu=2"), {}})), Texts{});
+  EXPECT_EQ(returned(50), (Texts{"reserved 9"}));
+  EXPECT_EQ(texts(leases_.release(ReservationId{9})), (Texts{"grant 2 worker 50"}));
+}
+
+TEST_F(ShapedLeasesTest, AReservationWaitsForTheVeryGpuThatItWasGiven) {
+  ask(1, "gpu=1");
+  started(1, 50);
+  EXPECT_EQ(texts(leases_.reserve(ReservationId{9}, {of("gpu=1"), {{0, 10'000}}})), Texts{});
+  EXPECT_EQ(texts(leases_.reserve(ReservationId{10}, {of("gpu=1"), {{1, 10'000}}})), Texts{})
+      << "one GPU is free, and 9 came first";
+  returned(50);
+  EXPECT_EQ(texts(leases_.worker_ended(WorkerId{50})), (Texts{"reserved 9", "reserved 10"}));
+}
+
+TEST_F(ShapedLeasesTest, AReservationThatIsGivenUpWhileItWaitsTakesNothing) {
+  ask(1, "gpu=2");
+  leases_.reserve(ReservationId{9}, {of("gpu=1"), {{0, 10'000}}});
+  leases_.release(ReservationId{9});
+  leases_.start_failed(LeaseRequestId{1});
+  EXPECT_EQ(leases_.left(), leases_.total());
+}
+
 class Model {
  public:
   Model(std::uint32_t cpus, std::uint32_t workers_max) : cpus_{cpus}, workers_max_{workers_max} {}
@@ -340,7 +435,7 @@ class LeasesAgainstTheModel : public SeededTest {
     const auto cpus = static_cast<std::uint32_t>(between(0, 5));
     const std::size_t jobs = between(1, 4);
     const auto workers_max = cpus + static_cast<std::uint32_t>(between(0, 4));
-    Leases leases{cpus, workers_max, kIdleTime};
+    Leases leases{Resources::of_cpus(cpus), workers_max, kIdleTime};
     Model model{cpus, workers_max};
     TimePoint now{1h};
     std::uint64_t last_id = 0;
@@ -366,7 +461,7 @@ class LeasesAgainstTheModel : public SeededTest {
       if (what < 35) {
         const std::uint64_t id = ++last_id;
         const std::uint64_t job = between(1, jobs);
-        effects = *leases.request(LeaseRequestId{id}, driver_of(job));
+        effects = *leases.request(LeaseRequestId{id}, driver_of(job), kOneCpu);
         expected = model.request(id, job);
       } else if (what < 60) {
         const std::uint64_t request = take_start();
@@ -414,14 +509,14 @@ class LeasesAgainstTheModel : public SeededTest {
         ASSERT_GT(served, last_served) << "not first come, first served";
         last_served = served;
       }
-      ASSERT_EQ(leases.in_use(), model.in_use()) << "step " << step;
+      ASSERT_EQ(in_use(leases), model.in_use()) << "step " << step;
       ASSERT_EQ(leases.waiting(), model.waiting()) << "step " << step;
       const auto idle = std::count_if(model.workers.begin(), model.workers.end(),
                                       [](const Model::Worker& w) { return w.idle_since.has_value(); });
       ASSERT_EQ(leases.idle(), static_cast<std::size_t>(idle)) << "step " << step;
     }
     for (std::uint64_t job = 1; job <= jobs; ++job) leases.job_ended(JobId{job});
-    ASSERT_EQ(leases.in_use(), 0u);
+    ASSERT_EQ(in_use(leases), 0u);
     ASSERT_EQ(leases.waiting(), 0u);
     ASSERT_EQ(leases.idle(), 0u);
   }

@@ -351,11 +351,12 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     cluster.run_for(12s);  // idle workers go
     if (!cluster.node_alive()) {
       if (!cluster.workers().empty()) run.wrong += "workers are left without their node\n";
-    } else if (const Node& node = cluster.node();
-               node.workers() != 0 || node.jobs() != 0 || node.actors().size() != 0 || node.leases().in_use() != 0) {
+    } else if (const Node& node = cluster.node(); node.workers() != 0 || node.jobs() != 0 ||
+                                                  node.actors().size() != 0 ||
+                                                  node.leases().left() != node.leases().total()) {
       run.wrong += "left behind: " + std::to_string(node.workers()) + " workers, " + std::to_string(node.jobs()) +
-                   " jobs, " + std::to_string(node.actors().size()) + " actors, " +
-                   std::to_string(node.leases().in_use()) + " CPUs\n";
+                   " jobs, " + std::to_string(node.actors().size()) + " actors, " + node.leases().left().to_string() +
+                   " left\n";
     }
     run.hash = cluster.world().trace().hash();
     run.events = cluster.world().steps();

@@ -41,7 +41,7 @@ class Accumulator {
 };
 
 Deadline soon() {
-  return Deadline::after(20s, std::chrono::steady_clock::now());
+  return Deadline::in(20s);
 }
 
 std::chrono::milliseconds median(std::vector<std::chrono::milliseconds> times) {

@@ -27,12 +27,17 @@ void expect_same(const Error& a, const Error& b) {
   EXPECT_EQ(a.message(), b.message());
   EXPECT_EQ(a.remedy(), b.remedy());
   EXPECT_EQ(a.context(), b.context());
+  ASSERT_EQ(a.thrown().has_value(), b.thrown().has_value());
+  if (!a.thrown()) return;
+  EXPECT_EQ(a.thrown()->type, b.thrown()->type);
+  EXPECT_EQ(a.thrown()->value, b.thrown()->value);
 }
 
 const Error kError = Error{ErrorCode::kActorDied, "the actor is gone", "Start it again."}
                          .with("calling \"counter\"")
                          .with("training")
-                         .with_outcome(Outcome::kUnknown);
+                         .with_outcome(Outcome::kUnknown)
+                         .with_thrown({"9Overdrawn", std::vector<std::byte>(40, std::byte{7})});
 
 TEST(ErrorCodec, AnErrorComesBackWhole) {
   expect_same(decoded(encoded(kError)), kError);
@@ -54,6 +59,14 @@ TEST(ErrorCodec, OfALongContextTheInnermostLinesArrive) {
   ASSERT_EQ(back.context().size(), 64u);
   EXPECT_EQ(back.context().front(), "0");
   EXPECT_EQ(back.context().back(), "63");
+}
+
+TEST(ErrorCodec, AnExceptionOfTooManyBytesIsCorrupt) {
+  const auto of_size = [](std::size_t size) {
+    return Error{ErrorCode::kUserError, "x"}.with_thrown({"9Overdrawn", std::vector<std::byte>(size)});
+  };
+  expect_same(decoded(encoded(of_size(Error::Thrown::kBytesMax))), of_size(Error::Thrown::kBytesMax));
+  EXPECT_EQ(decoded(encoded(of_size(Error::Thrown::kBytesMax + 1))).code(), ErrorCode::kCorrupt);
 }
 
 TEST(ErrorCodec, EveryTruncationIsCorrupt) {

@@ -28,8 +28,20 @@ std::vector<std::byte> some_bytes() {
   return {std::byte{0}, std::byte{255}, std::byte{7}};
 }
 
+InspectedWorker some_worker() {
+  const PendingResult result{-1, PendingResult::Stage::kUnsent, 1, ActorId{2}, "x", WorkerId{3}, 4, 5, 6};
+  PendingResult argument = result;
+  argument.argument_of = 0;
+  argument.stage = PendingResult::Stage::kSent;
+  return {WorkerId{7}, ActorId{8}, "counter", "alive", 9, true, 10, -11, CallerId{12}, 13, {result, argument}};
+}
+
 Asker some_asker() {
   return {JobId{61}, CallerId{62}, 63};
+}
+
+Holding some_holding() {
+  return {{{"cpu", 70}, {"gpu", 71}}, {"GPU-1", "3"}};
 }
 
 // One of each, no field as it is by default, so that a field that does not travel is seen. Texts hold what breaks
@@ -39,41 +51,60 @@ const std::vector<Message>& one_of_each() {
       Failure{Error{ErrorCode::kExhausted, "no\0memory"s, "Buy some."}
                   .with("inner")
                   .with("out\0er"s)
-                  .with_outcome(Outcome::kNotStarted)},
+                  .with_outcome(Outcome::kNotStarted)
+                  .with_thrown({"9Overdrawn", some_bytes()})},
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
-      LeaseWorker{},
-      ReturnLease{WorkerId{3}},
-      StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, true, 41,
+      LeaseWorker{{{"cpu", 10}, {"disk", -11}}, some_asker()},
+      ReturnLease{WorkerId{3}, CallerId{72}},
+      StartActor{ActorId{4},
+                 "count\0er"s,
+                 40,
+                 some_bytes(),
+                 "space",
+                 "name",
+                 "7Counter",
+                 -1,
+                 true,
+                 true,
+                 41,
+                 {{"gpu", 64}},
                  some_asker()},
       KillActor{ActorId{5}, some_asker()},
-      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true},
+      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
-      Output{"counter", 11, true, "li\0ne\n\xff"s},
+      Output{"counter", 11, true, "li\0ne\n\xff"s, true, JobId{73}},
       Stop{},
       Done{},
       ZygoteReady{some_build_id(), 12, "threads"},
-      ForkWorker{WorkerId{13}},
+      ForkWorker{WorkerId{13}, {"A=1", "B="}},
       WorkerForked{WorkerId{14}, 15},
-      WorkerReaped{WorkerId{16}, -17},
-      ServeCaller{CallerId{18}, ActorId{19}, 20, true},
+      WorkerReaped{WorkerId{16}, -17, true},
+      ServeCaller{CallerId{18}, ActorId{19}, 20, true, some_holding()},
       EndWorker{},
       WorkerBlocked{true},
       ConnectActor{ActorId{21}, 22, some_asker()},
       FindActor{"space", "name", "7Counter", some_asker()},
       ActorFound{ActorId{23}, "counter", 32},
       HoldActor{ActorId{24}, -25, some_asker()},
-      ConstructActor{ActorId{26}, 27, 28, some_bytes()},
+      ConstructActor{ActorId{26}, 27, 28, some_bytes(), "space", some_holding()},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
       AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}},
       EndJob{JobId{34}},
       EndCaller{CallerId{35}},
-      StartIncarnation{ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes()},
+      StartIncarnation{
+          ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), "space", {{"gpu", 65}}, {{66, 67}, {68, 69}}},
       EndIncarnation{ActorId{42}, 43, true},
       IncarnationEnded{ActorId{44}, 45, "killed"},
-      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50},
+      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400"},
+      JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}},
+      ClusterJoined{76},
+      LeaseGranted{77, WorkerId{78}, NodeId{79}, "10.0.0.1:7400"},
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
+      WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
+      Inspect{some_asker()},
+      Inspected{32, 33, {some_worker()}, 64},
   };
   return messages;
 }
@@ -81,7 +112,9 @@ const std::vector<Message>& one_of_each() {
 // Every field of each: a new one makes its structured binding fail to compile.
 auto fields(const Failure& m) {
   const auto& [error] = m;
-  return std::tuple{error.code(), error.outcome(), error.message(), error.remedy(), error.context()};
+  const Error::Thrown thrown = error.thrown().value_or(Error::Thrown{});
+  return std::tuple{error.code(),    error.outcome(), error.message(), error.remedy(),
+                    error.context(), thrown.type,     thrown.value};
 }
 auto fields(const Asker& m) {
   const auto& [job, caller, number] = m;
@@ -95,15 +128,23 @@ auto fields(const JobRegistered& m) {
   const auto& [job, caller, node, cpus, warning, address] = m;
   return std::tie(job, caller, node, cpus, warning, address);
 }
+auto fields(const LeaseWorker& m) {
+  const auto& [amounts, asker] = m;
+  return std::tuple_cat(std::tie(amounts), fields(asker));
+}
+auto fields(const Holding& m) {
+  const auto& [amounts, gpus] = m;
+  return std::tie(amounts, gpus);
+}
 auto fields(const ReturnLease& m) {
-  const auto& [worker] = m;
-  return std::tie(worker);
+  const auto& [worker, caller] = m;
+  return std::tie(worker, caller);
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
-               max_task_retries, asker] = m;
+               max_task_retries, amounts, asker] = m;
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
-                                 get_if_exists, max_task_retries),
+                                 get_if_exists, max_task_retries, amounts),
                         fields(asker));
 }
 auto fields(const KillActor& m) {
@@ -139,8 +180,10 @@ auto fields(const EndCaller& m) {
   return std::tie(caller);
 }
 auto fields(const StartIncarnation& m) {
-  const auto& [actor, incarnation, job, label, constructor, arguments] = m;
-  return std::tie(actor, incarnation, job, label, constructor, arguments);
+  const auto& [actor, incarnation, job, label, constructor, arguments, name_space, amounts, gpus] = m;
+  std::vector<std::pair<std::uint32_t, std::int64_t>> shares;
+  for (const auto& [index, amount] : gpus) shares.emplace_back(index, amount);
+  return std::tuple{actor, incarnation, job, label, constructor, arguments, name_space, amounts, shares};
 }
 auto fields(const EndIncarnation& m) {
   const auto& [actor, incarnation, kill] = m;
@@ -151,56 +194,80 @@ auto fields(const IncarnationEnded& m) {
   return std::tie(actor, incarnation, reason);
 }
 auto fields(const ActorAlive& m) {
-  const auto& [number, actor, incarnation, node, max_task_retries] = m;
-  return std::tie(number, actor, incarnation, node, max_task_retries);
+  const auto& [number, actor, incarnation, node, max_task_retries, ended, address] = m;
+  return std::tie(number, actor, incarnation, node, max_task_retries, ended, address);
+}
+auto fields(const JoinCluster& m) {
+  const auto& [node, address, amounts] = m;
+  return std::tie(node, address, amounts);
+}
+auto fields(const ClusterJoined& m) {
+  const auto& [cpus] = m;
+  return std::tie(cpus);
+}
+auto fields(const LeaseGranted& m) {
+  const auto& [number, worker, node, address] = m;
+  return std::tie(number, worker, node, address);
 }
 auto fields(const Refused& m) {
   const auto& [number, why] = m;
   return std::tuple{number, why.code(), why.message()};
 }
 auto fields(const ConstructActor& m) {
-  const auto& [actor, incarnation, constructor, arguments] = m;
-  return std::tie(actor, incarnation, constructor, arguments);
+  const auto& [actor, incarnation, constructor, arguments, name_space, holding] = m;
+  return std::tuple_cat(std::tie(actor, incarnation, constructor, arguments, name_space), fields(holding));
 }
 auto fields(const ActorConstructed& m) {
   const auto& [actor, incarnation, failure] = m;
   return std::tuple{actor, incarnation, failure.has_value(), failure ? failure->message() : std::string{}};
 }
 auto fields(const WorkerReady& m) {
-  const auto& [worker, actor, incarnation, pid, max_task_retries, remote] = m;
-  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote);
+  const auto& [worker, actor, incarnation, pid, max_task_retries, remote, ended] = m;
+  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote, ended);
 }
 auto fields(const WorkerEnded& m) {
   const auto& [worker, reason] = m;
   return std::tie(worker, reason);
 }
 auto fields(const Output& m) {
-  const auto& [label, pid, error, lines] = m;
-  return std::tie(label, pid, error, lines);
+  const auto& [label, pid, error, lines, report, job] = m;
+  return std::tie(label, pid, error, lines, report, job);
 }
 auto fields(const ZygoteReady& m) {
   const auto& [build_id, functions, cannot_fork] = m;
   return std::tie(build_id, functions, cannot_fork);
 }
 auto fields(const ForkWorker& m) {
-  const auto& [worker] = m;
-  return std::tie(worker);
+  const auto& [worker, variables] = m;
+  return std::tie(worker, variables);
 }
 auto fields(const WorkerForked& m) {
   const auto& [worker, pid] = m;
   return std::tie(worker, pid);
 }
 auto fields(const WorkerReaped& m) {
-  const auto& [worker, status] = m;
-  return std::tie(worker, status);
+  const auto& [worker, status, crashed] = m;
+  return std::tie(worker, status, crashed);
+}
+auto fields(const WorkerCrashed& m) {
+  const auto& [worker, headline, report] = m;
+  return std::tie(worker, headline, report);
+}
+auto fields(const Inspect& m) {
+  const auto& [asker] = m;
+  return fields(asker);
+}
+auto fields(const Inspected& m) {
+  const auto& [cpus, cpus_in_use, workers, number] = m;
+  return std::tie(cpus, cpus_in_use, workers, number);
 }
 auto fields(const WorkerBlocked& m) {
   const auto& [blocked] = m;
   return std::tie(blocked);
 }
 auto fields(const ServeCaller& m) {
-  const auto& [caller, actor, incarnation, remote] = m;
-  return std::tie(caller, actor, incarnation, remote);
+  const auto& [caller, actor, incarnation, remote, holding] = m;
+  return std::tuple_cat(std::tie(caller, actor, incarnation, remote), fields(holding));
 }
 template <class Empty>
 requires std::is_empty_v<Empty>
@@ -242,6 +309,14 @@ TEST(Message, EachComesBackFromAnUnalignedPlace) {
     ASSERT_TRUE(back.ok()) << name_of(message);
     EXPECT_TRUE(same(message, *back)) << name_of(message);
   }
+}
+
+TEST(Message, AnArgumentOfWhatComesLaterIsRefused) {
+  InspectedWorker worker = some_worker();
+  worker.waits[0].argument_of = 1;
+  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
+  worker.waits[0].argument_of = -2;
+  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
 }
 
 TEST(Message, EachHasANameOfItsOwn) {

@@ -19,7 +19,8 @@ REFUSED = {
 REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswith(("s", "info"))}
 
 # Names that others gave, and the one level of the log.
-ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "GetInfoLogLevel", "common_type",
+ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "_Unwind_GetIPInfo",
+           "GetInfoLogLevel", "common_type",
            "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with"}
 FOREIGN_QUALIFIER = re.compile(r"\b(std|spdlog|rocksdb|capnp|kj|CLI|benchmark|testing|torch|at|c10)::[\w:]*$")
 

@@ -40,7 +40,7 @@ std::string_view to_string(Outcome outcome) {
 }
 
 Error::Error(ErrorCode code, std::string message, std::string remedy)
-    : story_{std::make_unique<Story>(Story{code, Outcome::kFailed, std::move(message), std::move(remedy), {}})} {}
+    : story_{std::make_unique<Story>(Story{code, Outcome::kFailed, std::move(message), std::move(remedy), {}, {}})} {}
 
 Error::Error(const Error& other) : story_{std::make_unique<Story>(*other.story_)} {}
 
@@ -77,6 +77,11 @@ Error Error::with(std::string context) && {
 
 Error Error::with_outcome(Outcome outcome) && {
   story_->outcome = outcome;
+  return std::move(*this);
+}
+
+Error Error::with_thrown(Thrown thrown) && {
+  story_->thrown = std::move(thrown);
   return std::move(*this);
 }
 

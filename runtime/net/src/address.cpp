@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -15,6 +16,8 @@
 #include <cstring>
 
 #include <pharos/net/address.hpp>
+
+#include "ready.hpp"
 
 namespace pharos::net {
 namespace {
@@ -58,20 +61,49 @@ Result<Fd> new_socket(int family) {
   return socket;
 }
 
-Result<void> finish_connecting(int socket, async::Deadline deadline, const std::string& where) {
+Result<void> wait_until_connected(int socket, async::Deadline deadline, const std::string& where) {
   for (;;) {
     const Duration left = deadline.left(std::chrono::steady_clock::now());
-    if (left == Duration::zero())
+    if (left == Duration::zero()) {
       return Error{ErrorCode::kDeadlineExceeded, "connecting to " + where + " took too long"};
+    }
     pollfd waited{.fd = socket, .events = POLLOUT, .revents = 0};
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, std::chrono::hours{1}));
-    if (::poll(&waited, 1, static_cast<int>(ms.count())) > 0) break;
+    if (::poll(&waited, 1, static_cast<int>(ms.count())) > 0) return {};
   }
+}
+
+Error cannot_connect(const std::string& where, int why) {
+  return Error::from_errno("connecting to " + where, why, "Is a cluster running there?");
+}
+
+struct Connecting {
+  Fd socket;
+  bool done = false;
+};
+
+Result<Connecting> begin_connecting(const Address& address) {
+  PHAROS_TRY(Fd socket, new_socket(address.unix_socket ? AF_UNIX : AF_INET));
+  int connected = 0;
+  if (address.unix_socket) {
+    PHAROS_TRY(const UnixName name, unix_name(address.place));
+    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.name), sizeof name.name);
+  } else {
+    const int one = 1;
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    PHAROS_TRY(const sockaddr_in name, inet_name(address));
+    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name);
+  }
+  if (connected != 0 && errno != EINPROGRESS) return cannot_connect(address.to_string(), errno);
+  return Connecting{std::move(socket), connected == 0};
+}
+
+Result<void> finish_connecting(int socket, const Address& address) {
   int why = 0;
   socklen_t size = sizeof why;
   ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &why, &size);
-  if (why != 0) return Error::from_errno("connecting to " + where, why, "Is a cluster running there?");
-  return {};
+  if (why != 0) return cannot_connect(address.to_string(), why);
+  return address.unix_socket ? check_peer_is_this_user(socket) : Result<void>{};
 }
 
 }  // namespace
@@ -129,10 +161,10 @@ Result<Fd> listen_at(const Address& address) {
   return socket;
 }
 
-Result<Address> bound_address(int listening_socket) {
+Result<Address> bound_address(int socket) {
   sockaddr_in name{};
   socklen_t size = sizeof name;
-  if (::getsockname(listening_socket, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sin_family != AF_INET) {
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sin_family != AF_INET) {
     return Error::from_errno("asking where a socket listens", errno);
   }
   char host[INET_ADDRSTRLEN];
@@ -141,24 +173,38 @@ Result<Address> bound_address(int listening_socket) {
 }
 
 Result<Fd> connect_to(const Address& address, async::Deadline deadline) {
-  const std::string where = address.to_string();
-  PHAROS_TRY(Fd socket, new_socket(address.unix_socket ? AF_UNIX : AF_INET));
-  int connected = 0;
-  if (address.unix_socket) {
-    PHAROS_TRY(const UnixName name, unix_name(address.place));
-    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.name), sizeof name.name);
-  } else {
-    const int one = 1;
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    PHAROS_TRY(const sockaddr_in name, inet_name(address));
-    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name);
+  PHAROS_TRY(Connecting connecting, begin_connecting(address));
+  if (!connecting.done) {
+    PHAROS_TRY_VOID(wait_until_connected(connecting.socket.get(), deadline, address.to_string()));
   }
-  if (connected != 0 && errno != EINPROGRESS) {
-    return Error::from_errno("connecting to " + where, errno, "Is a cluster running there?");
+  PHAROS_TRY_VOID(finish_connecting(connecting.socket.get(), address));
+  return std::move(connecting.socket);
+}
+
+async::Async<Result<Fd>> connect_to(Reactor* reactor, Address address, async::Deadline deadline) {
+  PHAROS_CO_TRY(Connecting connecting, begin_connecting(address));
+  if (!connecting.done) {
+    const auto waited = co_await wait_until_ready(reactor, connecting.socket.get(), EPOLLOUT, deadline);
+    if (!waited) co_return Error{waited.error()}.with("connecting to " + address.to_string());
   }
-  if (connected != 0) PHAROS_TRY_VOID(finish_connecting(socket.get(), deadline, where));
-  if (address.unix_socket) PHAROS_TRY_VOID(check_peer_is_this_user(socket.get()));
-  return socket;
+  PHAROS_CO_TRY_VOID(finish_connecting(connecting.socket.get(), address));
+  co_return std::move(connecting.socket);
+}
+
+Result<void> set_up_far_socket(int tcp_socket) {
+  constexpr int kOn = 1;
+  constexpr int kProbeSeconds = 2;
+  constexpr int kProbes = 3;
+  constexpr int kSilenceMilliseconds = 8000;
+  const auto set = [tcp_socket](int level, int name, int value) {
+    return ::setsockopt(tcp_socket, level, name, &value, sizeof value) == 0;
+  };
+  if (set(IPPROTO_TCP, TCP_NODELAY, kOn) && set(SOL_SOCKET, SO_KEEPALIVE, kOn) &&
+      set(IPPROTO_TCP, TCP_KEEPIDLE, kProbeSeconds) && set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds) &&
+      set(IPPROTO_TCP, TCP_KEEPCNT, kProbes) && set(IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMilliseconds)) {
+    return {};
+  }
+  return Error::from_errno("setting a connection's timeouts", errno);
 }
 
 Result<void> check_peer_is_this_user(int unix_socket) {

@@ -5,15 +5,15 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include <pharos/async/completion.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/wire/frame.hpp>
+
+#include "ready.hpp"
 
 namespace pharos::net {
 namespace {
@@ -95,27 +95,6 @@ Error wrong_token() {
           "Use the token of the cluster that you connect to: PHAROS_TOKEN_FILE names its file."};
 }
 
-// Completes the first time that the descriptor is ready.
-struct ReadyOnce : Reactor::Watcher {
-  async::Completion<void> ready;
-  void on_ready(std::uint32_t) override { ready.complete(); }
-};
-
-async::Async<Result<void>> receive_exactly(Reactor* reactor, int socket, std::span<std::byte> to,
-                                           async::Deadline deadline) {
-  while (!to.empty()) {
-    // Watched anew for each wait: an edge that came before is reported again.
-    auto watcher = std::make_shared<ReadyOnce>();
-    reactor->watch(socket, EPOLLIN, watcher);
-    auto waited = co_await watcher->ready.wait(deadline);
-    reactor->unwatch(socket);
-    PHAROS_CO_TRY_VOID(std::move(waited));
-    PHAROS_CO_TRY(const std::size_t n, receive_some(socket, to));
-    to = to.subspan(n);
-  }
-  co_return {};
-}
-
 }  // namespace
 
 Key derive_key(const Key& token, Role role, std::uint64_t id) {
@@ -178,6 +157,28 @@ Result<Identity> accept(int socket, Identity self, Acceptor::KeyFor key_for, asy
   Proof proof;
   PHAROS_TRY_VOID(receive_all(socket, proof, deadline));
   return acceptor.finish(proof);
+}
+
+async::Async<Result<void>> receive_exactly(Reactor* reactor, int socket, std::span<std::byte> to,
+                                           async::Deadline deadline) {
+  while (!to.empty()) {
+    PHAROS_CO_TRY_VOID(co_await wait_until_ready(reactor, socket, EPOLLIN, deadline));
+    PHAROS_CO_TRY(const std::size_t n, receive_some(socket, to));
+    to = to.subspan(n);
+  }
+  co_return {};
+}
+
+async::Async<Result<Identity>> initiate(Reactor* reactor, int socket, Key key, Identity self,
+                                        async::Deadline deadline) {
+  Initiator initiator{key, self};
+  // A new socket's buffer has room for these bytes.
+  PHAROS_CO_TRY_VOID(send_all(socket, initiator.hello(), async::Deadline::at(reactor->now())));
+  std::array<std::byte, kHelloBytes + kProofBytes> answer;
+  PHAROS_CO_TRY_VOID(co_await receive_exactly(reactor, socket, answer, deadline));
+  PHAROS_CO_TRY(const Proof proof, initiator.answer(answer));
+  PHAROS_CO_TRY_VOID(send_all(socket, proof, async::Deadline::at(reactor->now())));
+  co_return initiator.peer();
 }
 
 async::Async<Result<Identity>> accept(Reactor* reactor, int socket, Identity self, Acceptor::KeyFor key_for,

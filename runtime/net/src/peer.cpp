@@ -93,8 +93,11 @@ void Peer::on_frames(FrameBatch frames, std::vector<Fd> descriptors) {
     const auto end = unclaimed_.begin() + static_cast<std::ptrdiff_t>(count);
     std::move(unclaimed_.begin(), end, std::back_inserter(parcel.descriptors));
     unclaimed_.erase(unclaimed_.begin(), end);
+    untaken_bytes_.fetch_add(frame.payload.size());
     executor_.post([self = shared_from_this(), header = frame.header, parcel = std::move(parcel)]() mutable {
       self->take(header, std::move(parcel));
+      const std::size_t before = self->untaken_bytes_.fetch_sub(header.payload_bytes);
+      if (before >= kUntakenMax && before - header.payload_bytes < kUntakenMax) self->link_->resume();
     });
   }
   // Those of a frame that is still on its way, and no more.

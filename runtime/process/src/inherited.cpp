@@ -19,6 +19,7 @@ constexpr const char* kVariable = "PHAROS_ROLE";
 struct Captured {
   std::optional<InheritedRole> role;
   int descriptor = -1;
+  int crash = -1;
 };
 Captured captured;  // written before any other code of the program runs, then only by take_inherited()
 
@@ -37,10 +38,16 @@ __attribute__((constructor)) void capture_role() {
     const std::string_view digits = value.substr(colon + 1);
     int descriptor = -1;
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
+    int crash = -1;
+    if (parsed.ptr != digits.data() + digits.size()) {
+      std::from_chars(parsed.ptr + 1, digits.data() + digits.size(), crash);
+      if (crash >= 0) ::fcntl(crash, F_SETFD, FD_CLOEXEC);
+    }
     if (parsed.ec == std::errc{} && is_socket(descriptor)) {
       if (value.substr(0, colon) == "zygote") captured.role = InheritedRole::kZygote;
       if (value.substr(0, colon) == "worker") captured.role = InheritedRole::kWorker;
       captured.descriptor = descriptor;
+      captured.crash = crash;
       ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
     }
   }
@@ -51,14 +58,16 @@ __attribute__((constructor)) void capture_role() {
 
 std::optional<Inherited> take_inherited() {
   if (!captured.role) return std::nullopt;
-  Inherited inherited{*captured.role, Fd{captured.descriptor}};
+  Inherited inherited{*captured.role, Fd{captured.descriptor}, Fd{captured.crash}};
   captured = {};
   return inherited;
 }
 
-std::string role_variable(InheritedRole role, int descriptor) {
-  return std::string{kVariable} + (role == InheritedRole::kZygote ? "=zygote:" : "=worker:") +
-         std::to_string(descriptor);
+std::string role_variable(InheritedRole role, int socket, int crash) {
+  std::string text =
+      std::string{kVariable} + (role == InheritedRole::kZygote ? "=zygote:" : "=worker:") + std::to_string(socket);
+  if (crash >= 0) text += ":" + std::to_string(crash);
+  return text;
 }
 
 void Preamble::set_name(std::string_view text) {

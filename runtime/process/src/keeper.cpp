@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kKillDeadline = 8s;
+
+// People and init systems end a daemon by its keeper, which is the process that they know.
+volatile pid_t daemon_to_tell = 0;
+void tell_daemon(int) {
+  ::kill(daemon_to_tell, SIGTERM);
+}
 
 // Other children are orphans of the run that became ours; they are reaped on the way.
 int wait_for(pid_t daemon) {
@@ -44,6 +51,10 @@ int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> 
     ::_exit(daemon(Kept{run_folder, Fd{alive[0]}}));
   }
   ::prctl(PR_SET_NAME, "pharos-keeper");
+  daemon_to_tell = pid;
+  struct sigaction action {};
+  action.sa_handler = &tell_daemon;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaction(signal, &action, nullptr);
   // Only the end of the pipe is kept: the daemon's connections must end with the daemon.
   ::close_range(3, static_cast<unsigned>(alive[1]) - 1, 0);
   ::close_range(static_cast<unsigned>(alive[1]) + 1, ~0U, 0);

@@ -24,6 +24,7 @@
 #include <pharos/net/peer.hpp>
 #include <pharos/net/socket_link.hpp>
 #include <pharos/process/build_id.hpp>
+#include <pharos/process/crash.hpp>
 #include <pharos/process/inherited.hpp>
 #include <pharos/process/limits.hpp>
 #include <pharos/process/spawn.hpp>
@@ -35,6 +36,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHandshakeTime = 10s;
+constexpr unsigned kDescribeSeconds = 20;  // to read the symbols of a large program
 
 unsigned thread_count() {
   struct stat status {};
@@ -104,16 +106,22 @@ void close_all_but(const std::vector<unsigned>& kept) {
   ::close_range(next, ~0U, 0);
 }
 
+/// Of "NAME=value".
+std::string name_of_variable(const std::string& variable) {
+  return variable.substr(0, variable.find('='));
+}
+
 struct ForkRequest {
   WorkerId worker;
+  std::vector<std::string> variables;
   std::vector<Fd> descriptors;  // control socket, standard output, standard error
 };
 
 class Zygote final : public net::Peer::Owner {
  public:
-  explicit Zygote(Preamble preamble) : preamble_{preamble} {}
+  Zygote(Preamble preamble, const ZygoteProgram& program) : preamble_{preamble}, program_{program} {}
 
-  std::variant<ZygoteEnded, BecomeWorker> run(Fd socket, std::uint32_t functions) {
+  std::variant<ZygoteEnded, BecomeWorker> run(Fd socket) {
     const auto deadline = async::Deadline::after(kHandshakeTime, reactor_.now());
     if (auto node = net::initiate(socket.get(), preamble_.key, {net::Role::kZygote, preamble_.id}, deadline); !node) {
       log(LogLevel::kError, "the node does not answer", {kv("error", node.error())});
@@ -126,16 +134,20 @@ class Zygote final : public net::Peer::Owner {
     const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kAccepted);
     node_ = net::Peer::make(reactor_, link, *this);
     link->start(node_);
-    node_->send(wire::ZygoteReady{own_build_id(), functions, cannot_fork_});
+    node_->send(wire::ZygoteReady{own_build_id(), program_.functions, cannot_fork_});
     while (!ended_) {
       reactor_.poll_one(async::Deadline::never());
       while (!requests_.empty()) {
         ForkRequest request = std::move(requests_.front());
         requests_.pop_front();
-        if (cannot_fork_.empty()) {
-          if (auto control = fork_worker(std::move(request))) return BecomeWorker{std::move(*control)};
-        } else {
-          execute_worker(std::move(request));
+        errno = 0;
+        auto crash = CrashPage::make();
+        if (!crash) {
+          cannot_start(request.worker);
+        } else if (!cannot_fork_.empty()) {
+          execute_worker(std::move(request), *std::move(crash));
+        } else if (auto worker = fork_worker(std::move(request), *std::move(crash))) {
+          return *std::move(worker);
         }
       }
     }
@@ -161,18 +173,21 @@ class Zygote final : public net::Peer::Owner {
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
     if (const auto* const fork = std::get_if<wire::ForkWorker>(&parcel.message)) {
-      requests_.push_back({fork->worker, std::move(parcel.descriptors)});
+      requests_.push_back({fork->worker, fork->variables, std::move(parcel.descriptors)});
     }
   }
   void on_peer_closed(net::Peer&, const Error&) override { ended_ = true; }
 
-  /// In the child: the control socket. In the zygote: nothing.
-  std::optional<Fd> fork_worker(ForkRequest request) {
+  /// In the child: what it goes on with. In the zygote: nothing.
+  std::optional<BecomeWorker> fork_worker(ForkRequest request, CrashPage crash) {
     std::fflush(nullptr);
     const pid_t pid = ::fork();
     if (pid == 0) {
       reset_signals();
       ::setpgid(0, 0);
+      for (const std::string& variable : request.variables) {
+        ::setenv(name_of_variable(variable).c_str(), variable.c_str() + variable.find('=') + 1, 1);
+      }
       ::dup2(request.descriptors[1].get(), STDOUT_FILENO);
       ::dup2(request.descriptors[2].get(), STDERR_FILENO);
       // What is the zygote's own: above all the next workers' sockets, which would not end with those workers.
@@ -181,38 +196,47 @@ class Zygote final : public net::Peer::Owner {
       const auto number = static_cast<unsigned>(control.get());
       programs_own_.insert(std::upper_bound(programs_own_.begin(), programs_own_.end(), number), number);
       close_all_but(programs_own_);
-      return control;
+      return BecomeWorker{std::move(control), std::move(crash)};
     }
-    report_start(request.worker, pid);
+    report_start(request.worker, pid, std::move(crash));
     return std::nullopt;
   }
 
-  void execute_worker(ForkRequest request) {
+  void execute_worker(ForkRequest request, CrashPage crash) {
     constexpr int kControl = 3;
+    constexpr int kCrash = 4;
     Program program{.path = "/proc/self/exe",
                     .executable = {},
                     .arguments = {preamble_.name},
                     .environment = own_environment(),
                     .moved = {{request.descriptors[0].get(), kControl},
+                              {crash.descriptor(), kCrash},
                               {request.descriptors[1].get(), STDOUT_FILENO},
                               {request.descriptors[2].get(), STDERR_FILENO}},
                     .folder = {}};
-    program.environment.push_back(role_variable(InheritedRole::kWorker, kControl));
+    for (const std::string& variable : request.variables) {
+      std::erase_if(program.environment,
+                    [&](const std::string& each) { return name_of_variable(each) == name_of_variable(variable); });
+      program.environment.push_back(variable);
+    }
+    program.environment.push_back(role_variable(InheritedRole::kWorker, kControl, kCrash));
     const auto pid = spawn(program);
     if (!pid) log(LogLevel::kError, "cannot execute a worker", {kv("error", pid.error())});
-    report_start(request.worker, pid ? *pid : -1);
+    report_start(request.worker, pid ? *pid : -1, std::move(crash));
   }
 
-  void report_start(WorkerId worker, pid_t pid) {
+  void cannot_start(WorkerId worker) {
+    const int why = errno != 0 ? errno : EAGAIN;
+    log(LogLevel::kError, "cannot start a worker", {kv("errno", why)});
+    node_->send(wire::WorkerReaped{worker, -why, false});
+  }
+
+  void report_start(WorkerId worker, pid_t pid, CrashPage crash) {
     // A child that has not been reaped keeps its number, so this names the right one.
     Fd handle{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
-    if (!handle) {
-      const int why = errno != 0 ? errno : EAGAIN;
-      log(LogLevel::kError, "cannot start a worker", {kv("errno", why)});
-      node_->send(wire::WorkerReaped{worker, -why});
-      return;
-    }
-    workers_[pid] = worker;
+    if (!handle) return cannot_start(worker);
+    crash.keep_from_children();
+    workers_.insert_or_assign(pid, Child{worker, std::move(crash)});
     std::vector<Fd> descriptors;
     descriptors.push_back(std::move(handle));
     node_->send(wire::WorkerForked{worker, pid}, std::move(descriptors));
@@ -226,34 +250,69 @@ class Zygote final : public net::Peer::Owner {
       int status = 0;
       const pid_t pid = ::waitpid(-1, &status, WNOHANG);
       if (pid <= 0) return;
-      const auto found = workers_.find(pid);
-      if (found == workers_.end()) continue;
-      node_->send(wire::WorkerReaped{found->second, status});
-      workers_.erase(found);
+      if (auto described = describers_.extract(pid)) report_crash(std::move(described.mapped()));
+      auto worker = workers_.extract(pid);
+      if (!worker) continue;
+      const bool crashed = worker.mapped().crash.record().state.load() == CrashRecord::kWritten;
+      node_->send(wire::WorkerReaped{worker.mapped().worker, status, crashed});
+      if (crashed) describe_later(std::move(worker.mapped()));
     }
   }
 
+  struct Child {
+    WorkerId worker;
+    CrashPage crash;
+  };
+
+  // In a child: the symbols of a large program take time, and memory that this process shall not share with all
+  // workers.
+  void describe_later(Child crashed) {
+    crashed.crash.give_to_children();
+    const pid_t pid = ::fork();
+    if (pid < 0) return report_crash(std::move(crashed));
+    if (pid != 0) {
+      describers_.insert_or_assign(pid, std::move(crashed));
+      return;
+    }
+    reset_signals();
+    ::prctl(PR_SET_NAME, "pharos-crash");
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close_range(STDERR_FILENO + 1, ~0U, 0);
+    ::alarm(kDescribeSeconds);
+    describe_crash(crashed.crash.record(), {program_.readable, true});
+    ::_exit(0);
+  }
+
+  void report_crash(Child crashed) {
+    CrashRecord& record = crashed.crash.record();
+    // Whoever was to find the names has failed.
+    if (record.state.load() != CrashRecord::kDescribed) describe_crash(record, {program_.readable, false});
+    node_->send(wire::WorkerCrashed{crashed.worker, record.headline, record.report});
+  }
+
   Preamble preamble_;
+  ZygoteProgram program_;
   std::string cannot_fork_;
   net::Reactor reactor_;
   Fd child_event_;
   std::shared_ptr<net::Peer> node_;
   std::deque<ForkRequest> requests_;
-  std::unordered_map<pid_t, WorkerId> workers_;
+  std::unordered_map<pid_t, Child> workers_;
+  std::unordered_map<pid_t, Child> describers_;
   std::vector<unsigned> programs_own_;  // descriptors that its initialisers opened, in order
   bool ended_ = false;
 };
 
 }  // namespace
 
-std::variant<ZygoteEnded, BecomeWorker> run_zygote(Fd socket, std::uint32_t functions) {
+std::variant<ZygoteEnded, BecomeWorker> run_zygote(Fd socket, const ZygoteProgram& program) {
   const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());
   const auto preamble = receive_preamble(socket.get(), deadline);
   if (!preamble) return ZygoteEnded{1};
   ::prctl(PR_SET_NAME, "pharos-zygote");
   // Never destroyed: in a worker, what it holds belongs to the zygote; and the zygote has nothing to say at its end.
-  static auto* const zygote = new Zygote{*preamble};
-  return zygote->run(std::move(socket), functions);
+  static auto* const zygote = new Zygote{*preamble, program};
+  return zygote->run(std::move(socket));
 }
 
 }  // namespace pharos::process

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/check.hpp>
 #include <pharos/wire/decoder.hpp>
 #include <pharos/wire/encoder.hpp>
@@ -47,8 +48,14 @@ bool operator==(const Bytes& a, const Bytes& b) {
   return std::equal(a.bytes_.begin(), a.bytes_.end(), b.bytes_.begin(), b.bytes_.end());
 }
 
+EncodedTooLarge::EncodedTooLarge(std::size_t bytes)
+    : std::length_error{"a value of " + to_string(ByteCount{bytes}) + " cannot travel; at most " +
+                        to_string(ByteCount{kEncodedBytesMax}) + " are encoded at all"} {}
+
 void Encoder::enlarge(std::size_t count) {
-  const std::size_t capacity = std::max<std::size_t>({size_ + count, capacity_ * 2, kCapacityMin});
+  if (count > kEncodedBytesMax - size_) throw EncodedTooLarge{size_ + count};
+  const std::size_t capacity =
+      std::max<std::size_t>({size_ + count, std::min(capacity_ * 2, kEncodedBytesMax), kCapacityMin});
   auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity);
   if (size_ != 0) std::memcpy(larger.get(), storage_.get(), size_);
   storage_ = std::move(larger);

@@ -11,7 +11,7 @@ struct Message {
     failure @0 :Failure;            # the answer to a request that could not be met
     registerJob @1 :RegisterJob;    # driver to node, with the driver's executable; answered by jobRegistered
     jobRegistered @2 :JobRegistered;  # also node to worker, unasked, before all else: a caller is a driver or a worker
-    leaseWorker @3 :LeaseWorker;    # caller to node; answered by workerReady
+    leaseWorker @3 :LeaseWorker;    # caller to node, and on by way of the head; answered by workerReady
     returnLease @4 :ReturnLease;    # caller to node
     startActor @5 :StartActor;      # caller to node; answered by workerReady once it is constructed
     killActor @6 :KillActor;        # caller to node
@@ -33,14 +33,20 @@ struct Message {
     holdActor @22 :HoldActor;          # caller to node: so many handles more or less
     constructActor @23 :ConstructActor;      # node to worker
     actorConstructed @24 :ActorConstructed;  # worker to node, which tells the head
-    addJob @25 :AddJob;                      # a job's node to the head
-    endJob @26 :EndJob;                      # a job's node to the head
-    endCaller @27 :EndCaller;                # a caller's node to the head
+    addJob @25 :AddJob;                      # a job's node to the head, which tells those that are to run it
+    endJob @26 :EndJob;                      # the same
+    endCaller @27 :EndCaller;                # the same, to those of whose workers it has leases
     startIncarnation @28 :StartIncarnation;  # head to node; actorConstructed and incarnationEnded tell how it goes
     endIncarnation @29 :EndIncarnation;      # head to node
     incarnationEnded @30 :IncarnationEnded;  # node to head: its process is gone, or could not be started
     actorAlive @31 :ActorAlive;              # head to node: answers startActor and connectActor
-    refused @32 :Refused;                    # head to node: the answer to what could not be met
+    refused @32 :Refused;                    # head to node: the answer to what could not be met; node to head, of a lease
+    workerCrashed @33 :WorkerCrashed;        # zygote to node, after workerReaped said that it would come
+    inspect @34 :Inspect;                    # caller to node, which asks its workers and the head; answered by inspected
+    inspected @35 :Inspected;
+    joinCluster @36 :JoinCluster;            # node to head, once, over TCP; answered by clusterJoined
+    clusterJoined @37 :ClusterJoined;        # head to node
+    leaseGranted @38 :LeaseGranted;          # node to head, and head to the node that asked: answers leaseWorker
   }
 }
 
@@ -50,6 +56,8 @@ struct Failure {
   message @2 :Text;
   remedy @3 :Text;
   context @4 :List(Text);
+  thrownType @5 :Text;            # the exception that it stands for; empty: none
+  thrown @6 :Data;
 }
 
 struct RegisterJob {
@@ -67,8 +75,15 @@ struct Asker {                    # who asks the head: filled in by its node, wh
   number @2 :UInt64;              # of the question, in the answer; the node's own numbers
 }
 
-struct LeaseWorker {}
-struct ReturnLease { worker @0 :UInt64; }
+struct Amount { name @0 :Text; amount @1 :Int64; }      # of a resource, in steps of 1/10000
+struct GpuShare { index @0 :UInt32; amount @1 :Int64; }  # of one of the node's GPUs
+struct Holding {                  # what the code of a worker may use
+  amounts @0 :List(Amount);
+  gpus @1 :List(Text);            # as CUDA_VISIBLE_DEVICES names them
+}
+
+struct LeaseWorker { amounts @0 :List(Amount); asker @1 :Asker; }
+struct ReturnLease { worker @0 :UInt64; caller @1 :UInt64; }  # caller: filled in by its node
 struct StartActor {
   actor @0 :UInt64;
   label @1 :Text;
@@ -82,13 +97,21 @@ struct StartActor {
   getIfExists @9 :Bool;           # one of that name, instead
   maxTaskRetries @10 :Int32;
   asker @11 :Asker;
+  amounts @12 :List(Amount);
 }
 struct KillActor { actor @0 :UInt64; asker @1 :Asker; }
 struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; asker @2 :Asker; }  # seen: what the caller lost, 0 for none
 struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; asker @3 :Asker; }
 struct ActorFound { actor @0 :UInt64; label @1 :Text; number @2 :UInt64; }  # number: from the head, the asker's
 struct HoldActor { actor @0 :UInt64; count @1 :Int32; asker @2 :Asker; }
-struct ConstructActor { actor @0 :UInt64; incarnation @1 :UInt32; constructor @2 :UInt32; arguments @3 :Data; }
+struct ConstructActor {
+  actor @0 :UInt64;
+  incarnation @1 :UInt32;
+  constructor @2 :UInt32;
+  arguments @3 :Data;
+  nameSpace @4 :Text;
+  holding @5 :Holding;
+}
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
 struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
 struct EndJob { job @0 :UInt64; }
@@ -100,19 +123,63 @@ struct StartIncarnation {
   label @3 :Text;
   constructor @4 :UInt32;
   arguments @5 :Data;
+  nameSpace @6 :Text;
+  amounts @7 :List(Amount);
+  gpus @8 :List(GpuShare);
 }
 struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
-struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; }
+struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; ended @5 :Text; address @6 :Text; }
+struct JoinCluster {
+  node @0 :UInt64;
+  address @1 :Text;               # where other nodes reach it; empty: it has no workers
+  amounts @2 :List(Amount);       # that it gives; nothing: it runs nothing
+}
+struct ClusterJoined { cpus @0 :UInt32; }  # of all nodes
+struct LeaseGranted { number @0 :UInt64; worker @1 :UInt64; node @2 :UInt64; address @3 :Text; }  # address: empty for the head's
 struct Refused { number @0 :UInt64; failure @1 :Failure; }
-struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; }
+struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; ended @6 :Text; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
-struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; }
+struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; job @5 :UInt64; }
 struct Stop {}
 
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
-struct ForkWorker { worker @0 :UInt64; }
+struct ForkWorker { worker @0 :UInt64; variables @1 :List(Text); }  # "NAME=value", set before user code runs
 struct WorkerForked { worker @0 :UInt64; pid @1 :Int32; }
-struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; }
+struct WorkerReaped { worker @0 :UInt64; status @1 :Int32; crashed @2 :Bool; }
+struct WorkerCrashed { worker @0 :UInt64; headline @1 :Text; report @2 :Text; }
 struct WorkerBlocked { blocked @0 :Bool; }
-struct ServeCaller { caller @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; remote @3 :Bool; }
+struct ServeCaller {
+  caller @0 :UInt64;
+  actor @1 :UInt64;
+  incarnation @2 :UInt32;
+  remote @3 :Bool;                # as in WorkerReady
+  holding @4 :Holding;            # of its tasks; an actor has its own
+}
+
+struct Inspect { asker @0 :Asker; }
+struct Inspected { cpus @0 :UInt32; cpusInUse @1 :UInt32; workers @2 :List(InspectedWorker); number @3 :UInt64; }
+struct InspectedWorker {
+  worker @0 :UInt64;
+  actor @1 :UInt64;
+  label @2 :Text;
+  state @3 :Text;
+  pid @4 :Int32;
+  answered @5 :Bool;              # what follows is known
+  function @6 :UInt32;            # that it runs
+  nanoseconds @7 :Int64;          # for so long
+  caller @8 :UInt64;              # whose call that is
+  number @9 :UInt64;
+  waits @10 :List(PendingResult);
+}
+struct PendingResult {
+  argumentOf @0 :Int32;           # which of the results beside it; -1: a thread waits for it
+  stage @1 :UInt8;
+  function @2 :UInt32;
+  actor @3 :UInt64;
+  label @4 :Text;
+  worker @5 :UInt64;
+  number @6 :UInt64;
+  thread @7 :Int32;
+  inside @8 :UInt32;
+}

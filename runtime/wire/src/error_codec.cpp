@@ -17,6 +17,11 @@ void Codec<Error>::encode(const Error& error, Encoder& to) {
   const auto lines = static_cast<std::uint32_t>(std::min<std::size_t>(error.context().size(), kContextLinesMax));
   to.write(&lines, sizeof lines);
   for (std::uint32_t i = 0; i < lines; ++i) Codec<std::string>::encode(error.context()[i], to);
+  Codec<bool>::encode(error.thrown().has_value(), to);
+  if (error.thrown()) {
+    Codec<std::string>::encode(error.thrown()->type, to);
+    Codec<std::vector<std::byte>>::encode(error.thrown()->value, to);
+  }
 }
 
 Error Codec<Error>::decode(Decoder& from) {
@@ -33,6 +38,12 @@ Error Codec<Error>::decode(Decoder& from) {
   Error error = Error{static_cast<ErrorCode>(code), std::move(message), std::move(remedy)}.with_outcome(
       static_cast<Outcome>(outcome));
   for (std::uint32_t i = 0; i < lines; ++i) error = std::move(error).with(Codec<std::string>::decode(from));
+  if (Codec<bool>::decode(from)) {
+    std::string type = Codec<std::string>::decode(from);
+    auto value = Codec<std::vector<std::byte>>::decode(from);
+    if (value.size() > Error::Thrown::kBytesMax) return corrupt;
+    error = std::move(error).with_thrown({std::move(type), std::move(value)});
+  }
   return from.failed() ? corrupt : error;
 }
 

@@ -17,7 +17,8 @@ Result<void> check(const FrameHeader& header) {
   switch (header.kind) {
     case FrameKind::kCall:
     case FrameKind::kReply: break;
-    case FrameKind::kCancel: most = ByteCount{0}; break;
+    case FrameKind::kCancel:
+    case FrameKind::kRetry: most = ByteCount{0}; break;
     case FrameKind::kAcknowledge: most = kAcknowledgePayloadMax; break;
     case FrameKind::kControl:
     case FrameKind::kRequest:

@@ -66,6 +66,59 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   to.setMessage(text_of(error.message()));
   to.setRemedy(text_of(error.remedy()));
   set_texts(to.initContext(static_cast<unsigned>(error.context().size())), error.context());
+  if (!error.thrown()) return;
+  to.setThrownType(text_of(error.thrown()->type));
+  to.setThrown(data_of(error.thrown()->value));
+}
+
+void write_waits(capnp::List<schema::PendingResult>::Builder to, const std::vector<PendingResult>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) {
+    auto b = to[i];
+    b.setArgumentOf(from[i].argument_of);
+    b.setStage(static_cast<std::uint8_t>(from[i].stage));
+    b.setFunction(from[i].function);
+    b.setActor(from[i].actor.value());
+    b.setLabel(text_of(from[i].label));
+    b.setWorker(from[i].worker.value());
+    b.setNumber(from[i].number);
+    b.setThread(from[i].thread);
+    b.setInside(from[i].inside);
+  }
+}
+
+void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
+  to.setCpus(from.cpus);
+  to.setCpusInUse(from.cpus_in_use);
+  to.setNumber(from.number);
+  auto workers = to.initWorkers(static_cast<unsigned>(from.workers.size()));
+  for (unsigned i = 0; i < workers.size(); ++i) {
+    auto b = workers[i];
+    const InspectedWorker& worker = from.workers[i];
+    b.setWorker(worker.worker.value());
+    b.setActor(worker.actor.value());
+    b.setLabel(text_of(worker.label));
+    b.setState(text_of(worker.state));
+    b.setPid(worker.pid);
+    b.setAnswered(worker.answered);
+    b.setFunction(worker.function);
+    b.setNanoseconds(worker.nanoseconds);
+    b.setCaller(worker.caller.value());
+    b.setNumber(worker.number);
+    write_waits(b.initWaits(static_cast<unsigned>(worker.waits.size())), worker.waits);
+  }
+}
+
+void write_amounts(capnp::List<schema::Amount>::Builder to, const Amounts& amounts) {
+  unsigned i = 0;
+  for (const auto& [name, amount] : amounts) {
+    to[i].setName(text_of(name));
+    to[i++].setAmount(amount);
+  }
+}
+
+void write_holding(schema::Holding::Builder to, const Holding& holding) {
+  write_amounts(to.initAmounts(static_cast<unsigned>(holding.amounts.size())), holding.amounts);
+  set_texts(to.initGpus(static_cast<unsigned>(holding.gpus.size())), holding.gpus);
 }
 
 void write_program(schema::RegisterJob::Builder to, const RegisterJob& m) {
@@ -97,8 +150,16 @@ void write(Schema::Builder to, const Message& message) {
                    b.setWarning(text_of(m.warning));
                    b.setAddress(text_of(m.address));
                  },
-                 [&](const LeaseWorker&) { to.initLeaseWorker(); },
-                 [&](const ReturnLease& m) { to.initReturnLease().setWorker(m.worker.value()); },
+                 [&](const LeaseWorker& m) {
+                   auto b = to.initLeaseWorker();
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   write_asker(b, m.asker);
+                 },
+                 [&](const ReturnLease& m) {
+                   auto b = to.initReturnLease();
+                   b.setWorker(m.worker.value());
+                   b.setCaller(m.caller.value());
+                 },
                  [&](const StartActor& m) {
                    auto b = to.initStartActor();
                    b.setActor(m.actor.value());
@@ -112,6 +173,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setDetached(m.detached);
                    b.setGetIfExists(m.get_if_exists);
                    b.setMaxTaskRetries(m.max_task_retries);
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    write_asker(b, m.asker);
                  },
                  [&](const KillActor& m) {
@@ -150,6 +212,8 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setConstructor(m.constructor);
                    b.setArguments(data_of(m.arguments));
+                   b.setNameSpace(text_of(m.name_space));
+                   write_holding(b.initHolding(), m.holding);
                  },
                  [&](const ActorConstructed& m) {
                    auto b = to.initActorConstructed();
@@ -172,6 +236,13 @@ void write(Schema::Builder to, const Message& message) {
                    b.setLabel(text_of(m.label));
                    b.setConstructor(m.constructor);
                    b.setArguments(data_of(m.arguments));
+                   b.setNameSpace(text_of(m.name_space));
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   auto gpus = b.initGpus(static_cast<unsigned>(m.gpus.size()));
+                   for (unsigned i = 0; i < gpus.size(); ++i) {
+                     gpus[i].setIndex(m.gpus[i].index);
+                     gpus[i].setAmount(m.gpus[i].amount);
+                   }
                  },
                  [&](const EndIncarnation& m) {
                    auto b = to.initEndIncarnation();
@@ -192,6 +263,22 @@ void write(Schema::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setNode(m.node.value());
                    b.setMaxTaskRetries(m.max_task_retries);
+                   b.setEnded(text_of(m.ended));
+                   b.setAddress(text_of(m.address));
+                 },
+                 [&](const JoinCluster& m) {
+                   auto b = to.initJoinCluster();
+                   b.setNode(m.node.value());
+                   b.setAddress(text_of(m.address));
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                 },
+                 [&](const ClusterJoined& m) { to.initClusterJoined().setCpus(m.cpus); },
+                 [&](const LeaseGranted& m) {
+                   auto b = to.initLeaseGranted();
+                   b.setNumber(m.number);
+                   b.setWorker(m.worker.value());
+                   b.setNode(m.node.value());
+                   b.setAddress(text_of(m.address));
                  },
                  [&](const Refused& m) {
                    auto b = to.initRefused();
@@ -206,6 +293,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setPid(m.pid);
                    b.setMaxTaskRetries(m.max_task_retries);
                    b.setRemote(m.remote);
+                   b.setEnded(text_of(m.ended));
                  },
                  [&](const WorkerEnded& m) {
                    auto b = to.initWorkerEnded();
@@ -217,7 +305,9 @@ void write(Schema::Builder to, const Message& message) {
                    b.setLabel(text_of(m.label));
                    b.setPid(m.pid);
                    b.setError(m.error);
+                   b.setReport(m.report);
                    b.setLines(data_of(m.lines));
+                   b.setJob(m.job.value());
                  },
                  [&](const Stop&) { to.initStop(); },
                  [&](const Done&) { to.setDone(); },
@@ -227,7 +317,11 @@ void write(Schema::Builder to, const Message& message) {
                    b.setFunctions(m.functions);
                    b.setCannotFork(text_of(m.cannot_fork));
                  },
-                 [&](const ForkWorker& m) { to.initForkWorker().setWorker(m.worker.value()); },
+                 [&](const ForkWorker& m) {
+                   auto b = to.initForkWorker();
+                   b.setWorker(m.worker.value());
+                   set_texts(b.initVariables(static_cast<unsigned>(m.variables.size())), m.variables);
+                 },
                  [&](const WorkerForked& m) {
                    auto b = to.initWorkerForked();
                    b.setWorker(m.worker.value());
@@ -237,6 +331,7 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initWorkerReaped();
                    b.setWorker(m.worker.value());
                    b.setStatus(m.status);
+                   b.setCrashed(m.crashed);
                  },
                  [&](const ServeCaller& m) {
                    auto b = to.initServeCaller();
@@ -244,9 +339,18 @@ void write(Schema::Builder to, const Message& message) {
                    b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
                    b.setRemote(m.remote);
+                   write_holding(b.initHolding(), m.holding);
                  },
                  [&](const EndWorker&) { to.setEndWorker(); },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
+                 [&](const WorkerCrashed& m) {
+                   auto b = to.initWorkerCrashed();
+                   b.setWorker(m.worker.value());
+                   b.setHeadline(text_of(m.headline));
+                   b.setReport(text_of(m.report));
+                 },
+                 [&](const Inspect& m) { write_asker(to.initInspect(), m.asker); },
+                 [&](const Inspected& m) { write_inspected(to.initInspected(), m); },
              },
              message);
 }
@@ -258,7 +362,67 @@ std::optional<Error> read_failure(schema::Failure::Reader from) {
       Error{static_cast<ErrorCode>(from.getCode()), text(from.getMessage()), text(from.getRemedy())}.with_outcome(
           static_cast<Outcome>(from.getOutcome()));
   for (auto& line : texts(from.getContext())) error = std::move(error).with(std::move(line));
+  if (from.getThrown().size() > Error::Thrown::kBytesMax) return std::nullopt;
+  if (from.getThrownType().size() != 0) {
+    error = std::move(error).with_thrown({text(from.getThrownType()), bytes(from.getThrown())});
+  }
   return error;
+}
+
+Amounts read_amounts(capnp::List<schema::Amount>::Reader from) {
+  Amounts amounts;
+  for (const auto each : from) amounts.insert_or_assign(text(each.getName()), each.getAmount());
+  return amounts;
+}
+
+std::vector<GpuShare> read_gpus(capnp::List<schema::GpuShare>::Reader from) {
+  std::vector<GpuShare> gpus;
+  for (const auto each : from) gpus.push_back({each.getIndex(), each.getAmount()});
+  return gpus;
+}
+
+Holding read_holding(schema::Holding::Reader from) {
+  return {read_amounts(from.getAmounts()), texts(from.getGpus())};
+}
+
+/// Nothing when a stage or a reference is none.
+std::optional<std::vector<PendingResult>> read_waits(capnp::List<schema::PendingResult>::Reader from) {
+  std::vector<PendingResult> waits;
+  for (const auto r : from) {
+    if (r.getStage() > static_cast<std::uint8_t>(PendingResult::Stage::kSent)) return std::nullopt;
+    // What an argument belongs to comes before it, so that there is no circle.
+    if (r.getArgumentOf() < -1 || r.getArgumentOf() >= static_cast<std::int64_t>(waits.size())) return std::nullopt;
+    waits.push_back({.argument_of = r.getArgumentOf(),
+                     .stage = static_cast<PendingResult::Stage>(r.getStage()),
+                     .function = r.getFunction(),
+                     .actor = ActorId{r.getActor()},
+                     .label = text(r.getLabel()),
+                     .worker = WorkerId{r.getWorker()},
+                     .number = r.getNumber(),
+                     .thread = r.getThread(),
+                     .inside = r.getInside()});
+  }
+  return waits;
+}
+
+std::optional<Inspected> read_inspected(schema::Inspected::Reader from) {
+  Inspected inspected{.cpus = from.getCpus(), .cpus_in_use = from.getCpusInUse(), .number = from.getNumber()};
+  for (const auto r : from.getWorkers()) {
+    auto waits = read_waits(r.getWaits());
+    if (!waits) return std::nullopt;
+    inspected.workers.push_back({.worker = WorkerId{r.getWorker()},
+                                 .actor = ActorId{r.getActor()},
+                                 .label = text(r.getLabel()),
+                                 .state = text(r.getState()),
+                                 .pid = r.getPid(),
+                                 .answered = r.getAnswered(),
+                                 .function = r.getFunction(),
+                                 .nanoseconds = r.getNanoseconds(),
+                                 .caller = CallerId{r.getCaller()},
+                                 .number = r.getNumber(),
+                                 .waits = std::move(*waits)});
+  }
+  return inspected;
 }
 
 std::optional<RegisterJob> read_program(schema::RegisterJob::Reader from) {
@@ -285,8 +449,11 @@ std::optional<Message> read(Schema::Reader from) {
       return JobRegistered{JobId{r.getJob()}, CallerId{r.getCaller()}, NodeId{r.getNode()},
                            r.getCpus(),       text(r.getWarning()),    text(r.getAddress())};
     }
-    case Schema::LEASE_WORKER: return LeaseWorker{};
-    case Schema::RETURN_LEASE: return ReturnLease{WorkerId{from.getReturnLease().getWorker()}};
+    case Schema::LEASE_WORKER:
+      return LeaseWorker{read_amounts(from.getLeaseWorker().getAmounts()),
+                         read_asker(from.getLeaseWorker().getAsker())};
+    case Schema::RETURN_LEASE:
+      return ReturnLease{WorkerId{from.getReturnLease().getWorker()}, CallerId{from.getReturnLease().getCaller()}};
     case Schema::START_ACTOR: {
       const auto r = from.getStartActor();
       return StartActor{.actor = ActorId{r.getActor()},
@@ -300,6 +467,7 @@ std::optional<Message> read(Schema::Reader from) {
                         .detached = r.getDetached(),
                         .get_if_exists = r.getGetIfExists(),
                         .max_task_retries = r.getMaxTaskRetries(),
+                        .amounts = read_amounts(r.getAmounts()),
                         .asker = read_asker(r.getAsker())};
     }
     case Schema::KILL_ACTOR: {
@@ -324,7 +492,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
-      return ConstructActor{ActorId{r.getActor()}, r.getIncarnation(), r.getConstructor(), bytes(r.getArguments())};
+      return ConstructActor{ActorId{r.getActor()},   r.getIncarnation(),     r.getConstructor(),
+                            bytes(r.getArguments()), text(r.getNameSpace()), read_holding(r.getHolding())};
     }
     case Schema::ACTOR_CONSTRUCTED: {
       const auto r = from.getActorConstructed();
@@ -349,7 +518,10 @@ std::optional<Message> read(Schema::Reader from) {
                               .job = JobId{r.getJob()},
                               .label = text(r.getLabel()),
                               .constructor = r.getConstructor(),
-                              .arguments = bytes(r.getArguments())};
+                              .arguments = bytes(r.getArguments()),
+                              .name_space = text(r.getNameSpace()),
+                              .amounts = read_amounts(r.getAmounts()),
+                              .gpus = read_gpus(r.getGpus())};
     }
     case Schema::END_INCARNATION: {
       const auto r = from.getEndIncarnation();
@@ -361,8 +533,17 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::ACTOR_ALIVE: {
       const auto r = from.getActorAlive();
-      return ActorAlive{r.getNumber(), ActorId{r.getActor()}, r.getIncarnation(), NodeId{r.getNode()},
-                        r.getMaxTaskRetries()};
+      return ActorAlive{r.getNumber(),         ActorId{r.getActor()}, r.getIncarnation(),  NodeId{r.getNode()},
+                        r.getMaxTaskRetries(), text(r.getEnded()),    text(r.getAddress())};
+    }
+    case Schema::JOIN_CLUSTER: {
+      const auto r = from.getJoinCluster();
+      return JoinCluster{NodeId{r.getNode()}, text(r.getAddress()), read_amounts(r.getAmounts())};
+    }
+    case Schema::CLUSTER_JOINED: return ClusterJoined{from.getClusterJoined().getCpus()};
+    case Schema::LEASE_GRANTED: {
+      const auto r = from.getLeaseGranted();
+      return LeaseGranted{r.getNumber(), WorkerId{r.getWorker()}, NodeId{r.getNode()}, text(r.getAddress())};
     }
     case Schema::REFUSED: {
       auto why = read_failure(from.getRefused().getFailure());
@@ -372,7 +553,7 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::WORKER_READY: {
       const auto r = from.getWorkerReady();
       return WorkerReady{WorkerId{r.getWorker()}, ActorId{r.getActor()}, r.getIncarnation(), r.getPid(),
-                         r.getMaxTaskRetries(),   r.getRemote()};
+                         r.getMaxTaskRetries(),   r.getRemote(),         text(r.getEnded())};
     }
     case Schema::WORKER_ENDED: {
       const auto r = from.getWorkerEnded();
@@ -381,8 +562,9 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::OUTPUT: {
       const auto r = from.getOutput();
       const auto lines = r.getLines();
-      return Output{text(r.getLabel()), r.getPid(), r.getError(),
-                    std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()}};
+      return Output{text(r.getLabel()), r.getPid(),
+                    r.getError(),       std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()},
+                    r.getReport(),      JobId{r.getJob()}};
     }
     case Schema::STOP: return Stop{};
     case Schema::DONE: return Done{};
@@ -392,14 +574,26 @@ std::optional<Message> read(Schema::Reader from) {
       if (!read_exactly(r.getBuildId(), m.build_id)) return std::nullopt;
       return m;
     }
-    case Schema::FORK_WORKER: return ForkWorker{WorkerId{from.getForkWorker().getWorker()}};
+    case Schema::FORK_WORKER:
+      return ForkWorker{WorkerId{from.getForkWorker().getWorker()}, texts(from.getForkWorker().getVariables())};
     case Schema::WORKER_FORKED:
       return WorkerForked{WorkerId{from.getWorkerForked().getWorker()}, from.getWorkerForked().getPid()};
-    case Schema::WORKER_REAPED:
-      return WorkerReaped{WorkerId{from.getWorkerReaped().getWorker()}, from.getWorkerReaped().getStatus()};
+    case Schema::WORKER_REAPED: {
+      const auto r = from.getWorkerReaped();
+      return WorkerReaped{WorkerId{r.getWorker()}, r.getStatus(), r.getCrashed()};
+    }
+    case Schema::INSPECT: return Inspect{read_asker(from.getInspect().getAsker())};
+    case Schema::INSPECTED:
+      if (auto inspected = read_inspected(from.getInspected())) return std::move(*inspected);
+      return std::nullopt;
+    case Schema::WORKER_CRASHED: {
+      const auto r = from.getWorkerCrashed();
+      return WorkerCrashed{WorkerId{r.getWorker()}, text(r.getHeadline()), text(r.getReport())};
+    }
     case Schema::SERVE_CALLER: {
       const auto r = from.getServeCaller();
-      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote()};
+      return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote(),
+                         read_holding(r.getHolding())};
     }
     case Schema::END_WORKER: return EndWorker{};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};
@@ -442,7 +636,13 @@ std::string_view name_of(const Message& message) {
                                                 "EndIncarnation",
                                                 "IncarnationEnded",
                                                 "ActorAlive",
-                                                "Refused"};
+                                                "Refused",
+                                                "WorkerCrashed",
+                                                "Inspect",
+                                                "Inspected",
+                                                "JoinCluster",
+                                                "ClusterJoined",
+                                                "LeaseGranted"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -64,7 +64,7 @@ int leave_grandchild_of_task() {
 
 template <class T>
 T wait_for(const pharos::Ref<T>& ref) {
-  return ref.get(pharos::Deadline::after(20s, std::chrono::steady_clock::now()));
+  return ref.get(pharos::Deadline::in(20s));
 }
 
 void say(const std::string& line) {

@@ -5,10 +5,6 @@
 #include "two_functions.hpp"
 
 int main() {
-  try {
-    pharos::Runtime runtime;
-    std::cout << made_by_first(runtime) << made_by_second(runtime) << '\n';
-  } catch (const pharos::AlreadyExists& e) {
-    std::cout << "AlreadyExists: " << e.what() << '\n';
-  }
+  pharos::Runtime runtime;
+  std::cout << made_by_first(runtime) << made_by_second(runtime) << '\n';
 }

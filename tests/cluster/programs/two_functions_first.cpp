@@ -3,7 +3,10 @@
 static int answer() {
   return 1;
 }
+static int twice_the_answer(pharos::Runtime& runtime) {
+  return runtime.submit<[](int factor) { return factor * answer(); }>(2).get();
+}
 
 int answer_of_first(pharos::Runtime& runtime) {
-  return runtime.submit<&answer>().get();
+  return 10 * runtime.submit<&answer>().get() + twice_the_answer(runtime);
 }

@@ -113,6 +113,14 @@ std::string ChildProgram::next_line(std::chrono::milliseconds within) {
   }
 }
 
+bool ChildProgram::error_with(const std::string& part, std::chrono::milliseconds within) {
+  const auto until = std::chrono::steady_clock::now() + within;
+  while (end_.error.find(part) == std::string::npos) {
+    if (error_ < 0 || !read_some(until)) return false;
+  }
+  return true;
+}
+
 bool ChildProgram::ended() {
   return reaped_ || (reaped_ = ::waitpid(pid_, &end_.status, WNOHANG) == pid_);
 }

@@ -27,6 +27,12 @@ class ChildProgram {
   /// The next line of its standard output, without the line's end. Throws when none comes in this time.
   std::string next_line(std::chrono::milliseconds within = std::chrono::seconds{15});
 
+  /// True when its standard error holds that, or does in time.
+  bool error_with(const std::string& part, std::chrono::milliseconds within = std::chrono::seconds{15});
+  /// What it has written there so far.
+  const std::string& error() const { return end_.error; }
+  bool ended();
+
   struct End {
     int status = 0;  ///< as waitpid() gives it
     std::string output;
@@ -38,7 +44,6 @@ class ChildProgram {
 
  private:
   bool read_some(std::chrono::steady_clock::time_point until);
-  bool ended();
 
   pid_t pid_ = 0;
   int output_ = -1;

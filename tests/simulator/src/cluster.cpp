@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <pharos/async/block_on.hpp>
-#include <pharos/base/check.hpp>
 
 #include "caller.hpp"
 #include "calls.hpp"
@@ -138,7 +137,7 @@ class Cluster::WorkerProgram final : public Program, public net::Peer::Owner {
 // ---- Cluster
 
 Cluster::Cluster(std::uint64_t seed, const Options& options) : world_{seed}, network_{world_} {
-  PHAROS_CHECK(actors::fix_function_table().ok());
+  actors::fix_function_table();
   network_.set_delays(options.delays);
   node_process_ = &processes_.emplace_back(world_, network_, "node");
   auto node = std::make_unique<Node>(*node_process_, *this, options.cpus);

@@ -26,12 +26,14 @@ Node::Node(Process& process, Spawner& spawner, std::uint32_t cpus)
       spawner_{spawner},
       executor_{process.executor()},
       id_{random_u64()},
-      leases_{cpus, 4 * cpus + 4, kIdleWorkerTime},
+      cpus_{cpus},
+      leases_{scheduler::Resources::of_cpus(cpus), 4 * cpus + 4, kIdleWorkerTime},
       background_{executor_} {}
 
 Node::~Node() = default;
 
 void Node::end() {
+  for (const auto& [id, worker] : workers_) worker->user = {};  // which may be each other
   for (const auto& [peer, client] : clients_) client.peer->close();
   background_.cancel();
   PHAROS_CHECK(background_.join_blocking(async::Deadline::never()).ok());
@@ -87,17 +89,17 @@ void Node::register_job(const std::shared_ptr<net::Peer>& driver, std::uint64_t 
   job->driver = driver;
   jobs_.emplace(job->id, job);
   clients_.insert_or_assign(driver.get(), Client{driver, job, nullptr, job->caller});
-  driver->respond(
-      request,
-      wire::JobRegistered{
-          .job = job->id, .caller = job->caller, .node = id_, .cpus = leases_.cpus(), .warning = {}, .address = {}});
+  driver->respond(request,
+                  wire::JobRegistered{
+                      .job = job->id, .caller = job->caller, .node = id_, .cpus = cpus_, .warning = {}, .address = {}});
 }
 
 bool Node::on_caller_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
   if (std::holds_alternative<wire::LeaseWorker>(parcel.message) && request) {
     const scheduler::LeaseRequestId id{++last_id_};
     lease_requests_.emplace(id, Asked{client, *request});
-    auto effects = leases_.request(id, {client.job->id, client.caller, client.worker != nullptr});
+    auto effects = leases_.request(id, {client.job->id, client.caller, client.worker != nullptr},
+                                   scheduler::Resources::of_cpus(1));
     if (effects) {
       apply(*effects);
     } else {
@@ -174,7 +176,7 @@ void Node::on_worker_message(const Client& client, const net::Parcel& parcel) {
     worker.ready = true;
     const CallerId caller{worker.id.value()};
     worker.control->send(wire::JobRegistered{
-        .job = client.job->id, .caller = caller, .node = id_, .cpus = leases_.cpus(), .warning = {}, .address = {}});
+        .job = client.job->id, .caller = caller, .node = id_, .cpus = cpus_, .warning = {}, .address = {}});
     if (worker.actor) {
       const auto making = makings_.find(worker.actor);
       if (making == makings_.end()) return spawner_.kill_worker(worker.id);

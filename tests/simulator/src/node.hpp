@@ -110,6 +110,7 @@ class Node final : public Program, public net::Peer::Owner {
   std::map<WorkerId, std::shared_ptr<Worker>> workers_;
   std::map<scheduler::LeaseRequestId, std::shared_ptr<Worker>> starting_;
   std::uint64_t last_id_ = 0;
+  const std::uint32_t cpus_;
   scheduler::Leases leases_;
   std::map<scheduler::LeaseRequestId, Asked> lease_requests_;
   scheduler::ActorTable actors_;

@@ -43,16 +43,22 @@ class Actor {
 
   /// Calls the method; returns at once. An actor that is gone gives a Ref that throws ActorDied. A Ref may stand for an
   /// argument: the call, and later ones of this process to this actor, wait until its result is there.
+  /// Instead of a method, a static one, a function or a lambda may run there; if its first parameter is T&, it is given
+  /// the object: `actor.call<[](Counter& counter, int n) { return counter.add(2 * n); }>(1)`.
   template <auto Method, class... Args>
-  Ref<detail::ResultOf<Method>> call(const Args&... args) const {
-    return call<Method>(CallOptions{}, args...);
-  }
+  requires(!detail::kBeginsWith<CallOptions, Args...>) Ref<detail::ResultOf<Method>> call(Args&&... args)
+  const { return call<Method>(CallOptions{}, std::forward<Args>(args)...); }
   template <auto Method, class... Args>
-  Ref<detail::ResultOf<Method>> call(const CallOptions& options, const Args&... args) const {
+  Ref<detail::ResultOf<Method>> call(const CallOptions& options, Args&&... args) const {
     using Function = detail::MethodFunction<T, Method>;
     detail::Arguments& arguments = detail::scratch_arguments();
-    Function::Params::encode(arguments, args...);
+    Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, options, *Function::registered, arguments)};
+  }
+  /// What is called is named, not passed.
+  template <class... Args>
+  void call(Args&&...) const {
+    detail::refuse_callee_as_argument<Args...>();
   }
 
   /// Ends its process now, whatever it does. Calls that are under way throw ActorDied.

@@ -66,19 +66,42 @@ bool splice_result(std::span<const std::byte> result, Encoder& to) {
   }
 }
 
+/// In place of an argument at which the compiler has stopped, so that it says nothing more.
+struct RefusedArgument {
+  using Value = void;
+};
+
+/// What is encoded for a parameter: the argument itself, where it is, if it is of the parameter's type or a Ref; else
+/// what it converts to, being moved where it may be.
+template <class Target, class Given>
+decltype(auto) as_parameter(Given&& given) {
+  using Argument = std::remove_cvref_t<Given>;
+  if constexpr (std::is_same_v<Target, Argument>) {
+    return static_cast<const Target&>(given);
+  } else if constexpr (kIsRef<Argument>) {
+    static_assert(std::is_constructible_v<Target, typename Argument::Value>,
+                  "the result that this Ref stands for does not convert to the parameter's type");
+    return static_cast<const Argument&>(given);
+  } else {
+    constexpr bool kFits = std::is_constructible_v<Target, Given>;
+    constexpr bool kFitsMoved = std::is_constructible_v<Target, Argument&&>;
+    static_assert(kFits || !kFitsMoved,
+                  "this argument converts to the parameter's type only by being moved: pass it with std::move()");
+    static_assert(kFits || kFitsMoved, "this argument does not convert to the parameter's type");
+    if constexpr (kFits) {
+      return static_cast<Target>(std::forward<Given>(given));
+    } else {
+      return RefusedArgument{};
+    }
+  }
+}
+
 template <class Target, class Argument>
 void encode_as(const Argument& argument, Arguments& to) {
   if constexpr (std::is_same_v<Target, Argument>) {
     Codec<Target>::encode(argument, to.bytes);
-  } else if constexpr (kIsRef<Argument>) {
-    using From = typename Argument::Value;
-    static_assert(std::is_convertible_v<From, Target> || std::is_constructible_v<Target, From>,
-                  "the result that this Ref stands for does not convert to the parameter's type");
-    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<From, Target>});
-  } else {
-    static_assert(std::is_convertible_v<const Argument&, Target> || std::is_constructible_v<Target, const Argument&>,
-                  "this argument does not convert to the parameter's type");
-    Codec<Target>::encode(static_cast<Target>(argument), to.bytes);
+  } else if constexpr (std::is_constructible_v<Target, typename Argument::Value>) {
+    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<typename Argument::Value, Target>});
   }
 }
 

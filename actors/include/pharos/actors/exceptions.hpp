@@ -27,7 +27,8 @@ class PHAROS_API ActorDied : public Exception {
 class PHAROS_API WorkerDied : public Exception {
   using Exception::Exception;
 };
-/// The user's own function threw; the message names its exception's type and text.
+/// The user's own function threw; the message names its exception's type and text. (One that the function declares is
+/// thrown as it is: pharos::throws.)
 class PHAROS_API UserError : public Exception {
   using Exception::Exception;
 };
@@ -67,7 +68,7 @@ class PHAROS_API Cancelled : public Exception {
   using Exception::Exception;
 };
 
-/// As the class for its code; Exception itself for codes without one.
+/// The user's exception that it stands for; else as the class for its code, and Exception itself for codes without one.
 [[noreturn]] PHAROS_API void throw_error(Error error);
 
 namespace detail {

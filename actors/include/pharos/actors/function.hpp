@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -11,39 +9,15 @@
 #include <utility>
 
 #include <pharos/actors/arguments.hpp>
+#include <pharos/actors/registered_function.hpp>
+#include <pharos/actors/signature.hpp>
+#include <pharos/actors/thrown.hpp>
 #include <pharos/async/async.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/wire/codec.hpp>
 
-/// How functions, methods and constructors register themselves: by being named as a template argument. Each name has
-/// one entry in the program's table, made by a static initialiser, so that driver and workers, which are the same
-/// executable, agree on it.
+/// How functions, methods and constructors register themselves: by being named as a template argument.
 namespace pharos::detail {
-
-enum class FunctionKind : std::uint8_t { kTask, kMethod, kConstructor };
-
-/// What a worker runs. Only the members of its kind are set.
-struct Function {
-  const char* name = nullptr;  ///< mangled; the same from every compiler of the Itanium ABI
-  FunctionKind kind{};
-  void (*call)(void* instance, Decoder& arguments, Encoder& result) = nullptr;
-  /// Instead of `call`, of a method that is a coroutine. The arguments are there until its first wait, the result until
-  /// its end.
-  async::Async<void> (*begin)(void* instance, Decoder* arguments, Encoder* result) = nullptr;
-  void* (*construct)(Decoder& arguments) = nullptr;
-  void (*destroy)(void* instance) = nullptr;
-};
-
-/// A Function in the table. Its index is known once the table is sorted, just before main; a library that is loaded
-/// later has none, because workers do not load it.
-struct RegisteredFunction {
-  Function function;
-  std::uint32_t index = kNoIndex;
-  static constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
-};
-
-/// Never fails: two functions of one name are found when the table is sorted.
-PHAROS_API RegisteredFunction* register_function(const Function& function);
 
 /// The arguments in the call's frame are not those of the function.
 [[noreturn]] PHAROS_API void throw_bad_arguments();
@@ -83,13 +57,17 @@ constexpr void check_result() {
 /// A function's parameters, as they travel.
 template <class... Params>
 struct Parameters {
-  static constexpr std::size_t kCount = sizeof...(Params);
-
   template <class... Args>
-  static void encode(Arguments& to, const Args&... args) {
-    static_assert(sizeof...(Args) == kCount, "the call has another number of arguments than the function");
+  static void encode(Arguments& to, Args&&... args) {
+    static_assert(
+        sizeof...(Args) >= sizeof...(Params),
+        "the call has fewer arguments than the function has parameters. Its default arguments do not come with "
+        "its name: write them, or name a lambda that calls it, as in submit<[](int x) { return f(x); }>(1)");
+    static_assert(sizeof...(Args) <= sizeof...(Params), "the call has more arguments than the function has parameters");
     (check_parameter<Params>(), ...);
-    if constexpr (sizeof...(Args) == kCount) (encode_as<Sent<Params>>(args, to), ...);
+    if constexpr (sizeof...(Args) == sizeof...(Params)) {
+      encode_all(to, as_parameter<Sent<Params>>(std::forward<Args>(args))...);
+    }
   }
 
   using Values = std::tuple<Sent<Params>...>;
@@ -111,44 +89,15 @@ struct Parameters {
   }
 
  private:
+  template <class... Args>
+  static void encode_all(Arguments& to, const Args&... args) {
+    (encode_as<Sent<Params>>(args, to), ...);
+  }
+
   // By-value parameters are moved into the function; const references refer to the decoded value.
   template <class P>
   using PassAs = std::conditional_t<std::is_lvalue_reference_v<P>, P, Sent<P>&&>;
 };
-
-template <class F>
-struct Signature;
-template <class R, class... P>
-struct Signature<R (*)(P...)> {
-  using Result = R;
-  using Params = Parameters<P...>;
-};
-template <class R, class... P>
-struct Signature<R (*)(P...) noexcept> : Signature<R (*)(P...)> {};
-template <class R, class C, class... P>
-struct Signature<R (C::*)(P...)> : Signature<R (*)(P...)> {
-  using Class = C;
-};
-template <class R, class C, class... P>
-struct Signature<R (C::*)(P...) const> : Signature<R (C::*)(P...)> {};
-template <class R, class C, class... P>
-struct Signature<R (C::*)(P...) noexcept> : Signature<R (C::*)(P...)> {};
-template <class R, class C, class... P>
-struct Signature<R (C::*)(P...) const noexcept> : Signature<R (C::*)(P...)> {};
-
-/// What a coroutine brings in the end.
-template <class R>
-struct Brought {
-  using Type = std::remove_cvref_t<R>;
-  static constexpr bool kLater = false;
-};
-template <class T>
-struct Brought<async::Async<T>> {
-  using Type = T;
-  static constexpr bool kLater = true;
-};
-template <auto F>
-using ResultOf = typename Brought<typename Signature<decltype(F)>::Result>::Type;
 
 template <class R, class Call>
 void encode_result_of(Call&& call, Encoder& to) {
@@ -167,28 +116,77 @@ struct MethodTag {};
 template <class T, class... Args>
 struct ConstructorTag {};
 
+/// What is to be a task. This one is refused.
 template <auto F>
 struct TaskFunction {
-  using Result = typename Signature<decltype(F)>::Result;
-  using Params = typename Signature<decltype(F)>::Params;
+  static constexpr RegisteredFunction* registered = nullptr;
 
-  static_assert(!Brought<Result>::kLater,
-                "a task is a function and no coroutine: it has a thread of its own to wait on, with get(). Methods of "
-                "actors can be coroutines");
+  template <class... Args>
+  static void encode(Arguments&, Args&&...) {
+    check_callee<F>();
+    static_assert(
+        kCallee<F> != Callee::kMethod,
+        "a method needs an object: make an actor of its class with spawn<C>(), and call<&C::m>() that; or name "
+        "a lambda that makes the object and calls it");
+    static_assert(
+        !NamesFunction<F> || !BroughtBy<F>::kLater,
+        "a task is a function and no coroutine: it has a thread of its own to wait on, with get(). Methods of "
+        "actors can be coroutines");
+  }
+};
 
+template <auto F>
+requires(NamesFunction<F> && !BroughtBy<F>::kLater) struct TaskFunction<F> {
+  using Result = typename SignatureOfNamed<F>::Result;
+  using Params = typename SignatureOfNamed<F>::Params;
+
+  template <class... Args>
+  static void encode(Arguments& to, Args&&... args) {
+    Params::encode(to, std::forward<Args>(args)...);
+  }
   static void call(void*, Decoder& arguments, Encoder& result) {
     check_result<Result>();
     encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, F); }, result);
   }
-  static inline RegisteredFunction* const registered =
-      register_function({.name = typeid(Tag<F>).name(), .kind = FunctionKind::kTask, .call = &call});
+  static inline RegisteredFunction* const registered = register_function(
+      {.tag = &typeid(Tag<F>), .kind = FunctionKind::kTask, .call = &call, .throws = thrown_types(throws<F>)});
+};
+
+/// The parameters of what an actor of class T calls. A function whose first one is T& is given the actor's object: no
+/// argument could stand for that.
+template <class T, class Params>
+struct ParametersAfterObject {
+  using Rest = Params;
+  static constexpr bool kTakesObject = false;
+};
+template <class T, class C, class... P>
+requires(!std::is_const_v<C> && std::is_base_of_v<C, T>) struct ParametersAfterObject<T, Parameters<C&, P...>> {
+  using Rest = Parameters<P...>;
+  static constexpr bool kTakesObject = true;
+};
+
+/// What an actor of class T is to call. This one is refused.
+template <class T, auto M>
+struct MethodFunction {
+  static constexpr RegisteredFunction* registered = nullptr;
+
+  template <class... Args>
+  static void encode(Arguments&, Args&&...) {
+    check_callee<M>();
+    static_assert(kCallee<M> != Callee::kMethod, "this is a method of another class than the actor's");
+  }
 };
 
 template <class T, auto M>
-struct MethodFunction {
-  using Result = typename Signature<decltype(M)>::Result;
-  using Params = typename Signature<decltype(M)>::Params;
+requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
+  using Result = typename SignatureOfNamed<M>::Result;
+  using Object = ParametersAfterObject<T, typename SignatureOfNamed<M>::Params>;
+  using Params = typename Object::Rest;
 
+  template <class... Args>
+  static void encode(Arguments& to, Args&&... args) {
+    Params::encode(to, std::forward<Args>(args)...);
+  }
   static void call(void* instance, Decoder& arguments, Encoder& result) {
     check_result<Result>();
     encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, of(instance)); },
@@ -208,11 +206,20 @@ struct MethodFunction {
   }
   static auto of(void* instance) {
     return [instance](auto&&... values) -> decltype(auto) {
-      return (static_cast<T*>(instance)->*M)(std::forward<decltype(values)>(values)...);
+      auto& object = *static_cast<T*>(instance);
+      if constexpr (kCallee<M> == Callee::kMethod) {
+        return (object.*M)(std::forward<decltype(values)>(values)...);
+      } else if constexpr (Object::kTakesObject) {
+        return M(object, std::forward<decltype(values)>(values)...);
+      } else {
+        return M(std::forward<decltype(values)>(values)...);
+      }
     };
   }
   static Function function() {
-    Function function{.name = typeid(MethodTag<T, M>).name(), .kind = FunctionKind::kMethod};
+    Function function{.tag = &typeid(MethodTag<T, M>),
+                      .kind = FunctionKind::kMethod,
+                      .throws = thrown_types(joined(throws<M>, thrown_by_class<T>()))};
     if constexpr (Brought<Result>::kLater) {
       function.begin = &begin;
     } else {
@@ -223,19 +230,44 @@ struct MethodFunction {
   static inline RegisteredFunction* const registered = register_function(function());
 };
 
+/// How a T is made from what travels. This one is refused.
 template <class T, class... Args>
 struct ConstructorFunction {
+  static constexpr RegisteredFunction* registered = nullptr;
+
+  template <class... Given>
+  static void encode(Arguments&, Given&&...) {
+    static_assert(!std::is_abstract_v<T>, "T is abstract: spawn a class that derives from it");
+    static_assert(std::is_abstract_v<T> || std::is_constructible_v<T, Args...>,
+                  "T has no constructor for these arguments, as they arrive: text as std::string, a Ref as its result");
+  }
+};
+
+template <class T, class... Args>
+requires std::is_constructible_v<T, Args...>
+struct ConstructorFunction<T, Args...> {
   using Params = Parameters<Args...>;
 
+  template <class... Given>
+  static void encode(Arguments& to, Given&&... given) {
+    Params::encode(to, std::forward<Given>(given)...);
+  }
   static void* construct(Decoder& arguments) {
     return Params::decode_and_apply(arguments, [](auto&&... values) { return new T(std::move(values)...); });
   }
   static void destroy(void* instance) { delete static_cast<T*>(instance); }
   static inline RegisteredFunction* const registered =
-      register_function({.name = typeid(ConstructorTag<T, Args...>).name(),
+      register_function({.tag = &typeid(ConstructorTag<T, Args...>),
                          .kind = FunctionKind::kConstructor,
                          .construct = &construct,
-                         .destroy = &destroy});
+                         .destroy = &destroy,
+                         .throws = thrown_types(thrown_by_class<T>())});
 };
+
+/// The first of a call's arguments says how to make it.
+template <class Options, class... Args>
+inline constexpr bool kBeginsWith = false;
+template <class Options, class First, class... More>
+inline constexpr bool kBeginsWith<Options, First, More...> = std::is_same_v<Options, std::remove_cvref_t<First>>;
 
 }  // namespace pharos::detail

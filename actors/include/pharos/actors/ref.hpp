@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/async/async.hpp>
@@ -13,6 +16,9 @@
 #include <pharos/wire/codec.hpp>
 
 namespace pharos {
+
+template <class T>
+class Ref;
 
 namespace detail {
 
@@ -51,6 +57,10 @@ class PHAROS_API CellHandle {
   /// A user's code, on the Runtime's thread for callbacks.
   void call_back(async::Callback then) const;
   void cancel() const;
+  /// One for each of its parts, which it is cut into when it is there. `find_ends` says where they end; false: the
+  /// bytes are no such result.
+  std::vector<CellHandle> split(std::size_t parts,
+                                bool (*find_ends)(std::span<const std::byte> whole, std::size_t* ends)) const;
 
  private:
   void release();
@@ -69,6 +79,33 @@ decltype(auto) apply_to(F& function, const R& ref) {
     return function(ref.get());
   }
 }
+
+/// A result that has parts.
+template <class T>
+struct PartsOf {
+  static constexpr std::size_t kCount = 0;
+};
+template <class... Parts>
+struct PartsOf<std::tuple<Parts...>> {
+  static constexpr std::size_t kCount = sizeof...(Parts);
+
+  static std::tuple<Ref<Parts>...> split(const CellHandle& whole) {
+    return refs(whole.split(kCount, &find_ends), std::index_sequence_for<Parts...>{});
+  }
+
+ private:
+  template <std::size_t... indexes>
+  static std::tuple<Ref<Parts>...> refs(const std::vector<CellHandle>& cells, std::index_sequence<indexes...>) {
+    return {Ref<Parts>{cells[indexes]}...};
+  }
+  static bool find_ends(std::span<const std::byte> whole, std::size_t* ends) {
+    Decoder decoder{whole};
+    ((static_cast<void>(Codec<Parts>::decode(decoder)), *ends++ = whole.size() - decoder.left()), ...);
+    return !decoder.failed() && decoder.left() == 0;
+  }
+};
+template <class A, class B>
+struct PartsOf<std::pair<A, B>> : PartsOf<std::tuple<A, B>> {};
 
 /// Completes the cell with what `make` returns or throws.
 template <class R, class Make>
@@ -133,10 +170,18 @@ class [[nodiscard]] Ref {
     using R = decltype(detail::apply_to<T>(function, std::declval<Ref>()));
     detail::CellHandle made = cell_.sibling();
     cell_.call_back([source = *this, made, function = std::move(function)]() mutable {
+      if (auto bytes = source.cell_.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
       detail::complete_with<std::remove_cvref_t<R>>(
           made, [&]() -> decltype(auto) { return detail::apply_to<T>(function, source); });
     });
     return Ref<std::remove_cvref_t<R>>{std::move(made)};
+  }
+
+  /// The parts of a std::tuple or std::pair, as results of their own: `auto [loss, gradient] = ref.split();`. An error
+  /// goes to each of them. The call is cancelled when all of them have been.
+  auto split() const {
+    static_assert(detail::PartsOf<T>::kCount != 0, "only a std::tuple or std::pair has parts: return one of these");
+    if constexpr (detail::PartsOf<T>::kCount != 0) return detail::PartsOf<T>::split(cell_);
   }
 
   const detail::CellHandle& cell() const { return cell_; }

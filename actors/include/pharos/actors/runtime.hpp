@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,9 @@ struct RuntimeOptions {
   std::string listen{};
   /// CPUs that its tasks may use at once. 0: as many as this process may.
   std::uint32_t cpus = 0;
+  /// A line that several workers print alike is shown once, and how often it came back is told every five seconds.
+  /// PHAROS_FOLD_OUTPUT=0 in the environment shows every line. Lines of numbers alone are always shown.
+  bool fold_output = true;
 };
 
 struct ActorOptions {
@@ -36,6 +40,13 @@ struct ActorOptions {
   std::string name_space{};
   /// The actor of that name, if there is one, instead of a new one.
   bool get_if_exists = false;
+  /// What it holds as long as its process lives. Its calls wait until a node has that much left, first come first
+  /// served; what no node could ever give is refused. When its process dies it asks anew.
+  double cpus = 0;
+  /// A share of one GPU (0.5), or so many whole ones. It sees those alone, in CUDA_VISIBLE_DEVICES, and none without.
+  double gpus = 0;
+  /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
+  std::map<std::string, double> resources{};
   /// How often a new process takes over when its own dies: it is constructed anew, from the same arguments. Negative:
   /// always. Restarts that follow each other closely wait, longer each time.
   std::int32_t max_restarts = 0;
@@ -68,32 +79,36 @@ class PHAROS_API Runtime {
   ~Runtime();
 
   /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once. A Ref may stand for an
-  /// argument: the task waits until its result is there.
+  /// argument: the task waits until its result is there. What may be named: functions and static methods, one of
+  /// several by `overload`, instances of templates, lambdas that capture nothing, objects that are constants.
   template <auto F, class... Args>
-  Ref<detail::ResultOf<F>> submit(const Args&... args) {
-    return submit<F>(TaskOptions{}, args...);
+  requires(!detail::kBeginsWith<TaskOptions, Args...>) Ref<detail::ResultOf<F>> submit(Args&&... args) {
+    return submit<F>(TaskOptions{}, std::forward<Args>(args)...);
   }
   template <auto F, class... Args>
-  Ref<detail::ResultOf<F>> submit(const TaskOptions& options, const Args&... args) {
+  Ref<detail::ResultOf<F>> submit(const TaskOptions& options, Args&&... args) {
     using Function = detail::TaskFunction<F>;
     detail::Arguments& arguments = detail::scratch_arguments();
-    Function::Params::encode(arguments, args...);
+    Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<F>>{submit_encoded(options, *Function::registered, arguments)};
+  }
+  /// What is called is named, not passed.
+  template <class... Args>
+  void submit(Args&&...) const {
+    detail::refuse_callee_as_argument<Args...>();
   }
 
   /// Makes a T in a worker process of its own: `runtime.spawn<Counter>(10)`. Returns at once; what its constructor
   /// throws, its calls throw.
   template <class T, class... Args>
-  Actor<T> spawn(const Args&... args) {
-    return spawn<T>(ActorOptions{}, args...);
+  requires(!detail::kBeginsWith<ActorOptions, Args...>) Actor<T> spawn(Args&&... args) {
+    return spawn<T>(ActorOptions{}, std::forward<Args>(args)...);
   }
   template <class T, class... Args>
-  Actor<T> spawn(const ActorOptions& options, const Args&... args) {
+  Actor<T> spawn(const ActorOptions& options, Args&&... args) {
     using Function = detail::ConstructorFunction<T, detail::SentArgument<Args>...>;
-    static_assert(std::is_constructible_v<T, detail::SentArgument<Args>...>,
-                  "T has no constructor for these arguments");
     detail::Arguments& arguments = detail::scratch_arguments();
-    Function::Params::encode(arguments, args...);
+    Function::encode(arguments, std::forward<Args>(args)...);
     return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
   }
 

@@ -103,7 +103,8 @@ std::vector<Ref<T>> wait(RefSet<T>& refs, const WaitOptions& options = {}) {
 
 namespace detail {
 
-/// Runs `make` on the thread for callbacks when all cells are ready; what it returns or throws is the result.
+/// Runs `make` on the thread for callbacks when all cells are ready; what it returns or throws is the result. The first
+/// error among the cells passes by.
 template <class R, class Make>
 Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make) {
   if (cells.empty()) {
@@ -112,13 +113,20 @@ Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make) {
   CellHandle made = cells.front().sibling();
   struct State {
     std::atomic<std::size_t> pending;
+    std::vector<CellHandle> cells;
     Make make;
+    void complete(const CellHandle& made) {
+      for (const CellHandle& cell : cells) {
+        if (auto bytes = cell.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
+      }
+      complete_with<R>(made, make);
+    }
   };
-  const std::shared_ptr<State> state{new State{cells.size(), std::move(make)}};
+  const std::shared_ptr<State> state{new State{cells.size(), cells, std::move(make)}};
   for (const CellHandle& cell : cells) {
     cell.when_ready([state, made, cell] {
       if (state->pending.fetch_sub(1) != 1) return;
-      cell.call_back([state, made] { complete_with<R>(made, state->make); });
+      cell.call_back([state, made] { state->complete(made); });
     });
   }
   return Ref<R>{std::move(made)};

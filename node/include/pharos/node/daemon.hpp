@@ -4,17 +4,25 @@
 #include <string>
 
 #include <pharos/base/fd.hpp>
+#include <pharos/net/handshake.hpp>
 #include <pharos/process/keeper.hpp>
 
 namespace pharos::node {
 
 struct DaemonOptions {
-  std::string listen;      ///< "127.0.0.1:7000", or empty for the Unix socket alone
-  std::uint32_t cpus = 0;  ///< 0: as many as this process may use
+  std::string listen;        ///< "127.0.0.1:7400"; empty: a driver's daemon does not, a node takes a free port
+  std::uint32_t cpus = 0;    ///< 0: what PHAROS_RESOURCES says, else as many as this process may use
+  std::string head;          ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
+  std::string token_file{};  ///< what to tell people who want to join
 };
 
-/// The daemon of an embedded cluster, head and node in one: serves the driver at the other end of `driver` (its
-/// Preamble not yet read) and those that connect, until that driver is gone. Returns the exit status.
+/// The daemon of one program: serves the driver at the other end of `driver` (its Preamble, with the cluster's token,
+/// not yet read) and those that connect, until that driver is gone. Head and node in one; or with `head`, a node of
+/// that cluster which runs nothing itself, and is there because a driver needs one beside it. Returns the exit status.
 int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options);
+
+/// The daemon that people start: a head that is a node too, or with `head`, a node of that cluster. Says on standard
+/// output how to join it, and ends with SIGTERM or SIGINT, or with its head. Returns the exit status.
+int run_daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options);
 
 }  // namespace pharos::node

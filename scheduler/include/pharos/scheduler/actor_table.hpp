@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -133,6 +134,8 @@ class ActorTable {
   bool lives(ActorId actor) const;
   /// Also of an actor that has died, until that is forgotten. Stays valid until the next event.
   const ActorSpec* find_spec(ActorId actor) const;
+  /// For people: "alive", "starts", …; "not known".
+  std::string_view describe(ActorId actor) const;
 
  private:
   enum class State : std::uint8_t {

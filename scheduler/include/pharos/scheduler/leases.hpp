@@ -5,12 +5,15 @@
 #include <functional>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/scheduler/resources.hpp>
+#include <pharos/scheduler/waiting_line.hpp>
 
 namespace pharos::scheduler {
 
@@ -24,41 +27,51 @@ struct Lessee {
   bool nested = false;  ///< a worker: at the bound it is refused, because it can run its tasks itself
 };
 
+/// What an actor's process holds of the node, or waits for, until it is given up.
+using ReservationId = Id<struct ReservationTag>;
+
 /// This worker is the requester's now.
 struct Grant {
   LeaseRequestId request;
   WorkerId worker;
 };
-/// Start a worker for this job, then report worker_started() or start_failed().
+/// Start a worker for this job, which may use these GPUs, then report worker_started() or start_failed().
 struct StartWorker {
   LeaseRequestId request;
   JobId job;
+  std::vector<GpuShare> gpus{};
+};
+/// What it waited for is its now.
+struct Reserved {
+  ReservationId reservation;
 };
 /// It has been idle for long enough, or those whom it worked for are gone.
 struct EndWorker {
   WorkerId worker;
 };
-using LeaseEffect = std::variant<Grant, StartWorker, EndWorker>;
+using LeaseEffect = std::variant<Grant, StartWorker, EndWorker, Reserved>;
 using LeaseEffects = std::vector<LeaseEffect>;
 
-/// Which worker process serves whose tasks on one node: as many leases at once as there are CPUs, first come first
-/// served, and idle workers kept for a while because the next lease of the same job can have them at once.
-/// A worker whose task waits for other tasks gives its CPU to another, until there are `workers_max` processes.
-/// Pure: events in, effects out, the time passed in. One thread.
-/// A worker runs one job's code only, so an idle worker serves its own job.
-/// Bounds: `kWaitingMax` requests wait; the next one is refused with kOverloaded, and so is a nested one while every
-/// process that may be there is there.
+/// Who has what of one node: which worker process serves whose tasks, and what the processes of actors hold. Who comes
+/// first is served first; who does not fit has what it asks for set aside as it becomes free, and those behind it may
+/// take the rest. Idle workers are kept for a while because the next lease of the same job can have them at once.
+/// A worker whose task waits for other tasks gives its CPUs to another, until there are `workers_max` processes. One
+/// that may use GPUs ends with its lease, and what it had is free when its process is gone: until then it has memory
+/// there. Pure: events in, effects out, the time passed in. One thread. A worker runs one job's code only, so an idle
+/// worker serves its own job. Bounds: `kWaitingMax` requests wait; the next one is refused with kOverloaded, and so is
+/// a nested one while every process that may be there is there. Reservations are as many as the head makes.
 class Leases {
  public:
   static constexpr std::size_t kWaitingMax = 65536;
 
-  Leases(std::uint32_t cpus, std::uint32_t workers_max, Duration idle_time)
-      : cpus_{cpus}, workers_max_{workers_max}, idle_time_{idle_time} {}
+  Leases(const Resources& total, std::uint32_t workers_max, Duration idle_time)
+      : ledger_{total}, workers_max_{workers_max}, idle_time_{idle_time} {}
 
-  Result<LeaseEffects> request(LeaseRequestId request, const Lessee& lessee);
+  /// What could never fit waits for ever: the caller looks at could_fit() first.
+  Result<LeaseEffects> request(LeaseRequestId request, const Lessee& lessee, const Resources& demand);
   LeaseEffects worker_started(LeaseRequestId request, WorkerId worker);
   LeaseEffects start_failed(LeaseRequestId request);
-  /// The task that it runs waits for something: its CPU is free meanwhile.
+  /// The task that it runs waits for something: its CPUs are free meanwhile.
   LeaseEffects blocked(WorkerId worker);
   /// It goes on, whether or not there is a CPU: nothing is taken from others, but nothing new fits until one is free.
   LeaseEffects unblocked(WorkerId worker);
@@ -70,14 +83,18 @@ class Leases {
   LeaseEffects lessee_ended(CallerId lessee);
   /// Its driver is gone, and so are all its callers: its idle workers end too.
   LeaseEffects job_ended(JobId job);
+  /// What the head has given to an actor: served before tasks. `release` also of one that waits still.
+  LeaseEffects reserve(ReservationId reservation, const Allotment& allotment);
+  LeaseEffects release(ReservationId reservation);
   /// Ends what was idle for too long.
   LeaseEffects tick(TimePoint now);
 
   /// Who has it, if it is leased.
   std::optional<CallerId> lessee_of(WorkerId worker) const;
-  std::uint32_t cpus() const { return cpus_; }
-  /// CPUs that are taken: by workers that are leased and not blocked, or being started for a lease.
-  std::uint32_t in_use() const { return in_use_; }
+  const Resources& total() const { return ledger_.total(); }
+  bool could_fit(const Resources& demand) const { return ledger_.could_fit(demand); }
+  /// Not taken: by actors, by workers that are being started for a lease, or leased and not blocked.
+  const Resources& left() const { return ledger_.left(); }
   std::size_t waiting() const { return waiting_.size(); }
   std::size_t idle() const { return idle_.size(); }
 
@@ -88,6 +105,7 @@ class Leases {
   };
   struct Leased {
     Lessee lessee;
+    Allotment allotment;
     bool blocked = false;
   };
   struct Idle {
@@ -97,17 +115,21 @@ class Leases {
   };
 
   LeaseEffects end_leases_if(const std::function<bool(const Lessee&)>& ends);
+  bool end_lease(WorkerId worker, const Leased& leased);
   void grant_what_fits(LeaseEffects& effects);
+  void grant(const Waiting& next, const Resources& demand, LeaseEffects& effects);
   std::size_t workers() const { return leased_.size() + starting_.size(); }
 
-  std::uint32_t cpus_;
+  Ledger ledger_;
   std::uint32_t workers_max_;
   Duration idle_time_;
-  std::uint32_t in_use_ = 0;
-  std::deque<Waiting> waiting_;
-  std::unordered_map<LeaseRequestId, Lessee> starting_;
+  WaitingLine<Waiting> waiting_;
+  std::unordered_map<LeaseRequestId, Leased> starting_;
   std::unordered_map<WorkerId, Leased> leased_;
-  std::deque<Idle> idle_;  // longest idle first
+  std::unordered_map<WorkerId, Allotment> ending_;              // had GPUs
+  std::deque<Idle> idle_;                                       // longest idle first
+  std::vector<std::pair<ReservationId, Allotment>> reserving_;  // in their order
+  std::unordered_map<ReservationId, Allotment> reserved_;
 };
 
 }  // namespace pharos::scheduler

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <compare>
 
 #include <pharos/base/clock.hpp>
@@ -17,6 +18,8 @@ class Deadline {
     if (from_now < Duration::zero() && now < TimePoint::min() - from_now) return at(TimePoint::min());
     return Deadline{now + from_now};
   }
+  /// From now on, by the machine's clock: `ref.get(Deadline::in(2s))`.
+  static Deadline in(Duration from_now) { return after(from_now, std::chrono::steady_clock::now()); }
   /// An Executor is a Clock: `Deadline::after(5s, executor)`.
   static Deadline after(Duration from_now, const Clock& clock) { return after(from_now, clock.now()); }
   /// Only for a user's get() without a timeout, and for tests: inside, every wait ends.

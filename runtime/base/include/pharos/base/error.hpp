@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +50,13 @@ PHAROS_API std::string_view to_string(Outcome outcome);
 /// attempted around it (context, added by each layer on the way up). A value: copied, moved, sent between processes.
 class PHAROS_API Error {
  public:
+  /// A user's exception that the error stands for, to be thrown again where it arrives.
+  struct Thrown {
+    static constexpr std::size_t kBytesMax = 16 << 10;
+    std::string type;              ///< mangled
+    std::vector<std::byte> value;  ///< at most kBytesMax
+  };
+
   Error(ErrorCode code, std::string message, std::string remedy = {});
   Error(const Error& other);
   Error(Error&&) noexcept = default;
@@ -63,10 +72,12 @@ class PHAROS_API Error {
   const std::string& message() const { return story_->message; }
   const std::string& remedy() const { return story_->remedy; }
   const std::vector<std::string>& context() const { return story_->context; }
+  const std::optional<Thrown>& thrown() const { return story_->thrown; }
 
   /// Adds what was being attempted: "creating actor \"counter\"".
   Error with(std::string context) &&;
   Error with_outcome(Outcome outcome) &&;
+  Error with_thrown(Thrown thrown) &&;
 
   /// One line for people: "creating actor "x": message. Remedy."
   std::string to_string() const;
@@ -78,6 +89,7 @@ class PHAROS_API Error {
     std::string message;
     std::string remedy;
     std::vector<std::string> context;  // innermost first
+    std::optional<Thrown> thrown;
   };
   std::unique_ptr<Story> story_;  // never null but after a move
 };

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include <pharos/base/export.hpp>
+
 namespace pharos {
 
 /// An identity that cannot be mistaken for another kind of identity, or for a number.
@@ -24,7 +26,7 @@ class Id {
 };
 
 /// Sixteen hexadecimal digits, as identities are printed everywhere.
-std::string to_hex(std::uint64_t value);
+PHAROS_API std::string to_hex(std::uint64_t value);
 
 template <class Tag>
 std::string to_string(Id<Tag> id) {

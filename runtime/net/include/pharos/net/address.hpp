@@ -4,9 +4,11 @@
 #include <string>
 #include <string_view>
 
+#include <pharos/async/async.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/net/reactor.hpp>
 
 namespace pharos::net {
 
@@ -25,10 +27,16 @@ Result<Address> parse_address(std::string_view text);
 /// A listening socket, non-blocking. A Unix socket is made 0600, at a path of any length; a busy port or path gives
 /// kAlreadyExists naming it. Port 0 takes a free one: see bound_address().
 Result<Fd> listen_at(const Address& address);
-Result<Address> bound_address(int listening_socket);
+Result<Address> bound_address(int socket);
 
 /// A connected socket, non-blocking. Over a Unix socket the other side must belong to this user.
 Result<Fd> connect_to(const Address& address, async::Deadline deadline);
+/// The same for an event loop.
+async::Async<Result<Fd>> connect_to(Reactor* reactor, Address address, async::Deadline deadline);
+
+/// Of a TCP socket between machines: sends what is written at once, and fails about 8 s after the other machine has
+/// last been heard of, also when nothing is being sent.
+Result<void> set_up_far_socket(int tcp_socket);
 
 /// kPermissionDenied unless the process at the other end of a Unix socket belongs to this user.
 Result<void> check_peer_is_this_user(int unix_socket);

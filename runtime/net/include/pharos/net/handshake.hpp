@@ -89,8 +89,14 @@ class Acceptor {
 Result<Identity> initiate(int socket, const Key& key, Identity self, async::Deadline deadline);
 Result<Identity> accept(int socket, Identity self, Acceptor::KeyFor key_for, async::Deadline deadline);
 
-/// The acceptor's side for an event loop. The socket is non-blocking and not watched by anybody else.
+/// Both sides for an event loop. The socket is non-blocking and not watched by anybody else.
+async::Async<Result<Identity>> initiate(Reactor* reactor, int socket, Key key, Identity self, async::Deadline deadline);
 async::Async<Result<Identity>> accept(Reactor* reactor, int socket, Identity self, Acceptor::KeyFor key_for,
                                       async::Deadline deadline);
+
+/// So many bytes, and not one more, for an event loop: what a fixed-size message behind the handshake needs, whose
+/// socket may go to another process then.
+async::Async<Result<void>> receive_exactly(Reactor* reactor, int socket, std::span<std::byte> to,
+                                           async::Deadline deadline);
 
 }  // namespace pharos::net

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,8 +31,11 @@ struct Parcel {
 /// What comes twice is taken once: both sides number what they send.
 /// Failure: the link's end, or a message that makes no sense, ends it: every request under way fails with kUnavailable
 /// and the owner is told once.
+/// Bounds: while `kUntakenMax` bytes of messages wait for the executor nothing is read, so that the sender queues.
 class Peer final : public Link::Handler, public std::enable_shared_from_this<Peer> {
  public:
+  static constexpr std::size_t kUntakenMax = std::size_t{1} << 20;
+
   /// Outlives the Peer, or calls close() before it goes.
   class Owner {
    public:
@@ -56,6 +61,7 @@ class Peer final : public Link::Handler, public std::enable_shared_from_this<Pee
   std::size_t queued() const { return link_->queued(); }
 
   void on_frames(FrameBatch frames, std::vector<Fd> descriptors) override;
+  bool wants_more() override { return untaken_bytes_.load() < kUntakenMax; }
   void on_closed(Error why) override;
 
  private:
@@ -74,7 +80,8 @@ class Peer final : public Link::Handler, public std::enable_shared_from_this<Pee
   const std::shared_ptr<Link> link_;
   std::mutex told_mutex_;
   std::uint64_t last_told_ = 0;  // what asks for no answer has numbers of its own
-  std::vector<Fd> unclaimed_;    // the reading thread's: descriptors whose frame has not come
+  std::atomic<std::size_t> untaken_bytes_ = 0;
+  std::vector<Fd> unclaimed_;  // the reading thread's: descriptors whose frame has not come
 
   // The executor's.
   Owner* owner_;  // null once closed

@@ -21,13 +21,14 @@ enum class InheritedRole : std::uint8_t { kZygote, kWorker };
 struct Inherited {
   InheritedRole role;
   Fd socket;
+  Fd crash;  ///< a worker's: memory for its CrashPage
 };
 
 /// What this process was started as; nothing in a driver. Once: the second call finds nothing.
 std::optional<Inherited> take_inherited();
 
-/// "PHAROS_ROLE=zygote:3", for the environment of the process that is started.
-std::string role_variable(InheritedRole role, int descriptor);
+/// "PHAROS_ROLE=zygote:3", "PHAROS_ROLE=worker:3:4", for the environment of the process that is started.
+std::string role_variable(InheritedRole role, int socket, int crash = -1);
 
 /// The first bytes on an inherited socket.
 struct Preamble {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string_view>
 
 #include <pharos/base/export.hpp>
@@ -20,6 +21,15 @@ PHAROS_API std::string_view to_string(CodecFailure failure);
 /// How deep values may lie in each other through unique_ptr and containers: a bound on the stack, whoever wrote the
 /// bytes. A list of more nodes travels as a vector.
 inline constexpr std::uint16_t kNestingMax = 256;
+
+/// More is not encoded at all, shared Bytes aside: EncodedTooLarge is thrown before memory is taken for it. What may
+/// travel is less.
+inline constexpr std::size_t kEncodedBytesMax = std::size_t{2} << 30;
+
+class PHAROS_API EncodedTooLarge : public std::length_error {
+ public:
+  explicit EncodedTooLarge(std::size_t bytes);
+};
 
 /// Bytes of at least this size are sent and received in place; smaller ones are cheaper to copy.
 inline constexpr std::size_t kSharedBytesMin = 4096;

@@ -5,7 +5,8 @@
 
 namespace pharos {
 
-/// An Error between processes, whole: code, outcome, message, remedy, context. Bytes that make no sense give kCorrupt.
+/// An Error between processes, whole: code, outcome, message, remedy, context, the exception. Bytes that make no sense
+/// give kCorrupt.
 template <>
 struct Codec<Error> {
   static void encode(const Error& error, Encoder& to);

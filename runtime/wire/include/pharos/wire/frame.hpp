@@ -21,6 +21,7 @@ enum class FrameKind : std::uint8_t {
   kRequest = 6,      ///< a control message that does
   kResponse = 7,     ///< its answer, under the same number
   kAcknowledge = 8,  ///< of replies; the payload is a list of more numbers, 8 bytes each
+  kRetry = 9,        ///< run the call of this number, which follows, again for what `function` lists, up to `attempt`
 };
 
 /// How a call ended, in a reply.

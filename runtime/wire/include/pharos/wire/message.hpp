@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,9 +46,24 @@ struct Asker {
   CallerId caller;
   std::uint64_t number = 0;  ///< of the question; the node's own
 };
-struct LeaseWorker {};
+/// Of resources, by name, in steps of 1/10000.
+using Amounts = std::map<std::string, std::int64_t>;
+struct GpuShare {
+  std::uint32_t index = 0;  ///< among the node's
+  std::int64_t amount = 0;
+};
+/// What the code of a worker may use.
+struct Holding {
+  Amounts amounts;
+  std::vector<std::string> gpus;  ///< as CUDA_VISIBLE_DEVICES names them
+};
+struct LeaseWorker {
+  Amounts amounts;
+  Asker asker{};
+};
 struct ReturnLease {
   WorkerId worker;
+  CallerId caller{};  ///< filled in by its node
 };
 struct StartActor {
   ActorId actor;
@@ -61,6 +77,7 @@ struct StartActor {
   bool detached = false;
   bool get_if_exists = false;
   std::int32_t max_task_retries = 0;
+  Amounts amounts{};
   Asker asker{};
 };
 struct KillActor {
@@ -93,6 +110,8 @@ struct ConstructActor {
   std::uint32_t incarnation = 0;
   std::uint32_t constructor = 0;
   std::vector<std::byte> arguments;
+  std::string name_space{};
+  Holding holding{};
 };
 struct ActorConstructed {
   ActorId actor;
@@ -116,6 +135,9 @@ struct StartIncarnation {
   std::string label;
   std::uint32_t constructor = 0;
   std::vector<std::byte> arguments;
+  std::string name_space;
+  Amounts amounts;
+  std::vector<GpuShare> gpus;
 };
 struct EndIncarnation {
   ActorId actor;
@@ -133,6 +155,22 @@ struct ActorAlive {
   std::uint32_t incarnation = 0;
   NodeId node;
   std::int32_t max_task_retries = 0;
+  std::string ended{};    ///< how the incarnation before this one ended; empty for the first
+  std::string address{};  ///< of its node, for other nodes; empty: the head's
+};
+struct JoinCluster {
+  NodeId node;
+  std::string address;  ///< where other nodes reach it
+  Amounts amounts;      ///< that it gives; nothing: it runs nothing
+};
+struct ClusterJoined {
+  std::uint32_t cpus = 0;  ///< of all nodes
+};
+struct LeaseGranted {
+  std::uint64_t number = 0;
+  WorkerId worker;
+  NodeId node;
+  std::string address;  ///< as in ActorAlive
 };
 struct Refused {
   std::uint64_t number = 0;
@@ -145,6 +183,7 @@ struct WorkerReady {
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
   bool remote = false;                ///< on another machine: the connection may end although both live
+  std::string ended{};                ///< how the incarnation before this one ended; empty for the first
 };
 struct WorkerEnded {
   WorkerId worker;
@@ -155,6 +194,8 @@ struct Output {
   std::int32_t pid = 0;
   bool error = false;
   std::string lines;
+  bool report = false;  ///< about the worker, not by it
+  JobId job{};
 };
 struct Stop {};
 struct Done {};
@@ -165,6 +206,7 @@ struct ZygoteReady {
 };
 struct ForkWorker {
   WorkerId worker;
+  std::vector<std::string> variables{};  ///< "NAME=value", set before user code runs
 };
 struct WorkerForked {
   WorkerId worker;
@@ -173,23 +215,80 @@ struct WorkerForked {
 struct WorkerReaped {
   WorkerId worker;
   std::int32_t status = 0;  ///< as waitpid gives it
+  bool crashed = false;     ///< WorkerCrashed follows
+};
+struct WorkerCrashed {
+  WorkerId worker;
+  std::string headline;  ///< goes on after "killed by SIGSEGV"
+  std::string report;    ///< several lines
 };
 struct ServeCaller {
   CallerId caller;
   ActorId actor;
   std::uint32_t incarnation = 0;
   bool remote = false;  ///< as in WorkerReady
+  Holding holding{};    ///< of its tasks; an actor has its own
 };
 struct EndWorker {};
 struct WorkerBlocked {
   bool blocked = false;
 };
 
-using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
-                             WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
-                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
-                             HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
-                             EndIncarnation, IncarnationEnded, ActorAlive, Refused>;
+/// What runs and what waits in a job, or in one of its workers.
+struct Inspect {
+  Asker asker{};
+};
+
+/// No function: of a field that may hold one's index.
+constexpr std::uint32_t kNoFunction = ~std::uint32_t{0};
+
+/// A result that is not there, as the process sees it that waits for it.
+struct PendingResult {
+  enum class Stage : std::uint8_t {
+    kNoCall,     ///< no call brings it, but this process itself, later
+    kArguments,  ///< the call waits for its arguments
+    kUnsent,     ///< it waits for a worker: of its own, or its actor's
+    kSent,
+  };
+  std::int32_t argument_of = -1;  ///< which of the results beside it; none: a thread waits for it
+  Stage stage = Stage::kNoCall;
+  std::uint32_t function = kNoFunction;
+  ActorId actor{};  ///< that is called; none: a task
+  std::string label{};
+  WorkerId worker{};                   ///< that a task was sent to
+  std::uint64_t number = 0;            ///< of a call that was sent, among the calls of its caller
+  std::int32_t thread = 0;             ///< that waits
+  std::uint32_t inside = kNoFunction;  ///< what the waiting thread runs
+  friend bool operator==(const PendingResult&, const PendingResult&) = default;
+};
+/// An actor, or a worker that runs tasks.
+struct InspectedWorker {
+  WorkerId worker{};  ///< none: it has no process
+  ActorId actor{};
+  std::string label{};
+  std::string state{};  ///< for people
+  std::int32_t pid = 0;
+  bool answered = false;                 ///< what follows is known
+  std::uint32_t function = kNoFunction;  ///< that it runs
+  std::int64_t nanoseconds = 0;          ///< for so long
+  CallerId caller{};                     ///< whose call that is
+  std::uint64_t number = 0;
+  std::vector<PendingResult> waits{};
+  friend bool operator==(const InspectedWorker&, const InspectedWorker&) = default;
+};
+struct Inspected {
+  std::uint32_t cpus = 0;
+  std::uint32_t cpus_in_use = 0;
+  std::vector<InspectedWorker> workers{};
+  std::uint64_t number = 0;  ///< from the head: the asker's
+};
+
+using Message =
+    std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
+                 WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
+                 EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
+                 ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation, EndIncarnation, IncarnationEnded,
+                 ActorAlive, Refused, WorkerCrashed, Inspect, Inspected, JoinCluster, ClusterJoined, LeaseGranted>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

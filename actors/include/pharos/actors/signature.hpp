@@ -1,0 +1,146 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <pharos/async/async.hpp>
+
+namespace pharos {
+
+/// One of several functions or methods of a name, to be named in a call: `submit<pharos::overload<int(int)>(&f)>(1)`,
+/// `actor.call<pharos::overload<int() const>(&C::size)>()`.
+template <class Function>
+constexpr Function* overload(Function* function) {
+  return function;
+}
+template <class Function, class C>
+constexpr auto overload(Function C::*method) {
+  return method;
+}
+
+namespace detail {
+
+template <class... P>
+struct Parameters;
+
+/// What the name in a call is.
+enum class Callee : std::uint8_t {
+  kFunction,       ///< also a static method
+  kMethod,         ///< for an object that stays what it is: not &&
+  kObject,         ///< a lambda or function object of one const operator()
+  kRvalueMethod,   // and what cannot be called:
+  kMutableObject,  // its operator() is not const
+  kManyFunctions,  // a generic lambda, several operator()
+  kNothing,
+};
+
+template <class R, class... P>
+struct SignatureOf {
+  using Result = R;
+  using Params = Parameters<P...>;
+};
+
+template <class F>
+struct Signature : SignatureOf<void> {
+  static constexpr Callee kCallee = std::is_class_v<F> ? Callee::kManyFunctions : Callee::kNothing;
+  static constexpr bool kIsConst = false;
+};
+
+template <class R, class... P>
+struct Signature<R (*)(P...)> : SignatureOf<R, P...> {
+  static constexpr Callee kCallee = Callee::kFunction;
+};
+template <class R, class... P>
+struct Signature<R (*)(P...) noexcept> : Signature<R (*)(P...)> {};
+
+#define PHAROS_METHOD(qualifiers, callee, is_const)                    \
+  template <class R, class C, class... P>                              \
+  struct Signature<R (C::*)(P...) qualifiers> : SignatureOf<R, P...> { \
+    using Class = C;                                                   \
+    static constexpr Callee kCallee = callee;                          \
+    static constexpr bool kIsConst = is_const;                         \
+  };                                                                   \
+  template <class R, class C, class... P>                              \
+  struct Signature<R (C::*)(P...) qualifiers noexcept> : Signature<R (C::*)(P...) qualifiers> {}
+PHAROS_METHOD(, Callee::kMethod, false);
+PHAROS_METHOD(&, Callee::kMethod, false);
+PHAROS_METHOD(&&, Callee::kRvalueMethod, false);
+PHAROS_METHOD(const, Callee::kMethod, true);
+PHAROS_METHOD(const&, Callee::kMethod, true);
+PHAROS_METHOD(const&&, Callee::kRvalueMethod, true);
+#undef PHAROS_METHOD
+
+template <class F>
+requires requires {
+  &F::operator();
+}
+struct Signature<F> : Signature<decltype(&F::operator())> {
+  static constexpr Callee kCallee =
+      Signature<decltype(&F::operator())>::kIsConst ? Callee::kObject : Callee::kMutableObject;
+};
+
+template <auto F>
+using SignatureOfNamed = Signature<std::remove_cv_t<decltype(F)>>;
+
+/// What a coroutine brings in the end.
+template <class R>
+struct Brought {
+  using Type = std::remove_cvref_t<R>;
+  static constexpr bool kLater = false;
+};
+template <class T>
+struct Brought<async::Async<T>> {
+  using Type = T;
+  static constexpr bool kLater = true;
+};
+template <auto F>
+using BroughtBy = Brought<typename SignatureOfNamed<F>::Result>;
+template <auto F>
+using ResultOf = typename BroughtBy<F>::Type;
+
+template <auto F>
+inline constexpr Callee kCallee = SignatureOfNamed<F>::kCallee;
+
+/// A function, or an object that is one.
+template <auto F>
+concept NamesFunction = kCallee<F>
+== Callee::kFunction || kCallee<F> == Callee::kObject;
+
+/// A method that a T has. (T need not be complete before the call.)
+template <class T, auto M>
+consteval bool is_method_of() {
+  if constexpr (kCallee<M> == Callee::kMethod) {
+    return std::is_base_of_v<typename SignatureOfNamed<M>::Class, T>;
+  } else {
+    return false;
+  }
+}
+
+/// Stops the compiler at what cannot be called, with the reason and what to do instead.
+template <auto F>
+constexpr void check_callee() {
+  constexpr Callee kFound = kCallee<F>;
+  static_assert(kFound != Callee::kRvalueMethod,
+                "a method with && leaves its object moved from, and an actor stays: call one without, or with &");
+  static_assert(kFound != Callee::kMutableObject,
+                "a function object that is named in a call is a constant: its operator() must be const, a lambda's "
+                "not mutable");
+  static_assert(kFound != Callee::kManyFunctions,
+                "a generic lambda, or an object without exactly one operator(), is no one function: give the lambda's "
+                "parameters types, as in [](int x) { return f(x); }");
+  static_assert(kFound != Callee::kNothing,
+                "this is nothing that can be called: name a function, a method or a lambda, as in submit<&f>(), "
+                "call<&C::m>(), submit<[](int x) { return 2 * x; }>()");
+}
+
+template <class... Args>
+constexpr void refuse_callee_as_argument() {
+  static_assert(
+      sizeof...(Args) == ~std::size_t{0},
+      "what is called is named, so that another process finds it: submit<&f>(1), actor.call<&C::m>(1). A lambda "
+      "may be named if it captures nothing: pass as arguments what it would capture");
+}
+
+}  // namespace detail
+}  // namespace pharos

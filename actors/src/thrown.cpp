@@ -1,0 +1,75 @@
+#include "thrown.hpp"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/byte_count.hpp>
+
+#include "function_table.hpp"
+#include "thrower.hpp"
+
+namespace pharos::actors {
+namespace {
+
+using detail::ThrownType;
+
+// In a catch block. The type itself goes before one that it derives from.
+const ThrownType* encode_declared(std::span<const ThrownType> declared, Encoder& to) {
+  const std::type_info* const thrown = abi::__cxa_current_exception_type();
+  const auto itself = std::find_if(declared.begin(), declared.end(),
+                                   [&](const ThrownType& each) { return thrown != nullptr && *each.type == *thrown; });
+  if (itself != declared.end() && itself->encode(to)) return &*itself;
+  const auto base =
+      std::find_if(declared.begin(), declared.end(), [&](const ThrownType& each) { return each.encode(to); });
+  return base == declared.end() ? nullptr : &*base;
+}
+
+Error with_declared(std::span<const ThrownType> declared, Error error) {
+  Encoder value;
+  const ThrownType* const type = encode_declared(declared, value);
+  if (type == nullptr) return error;
+  if (value.failed()) {
+    return {error.code(), error.message(),
+            "It arrives without its fields, which cannot travel: " + std::string{to_string(value.failure())} + '.'};
+  }
+  if (value.size() > Error::Thrown::kBytesMax) {
+    return {error.code(), error.message(),
+            "It arrives without its fields, which have " + to_string(ByteCount{value.size()}) + "; at most " +
+                to_string(ByteCount{Error::Thrown::kBytesMax}) + " can travel."};
+  }
+  return std::move(error).with_thrown({type->type->name(), value.flattened()});
+}
+
+}  // namespace
+
+Error error_of_call(const detail::Function& function) {
+  const std::string name = readable_name(function.name());
+  try {
+    throw;
+  } catch (const Exception& e) {
+    // Of something that the function called. Whatever became of that: this call has run.
+    return Error{e.error()}.with(name).with_outcome(Outcome::kFailed);
+  } catch (const EncodedTooLarge& e) {
+    return {ErrorCode::kInvalidArgument, name + ": " + e.what()};
+  } catch (...) {
+    const std::string place = Thrower::place();
+    const std::string thrown = detail::current_exception().message() + (place.empty() ? "" : "; thrown in " + place);
+    return with_declared(function.throws, Error{ErrorCode::kUserError, name + ' ' + thrown});
+  }
+}
+
+void rethrow(const Error::Thrown& thrown) {
+  for (const detail::Function& function : function_table()) {
+    for (const ThrownType& type : function.throws) {
+      if (type.type->name() != thrown.type) continue;
+      Decoder decoder{thrown.value};
+      return type.rethrow(decoder);
+    }
+  }
+}
+
+}  // namespace pharos::actors

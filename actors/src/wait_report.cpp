@@ -1,0 +1,128 @@
+#include "wait_report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace pharos::actors {
+namespace {
+
+using wire::InspectedWorker;
+using wire::PendingResult;
+using Stage = wire::PendingResult::Stage;
+
+std::string seconds(std::int64_t nanoseconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(nanoseconds) / 1e9);
+  return text;
+}
+
+class Report {
+ public:
+  Report(const wire::Inspected* node, const std::function<std::string(std::uint32_t)>& name_of)
+      : node_{node}, name_of_{name_of} {}
+
+  /// Those of one process.
+  void explain_all(const std::vector<PendingResult>& waits, CallerId caller, std::size_t depth) {
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      if (waits[i].argument_of < 0) explain(waits, i, caller, depth);
+    }
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void say(std::size_t depth, const std::string& line) {
+    text_.append(2 * depth + 2, ' ').append(line).append(1, '\n');
+  }
+
+  void explain(const std::vector<PendingResult>& waits, std::size_t at, CallerId caller, std::size_t depth) {
+    const PendingResult& wait = waits[at];
+    std::string who;
+    if (wait.argument_of < 0) {
+      who = "thread " + std::to_string(wait.thread);
+      if (wait.inside != wire::kNoFunction) who += ", in " + name_of_(wait.inside) + ",";
+      who += " waits for ";
+    } else {
+      who = "for its argument, ";
+    }
+    if (wait.stage == Stage::kNoCall) {
+      return say(depth, who + "a result that its own process makes, of other results or by itself");
+    }
+    say(depth,
+        who + name_of_(wait.function) + (wait.actor ? " of actor \"" + wait.label + "\"" : std::string{", a task"}));
+    if (wait.stage == Stage::kArguments) {
+      say(depth + 1, "which waits");
+      for (std::size_t i = at + 1; i < waits.size(); ++i) {
+        if (waits[i].argument_of == static_cast<std::int32_t>(at)) explain(waits, i, caller, depth + 1);
+      }
+      return;
+    }
+    if (node_ == nullptr) return say(depth + 1, "why is not known: the node did not answer in time");
+    const auto worker = std::find_if(node_->workers.begin(), node_->workers.end(), [&](const auto& each) {
+      return wait.actor ? each.actor == wait.actor : wait.worker && each.worker == wait.worker;
+    });
+    if (worker != node_->workers.end()) {
+      explain_worker(*worker, wait, caller, depth + 1);
+    } else if (wait.stage == Stage::kUnsent && !wait.actor) {
+      explain_resources(depth + 1);
+    } else {
+      say(depth + 1, "which is answered at this moment, or whose process has just ended");
+    }
+  }
+
+  void explain_worker(const InspectedWorker& worker, const PendingResult& wait, CallerId caller, std::size_t depth) {
+    if (!worker.worker) return say(depth, "which has no process: " + worker.state);
+    const std::string process = "process " + std::to_string(worker.pid);
+    const std::string state = worker.state.empty() ? "" : " (" + worker.state + ")";
+    if (!worker.answered) return say(depth, process + state + " did not answer in time");
+    if (worker.function == wire::kNoFunction) {
+      return say(depth, process + state + " runs nothing: " +
+                            (wait.stage == Stage::kSent ? "its answer is on its way, or it is a coroutine that waits"
+                                                        : "its connection is being made"));
+    }
+    const std::string running = seconds(worker.nanoseconds);
+    if (wait.stage == Stage::kSent && worker.caller == caller && worker.number == wait.number) {
+      say(depth, "runs in " + process + " for " + running);
+    } else {
+      say(depth, "queued in " + process + state + ", which runs " + name_of_(worker.function) + " for " + running);
+    }
+    explain_waits_of(worker, depth);
+  }
+
+  void explain_waits_of(const InspectedWorker& worker, std::size_t depth) {
+    if (worker.waits.empty()) return;
+    if (std::find(above_.begin(), above_.end(), &worker) != above_.end()) {
+      return say(depth, "which waits for what is above: they wait for each other, and none will go on");
+    }
+    above_.push_back(&worker);
+    explain_all(worker.waits, CallerId{worker.worker.value()}, depth + 1);
+    above_.pop_back();
+  }
+
+  void explain_resources(std::size_t depth) {
+    say(depth, "which waits for a worker: " + std::to_string(node_->cpus_in_use) + " of " +
+                   std::to_string(node_->cpus) + " CPUs are in use");
+    for (const InspectedWorker& worker : node_->workers) {
+      if (worker.actor || worker.function == wire::kNoFunction) continue;
+      say(depth + 1, "process " + std::to_string(worker.pid) + " runs " + name_of_(worker.function) + " for " +
+                         seconds(worker.nanoseconds));
+      explain_waits_of(worker, depth + 1);
+    }
+  }
+
+  const wire::Inspected* const node_;
+  const std::function<std::string(std::uint32_t)>& name_of_;
+  std::vector<const InspectedWorker*> above_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string explain_waits(const std::vector<PendingResult>& waits, CallerId caller, const wire::Inspected* node,
+                          const std::function<std::string(std::uint32_t)>& name_of) {
+  if (waits.empty()) return "  no get() waits for anything\n";
+  Report report{node, name_of};
+  report.explain_all(waits, caller, 0);
+  return report.take();
+}
+
+}  // namespace pharos::actors

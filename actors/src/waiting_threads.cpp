@@ -1,0 +1,50 @@
+#include "waiting_threads.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <pharos/base/thread_local.hpp>
+
+#include "result_cell.hpp"
+#include "running_call.hpp"
+
+namespace pharos::actors {
+namespace {
+
+PHAROS_THREAD_LOCAL constinit pid_t known_number = 0;
+
+pid_t number_of_this_thread() {
+  if (known_number == 0) [[unlikely]]
+    known_number = static_cast<pid_t>(::syscall(SYS_gettid));
+  return known_number;
+}
+
+}  // namespace
+
+WaitingThreads::Note::Note(WaitingThreads& threads, detail::ResultCell& cell)
+    : threads_{threads}, cell_{cell}, thread_{number_of_this_thread()}, running_{RunningCall::of_this_thread()} {
+  const std::lock_guard lock{threads_.mutex_};
+  before_ = threads_.newest_;
+  if (before_ != nullptr) before_->after_ = this;
+  threads_.newest_ = this;
+}
+
+WaitingThreads::Note::~Note() {
+  const std::lock_guard lock{threads_.mutex_};
+  if (before_ != nullptr) before_->after_ = after_;
+  (after_ != nullptr ? after_->before_ : threads_.newest_) = before_;
+}
+
+// Whoever waits keeps its cell and its call until it has the lock.
+std::vector<WaitingThreads::Wait> WaitingThreads::all() {
+  std::vector<Wait> waits;
+  const std::lock_guard lock{mutex_};
+  for (const Note* each = newest_; each != nullptr; each = each->before_) {
+    each->cell_.retain();
+    waits.push_back({detail::CellHandle{&each->cell_}, each->thread_,
+                     each->running_ == nullptr ? nullptr : each->running_->function_name()});
+  }
+  return waits;
+}
+
+}  // namespace pharos::actors

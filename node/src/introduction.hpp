@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+namespace pharos::node {
+
+/// What a node says first, and all that it says before it is answered, on a connection to another node once both have
+/// proved that they know the token. Of a fixed size: nothing behind it may be read here, because the socket goes on to
+/// a worker.
+struct Introduction {
+  enum class Purpose : std::uint32_t { kJoin = 1, kServeCaller = 2 };
+
+  Purpose purpose{};
+  std::uint32_t incarnation = 0;
+  std::uint64_t caller = 0;
+  std::uint64_t actor = 0;   ///< whose worker is meant; 0: the one that is named
+  std::uint64_t worker = 0;  ///< leased by the caller
+};
+static_assert(sizeof(Introduction) == 32);
+
+}  // namespace pharos::node

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+#include <pharos/async/async.hpp>
+#include <pharos/async/deadline.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/net/reactor.hpp>
+
+namespace pharos::net {
+
+/// Waits until a descriptor that nobody else watches is ready for one of these events (EPOLLIN, EPOLLOUT).
+async::Async<Result<void>> wait_until_ready(Reactor* reactor, int fd, std::uint32_t events, async::Deadline deadline);
+
+}  // namespace pharos::net

@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include <pharos/scheduler/resources.hpp>
+
+namespace pharos::scheduler {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 64;
+
+bool is_name(std::string_view text) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view{"_-.:/"}.find(c) != std::string_view::npos;
+  };
+  return !text.empty() && text.size() <= kNameBytesMax && std::all_of(text.begin(), text.end(), fits);
+}
+
+std::string number(std::int64_t amount) {
+  std::string text = std::to_string(std::abs(amount) / Resources::kWhole);
+  if (amount < 0) text.insert(text.begin(), '-');
+  if (std::int64_t rest = std::abs(amount) % Resources::kWhole; rest != 0) {
+    std::string digits = std::to_string(Resources::kWhole + rest).substr(1);
+    digits.erase(digits.find_last_not_of('0') + 1);
+    text += "." + digits;
+  }
+  return text;
+}
+
+std::string counted(const std::string& name, std::int64_t amount) {
+  const std::string plural = amount == Resources::kWhole ? "" : "s";
+  if (name == "cpu") return number(amount) + " CPU" + plural;
+  if (name == "gpu") return number(amount) + " GPU" + plural;
+  return number(amount) + " " + name;
+}
+
+Error makes_no_sense(const std::string& what, std::string why) {
+  return {ErrorCode::kInvalidArgument, "the resource " + what + " makes no sense: " + std::move(why),
+          "Write names and amounts like gpu=1,cpu=0.5,fast_disk=2."};
+}
+
+}  // namespace
+
+// ---- Resources
+
+Resources::Resources(Amounts amounts) : amounts_{std::move(amounts)} {
+  std::erase_if(amounts_, [](const auto& entry) { return entry.second == 0; });
+}
+
+Result<Resources> Resources::checked(const Amounts& amounts) {
+  Resources resources;
+  for (const auto& [name, amount] : amounts) {
+    PHAROS_TRY_VOID(resources.set(name, static_cast<double>(amount) / static_cast<double>(kWhole)));
+  }
+  return resources;
+}
+
+Resources Resources::of_cpus(std::uint32_t cpus) {
+  return Resources{{{"cpu", std::int64_t{cpus} * kWhole}}};
+}
+
+Result<Resources> Resources::parse(std::string_view text) {
+  Resources parsed;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    const std::size_t equals = part.find('=');
+    const std::string what = "\"" + std::string{part} + "\"";
+    if (equals == std::string_view::npos) return makes_no_sense(what, "it has no amount");
+    const std::string_view digits = part.substr(equals + 1);
+    double amount = 0;
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
+    if (read.ec != std::errc{} || read.ptr != digits.data() + digits.size()) {
+      return makes_no_sense(what, "its amount is no number");
+    }
+    if (parsed.of(part.substr(0, equals)) != 0) return makes_no_sense(what, "it is named twice");
+    PHAROS_TRY_VOID(parsed.set(part.substr(0, equals), amount));
+  }
+  return parsed;
+}
+
+Result<void> Resources::set(std::string_view name, double amount) {
+  const std::string text{name.substr(0, kNameBytesMax)};
+  if (!is_name(name)) {
+    return makes_no_sense("\"" + text + "\"", "a name has 1 to 64 letters, digits, or one of _-.:/");
+  }
+  if (!(amount >= 0 && amount <= kMost)) return makes_no_sense(text, "an amount is between 0 and a million");
+  const auto steps = static_cast<std::int64_t>(std::llround(amount * kWhole));
+  if (std::abs(static_cast<double>(steps) - amount * kWhole) > 1e-3) {
+    return makes_no_sense(text, "an amount has at most four digits behind the point");
+  }
+  if (text == "gpu" && steps > kWhole && steps % kWhole != 0) {
+    return makes_no_sense("gpu=" + number(steps), "it is a share of one GPU, or so many whole ones");
+  }
+  amounts_.erase(text);
+  if (amounts_.size() >= kNamesMax) return makes_no_sense(text, "there are 32 others already");
+  add(text, steps);
+  return {};
+}
+
+void Resources::add(const std::string& name, std::int64_t amount) {
+  if (amount == 0) return;
+  const auto at = amounts_.try_emplace(name, 0).first;
+  at->second += amount;
+  if (at->second == 0) amounts_.erase(at);
+}
+
+std::int64_t Resources::of(std::string_view name) const {
+  const auto found = amounts_.find(std::string{name});
+  return found == amounts_.end() ? 0 : found->second;
+}
+
+bool Resources::fits_in(const Resources& room) const {
+  return std::all_of(amounts_.begin(), amounts_.end(),
+                     [&](const auto& entry) { return entry.second <= room.of(entry.first); });
+}
+
+Resources& Resources::operator+=(const Resources& more) {
+  for (const auto& [name, amount] : more.amounts_) add(name, amount);
+  return *this;
+}
+
+Resources& Resources::operator-=(const Resources& less) {
+  for (const auto& [name, amount] : less.amounts_) add(name, -amount);
+  return *this;
+}
+
+std::string Resources::shortage(const Resources& all, std::string_view whose) const {
+  std::string asked;
+  std::string there;
+  for (const auto& [name, amount] : amounts_) {
+    if (amount <= all.of(name)) continue;
+    asked += (asked.empty() ? "" : " and ") + counted(name, amount);
+    there += (there.empty() ? "" : " and ") + counted(name, all.of(name));
+  }
+  return asked + "; " + std::string{whose} + " has " + there;
+}
+
+std::string Resources::to_string() const {
+  std::string text;
+  for (const auto& [name, amount] : amounts_) text += (text.empty() ? "" : ", ") + counted(name, amount);
+  return text.empty() ? "nothing" : text;
+}
+
+// ---- Ledger
+
+Ledger::Ledger(Resources total)
+    : total_{std::move(total)},
+      left_{total_},
+      gpus_left_(static_cast<std::size_t>(total_.gpus() / Resources::kWhole), Resources::kWhole) {}
+
+bool Ledger::fits(const Resources& demand) const {
+  return demand.fits_in(left_) && (demand.gpus() == 0 || !choose_gpus(demand.gpus()).empty());
+}
+
+bool Ledger::fits(const Allotment& allotment) const {
+  return allotment.amounts.fits_in(left_) &&
+         std::all_of(allotment.gpus.begin(), allotment.gpus.end(),
+                     [&](const GpuShare& share) { return share.amount <= gpus_left_.at(share.index); });
+}
+
+Allotment Ledger::take(const Resources& demand) {
+  Allotment allotment{demand, choose_gpus(demand.gpus())};
+  PHAROS_CHECK(fits(allotment), demand.to_string(), left_.to_string());
+  take(allotment);
+  return allotment;
+}
+
+void Ledger::take(const Allotment& allotment) {
+  left_ -= allotment.amounts;
+  for (const GpuShare& share : allotment.gpus) gpus_left_.at(share.index) -= share.amount;
+}
+
+void Ledger::give_back(const Allotment& allotment) {
+  left_ += allotment.amounts;
+  for (const GpuShare& share : allotment.gpus) gpus_left_.at(share.index) += share.amount;
+}
+
+// None when they are not there. A share goes where the least is left that is enough, so that whole ones stay whole.
+std::vector<GpuShare> Ledger::choose_gpus(std::int64_t amount) const {
+  std::vector<GpuShare> chosen;
+  const std::int64_t each = std::min(amount, Resources::kWhole);
+  for (std::int64_t missing = amount; missing > 0; missing -= each) {
+    std::optional<std::uint32_t> best;
+    for (std::uint32_t i = 0; i < gpus_left_.size(); ++i) {
+      const bool taken = std::any_of(chosen.begin(), chosen.end(), [i](const auto& share) { return share.index == i; });
+      if (taken || gpus_left_[i] < each) continue;
+      if (!best || gpus_left_[i] < gpus_left_[*best]) best = i;
+    }
+    if (!best) return {};
+    chosen.push_back({*best, each});
+  }
+  return chosen;
+}
+
+}  // namespace pharos::scheduler

@@ -1,0 +1,92 @@
+// What a crash leaves behind: a report at the program, and a headline in the error.
+
+#include <sys/wait.h>
+
+#include <string>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::crash {
+namespace {
+
+class CrashTest : public ClusterTest {
+ protected:
+  /// Both streams of the program, which must end well itself.
+  ChildProgram::End run(const std::string& mode) {
+    ChildProgram program{CRASHING_PROGRAM, {mode}};
+    const auto end = program.wait();
+    EXPECT_EQ(end.status, 0) << end.output << end.error;
+    EXPECT_SAYS(end.output, "the Runtime has ended");
+    return end;
+  }
+};
+
+// The sanitizers have a signal handling of their own, which is respected; tests/CMake switches it off for SIGSEGV only.
+
+TEST_F(CrashTest, ACrashNamesSignalAddressMethodAndTheStackWithTheActorsName) {
+  const auto end = run("null");
+  EXPECT_SAYS(end.output, "killed by SIGSEGV, in ");
+  EXPECT_SAYS(end.output, "write_to_nowhere(int)");
+  EXPECT_SAYS(end.error, "(careless pid=");
+  EXPECT_SAYS(end.error, "*** SIGSEGV at address 0");
+  EXPECT_SAYS(end.error, "in a call of Careless::null");
+  EXPECT_SAYS(end.error, "#0 (anonymous namespace)::write_to_nowhere(int)");
+  EXPECT_EQ(end.error.find("pharos::actors"), std::string::npos) << "the worker's own frames are noise\n" << end.error;
+}
+
+TEST_F(CrashTest, ACallOfANullFunctionPointerNamesWhoCalledIt) {
+  const auto end = run("call_null");
+  EXPECT_SAYS(end.output, "SIGSEGV, in ");
+  EXPECT_SAYS(end.output, "call_no_function(int)");
+}
+
+TEST_F(CrashTest, ARecursionToDeathIsReportedFromAnotherStack) {
+  const auto end = run("recurse");
+  EXPECT_SAYS(end.output, "SIGSEGV, in ");
+  EXPECT_SAYS(end.output, "recurse_to_death(int)");
+  EXPECT_SAYS(end.error, " times]");
+  EXPECT_SAYS(end.error, "and more");
+}
+
+TEST_F(CrashTest, ADivisionByZeroIsReported) {
+  const auto end = run("divide");
+  EXPECT_SAYS(end.output, "SIGFPE, in ");
+  EXPECT_SAYS(end.output, "Careless::divide");
+}
+
+TEST_F(CrashTest, AnAbortNamesWhoCalledIt) {
+  const auto end = run("abort");
+  EXPECT_SAYS(end.output, "SIGABRT, in ");
+  EXPECT_SAYS(end.output, "Careless::abort");
+}
+
+TEST_F(CrashTest, WhatEndsInTerminateNamesTypeAndTextOfTheException) {
+  const auto end = run("terminate");
+  EXPECT_SAYS(end.output, "SIGABRT, after throwing ");
+  EXPECT_SAYS(end.output, "Overheated: at 80 degrees");
+  EXPECT_SAYS(end.output, "in (anonymous namespace)::overheat(int)");
+  EXPECT_SAYS(end.error, "in a call of Careless::terminate");
+}
+
+TEST_F(CrashTest, AnExceptionThatLeavesAUsersThreadIsReportedWithWhereItWasThrown) {
+  const auto end = run("thread");
+  EXPECT_SAYS(end.output, "Overheated: at 90 degrees");
+  EXPECT_SAYS(end.error, "outside of calls");
+  EXPECT_SAYS(end.error, "overheat(int)");
+}
+
+TEST_F(CrashTest, ACrashInADestructorIsReported) {
+  const auto end = run("destructor");
+  EXPECT_SAYS(end.error, "(careless pid=");
+  EXPECT_SAYS(end.error, "write_to_nowhere(int)");
+}
+
+TEST_F(CrashTest, ATasksCrashIsReportedAsAnActorsIs) {
+  const auto end = run("task");
+  EXPECT_SAYS(end.output, "SIGSEGV, in ");
+  EXPECT_SAYS(end.error, "in a call of crash_in_a_task");
+}
+
+}  // namespace
+}  // namespace pharos::cluster::crash

@@ -1,0 +1,486 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::errors {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What callers get when a call fails: users' exceptions as they are, retries, and whether the call has run.
+
+struct Overdrawn {
+  std::string account;
+  int missing = 0;
+  std::vector<int> last{};
+};
+/// An exception as people write them, with a text made of its fields.
+class NotYours : public std::exception {
+ public:
+  NotYours() = default;
+  explicit NotYours(std::string whose) : whose_{std::move(whose)} {}
+  const std::string& whose() const { return whose_; }
+  const char* what() const noexcept override { return whose_.c_str(); }
+  auto pharos_fields() { return std::tie(whose_); }
+
+ private:
+  std::string whose_;
+};
+class Closed : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+class ClosedForGood : public Closed {
+  using Closed::Closed;
+};
+class Undeclared : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Account {
+ public:
+  static constexpr auto pharos_throws = types<Overdrawn, NotYours>;
+
+  explicit Account(int balance) : balance_{balance} {
+    if (balance < 0) throw Overdrawn{"new", -balance};
+  }
+  int take(int amount) {
+    if (amount > balance_) throw Overdrawn{"savings", amount - balance_, {1, 2, 3}};
+    return balance_ -= amount;
+  }
+  int take_for(const std::string& who) {
+    if (who != "me") throw NotYours{who};
+    return balance_;
+  }
+  int close(bool for_good) {
+    if (for_good) throw ClosedForGood{"for good"};
+    throw Closed{"for today"};
+  }
+  int undeclared() { throw Undeclared{"nobody knows"}; }
+  int fill(std::size_t bytes) { throw Overdrawn{std::string(bytes, 'x'), 1}; }
+
+ private:
+  int balance_;
+};
+
+int pay(int amount) {
+  if (amount > 10) throw Overdrawn{"task", amount - 10};
+  if (amount == 7) throw amount;
+  if (amount == 8) throw std::out_of_range{"eight"};
+  if (amount == 9) throw ClosedForGood{"nine"};
+  return amount;
+}
+int pay_in_another_worker(int amount) {
+  Runtime runtime;
+  return runtime.submit<&pay>(amount).get();
+}
+int pay_undeclared(int amount) {
+  Runtime runtime;
+  return runtime.submit<&pay>(amount).get();
+}
+int pay_either(bool for_good) {
+  if (for_good) throw ClosedForGood{"for good"};
+  throw Closed{"for today"};
+}
+int twice(int value) {
+  return 2 * value;
+}
+std::pair<int, int> pay_two(int amount) {
+  return {pay(amount), amount};
+}
+
+class Flaky : public std::runtime_error {
+ public:
+  Flaky() : std::runtime_error{"try again"} {}
+};
+class VeryFlaky : public Flaky {};
+
+/// How often it had to be tried.
+std::uint32_t succeed_at(std::uint32_t attempt) {
+  if (context().attempt < attempt) throw VeryFlaky{};
+  return context().attempt;
+}
+int die_first() {
+  if (context().attempt == 0) ::raise(SIGKILL);
+  return 1;
+}
+
+class Recorder {
+ public:
+  static constexpr auto pharos_throws = types<Closed>;
+
+  int record(int what, std::uint32_t succeeds_at) {
+    ++runs_;
+    if (context().attempt < succeeds_at) throw Flaky{};
+    recorded_.push_back(what);
+    return what;
+  }
+  int fail() {
+    ++runs_;
+    throw Undeclared{"always"};
+  }
+  int fail_when_cancelled() {
+    ++runs_;
+    while (!cancelled()) std::this_thread::sleep_for(1ms);
+    throw Flaky{};
+  }
+  int fail_after(int ms) {
+    ++runs_;
+    std::this_thread::sleep_for(std::chrono::milliseconds{ms});
+    throw Flaky{};
+  }
+  Async<int> record_later(int what, std::uint32_t succeeds_at) {
+    ++runs_;
+    const auto slept = co_await async::sleep(1ms);
+    if (!slept || context().attempt < succeeds_at) throw Flaky{};
+    recorded_.push_back(what);
+    co_return what;
+  }
+  Async<int> close_later() {
+    const auto slept = co_await async::sleep(1ms);
+    if (slept) throw Closed{"later"};
+    co_return 0;
+  }
+  std::vector<int> recorded() const { return recorded_; }
+  int runs() const { return runs_; }
+
+ private:
+  std::vector<int> recorded_;
+  int runs_ = 0;
+};
+
+Deadline soon() {
+  return Deadline::in(20s);
+}
+
+/// The E that this throws.
+template <class E, class Call>
+E thrown_by(const Call& call) {
+  try {
+    call();
+  } catch (const E& e) {
+    return e;
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "threw " << typeid(e).name() << " instead of " << typeid(E).name() << ": " << e.what();
+    throw;
+  }
+  ADD_FAILURE() << "threw nothing instead of " << typeid(E).name();
+  throw std::runtime_error{"threw nothing"};
+}
+
+}  // namespace
+}  // namespace pharos::cluster::errors
+
+// As users write it, beside their functions.
+namespace user = pharos::cluster::errors;
+template <>
+inline constexpr auto pharos::throws<&user::pay> = pharos::types<user::Overdrawn, int, std::out_of_range, user::Closed>;
+template <>
+inline constexpr auto pharos::throws<&user::pay_in_another_worker> = pharos::types<user::Overdrawn>;
+template <>
+inline constexpr auto pharos::throws<&user::pay_two> = pharos::types<user::Overdrawn>;
+template <>
+inline constexpr auto pharos::throws<&user::pay_either> = pharos::types<user::Closed, user::ClosedForGood>;
+template <>
+inline constexpr auto pharos::throws<&user::Account::close> = pharos::types<user::Closed>;
+
+namespace pharos::cluster::errors {
+namespace {
+
+using ErrorsTest = ClusterTest;
+
+TEST_F(ErrorsTest, WhatATaskDeclaresArrivesWithItsFields) {
+  Runtime runtime;
+  const auto overdrawn = thrown_by<Overdrawn>([&] { runtime.submit<&pay>(12).get(soon()); });
+  EXPECT_EQ(overdrawn.account, "task");
+  EXPECT_EQ(overdrawn.missing, 2);
+  EXPECT_EQ(thrown_by<int>([&] { runtime.submit<&pay>(7).get(soon()); }), 7);
+  EXPECT_EQ(message_of<std::out_of_range>([&] { runtime.submit<&pay>(8).get(soon()); }), "eight");
+  EXPECT_EQ(runtime.submit<&pay>(6).get(soon()), 6);
+}
+
+TEST_F(ErrorsTest, WhatAClassDeclaresItsMethodsThrow) {
+  Runtime runtime;
+  const auto account = runtime.spawn<Account>(100);
+  const auto overdrawn = thrown_by<Overdrawn>([&] { account.call<&Account::take>(142).get(soon()); });
+  EXPECT_EQ(overdrawn.account, "savings");
+  EXPECT_EQ(overdrawn.missing, 42);
+  EXPECT_EQ(overdrawn.last, (std::vector<int>{1, 2, 3}));
+  const auto not_yours = thrown_by<NotYours>([&] { account.call<&Account::take_for>("you").get(soon()); });
+  EXPECT_EQ(not_yours.whose(), "you");
+  EXPECT_STREQ(not_yours.what(), "you");
+  EXPECT_EQ(account.call<&Account::take>(1).get(soon()), 99);
+}
+
+TEST_F(ErrorsTest, WhatAClassDeclaresItsConstructorThrowsFromEachCall) {
+  Runtime runtime;
+  const auto account = runtime.spawn<Account>(-5);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(thrown_by<Overdrawn>([&] { account.call<&Account::take>(1).get(soon()); }).missing, 5);
+  }
+  const auto result = account.call<&Account::take>(1).try_get(soon());
+  EXPECT_EQ(result.error().code(), ErrorCode::kActorDied);
+  EXPECT_EQ(result.error().outcome(), Outcome::kNotStarted);
+  EXPECT_SAYS(result.error().to_string(), "errors::Overdrawn");
+}
+
+TEST_F(ErrorsTest, TheTypeItselfGoesBeforeItsBaseAndOfOthersTheBaseArrives) {
+  Runtime runtime;
+  const auto account = runtime.spawn<Account>(1);
+  EXPECT_EQ(message_of<Closed>([&] { account.call<&Account::close>(true).get(soon()); }), "for good");
+  EXPECT_EQ(message_of<Closed>([&] { runtime.submit<&pay_either>(false).get(soon()); }), "for today");
+  EXPECT_EQ(message_of<ClosedForGood>([&] { runtime.submit<&pay_either>(true).get(soon()); }), "for good");
+}
+
+TEST_F(ErrorsTest, WhatIsNotDeclaredIsAUserErrorThatNamesIt) {
+  Runtime runtime;
+  const auto account = runtime.spawn<Account>(1);
+  const std::string text = message_of<UserError>([&] { account.call<&Account::undeclared>().get(soon()); });
+  EXPECT_SAYS(text, "Account::undeclared threw ");
+  EXPECT_SAYS(text, "errors::Undeclared: nobody knows");
+}
+
+TEST_F(ErrorsTest, TheErrorOfADeclaredExceptionStillNamesItAndThrowsIt) {
+  Runtime runtime;
+  const auto account = runtime.spawn<Account>(1);
+  const auto result = account.call<&Account::take_for>("you").try_get(soon());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), ErrorCode::kUserError);
+  EXPECT_EQ(result.error().outcome(), Outcome::kFailed);
+  EXPECT_SAYS(result.error().to_string(), "errors::NotYours: you");
+  EXPECT_EQ(thrown_by<NotYours>([&] { throw_error(result.error()); }).whose(), "you");
+}
+
+TEST_F(ErrorsTest, ACoroutineThrowsWhatItDeclaresToo) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  EXPECT_EQ(message_of<Closed>([&] { recorder.call<&Recorder::close_later>().get(soon()); }), "later");
+}
+
+TEST_F(ErrorsTest, AnExceptionThatIsTooLargeArrivesAsAUserError) {
+  Runtime runtime;
+  const auto account = runtime.spawn<Account>(1);
+  EXPECT_EQ(thrown_by<Overdrawn>([&] { account.call<&Account::fill>(1000u).get(soon()); }).account.size(), 1000u);
+  const std::string text = message_of<UserError>([&] { account.call<&Account::fill>(1u << 20).get(soon()); });
+  EXPECT_SAYS(text, "errors::Overdrawn");
+  EXPECT_SAYS(text, "at most 16 KiB");
+}
+
+TEST_F(ErrorsTest, ADeclaredExceptionPassesThroughThenSplitWhenAllAndAsAnArgument) {
+  Runtime runtime;
+  const auto pays = runtime.submit<&pay>(12);
+  const auto missing_of = [](const auto& ref) {
+    return thrown_by<Overdrawn>([&] { static_cast<void>(ref.get(soon())); }).missing;
+  };
+  EXPECT_EQ(missing_of(pays.then([](int value) { return value; })), 2);
+  EXPECT_EQ(missing_of(pays.then([](int value) { return value; }).then([](int value) { return value; })), 2);
+  EXPECT_EQ(missing_of(when_all(std::vector<Ref<int>>{runtime.submit<&pay>(1), pays})), 2);
+  EXPECT_EQ(missing_of(when_all(runtime.submit<&pay>(1), pays)), 2);
+  EXPECT_EQ(missing_of(runtime.submit<&twice>(pays)), 2);
+  const auto parts = runtime.submit<&pay_two>(13).split();
+  EXPECT_EQ(missing_of(std::get<0>(parts)), 3);
+  EXPECT_EQ(missing_of(std::get<1>(parts)), 3);
+}
+
+TEST_F(ErrorsTest, ADeclaredExceptionPassesThroughAWorkerThatDeclaresItToo) {
+  Runtime runtime;
+  EXPECT_EQ(thrown_by<Overdrawn>([&] { runtime.submit<&pay_in_another_worker>(15).get(soon()); }).missing, 5);
+  const std::string text = message_of<UserError>([&] { runtime.submit<&pay_undeclared>(15).get(soon()); });
+  EXPECT_SAYS(text, "pay_undeclared threw ");
+  EXPECT_SAYS(text, "errors::Overdrawn");
+}
+
+TEST_F(ErrorsTest, AnErrorOfAnInnerCallTellsThroughWhichItCame) {
+  Runtime runtime;
+  // The inner task declares it, the lambda and the outer one do not.
+  const std::string text = message_of<UserError>([&] {
+    runtime
+        .submit<[] {
+          Runtime inner;
+          return inner.submit<&pay_undeclared>(15).get();
+        }>()
+        .get(soon());
+  });
+  EXPECT_SAYS(text, "lambda");
+  EXPECT_SAYS(text, ": pharos::cluster::errors::pay_undeclared threw pharos::cluster::errors::Overdrawn");
+}
+
+// ---- Retries
+
+using RetriesTest = ClusterTest;
+
+TEST_F(RetriesTest, ATaskIsRunAgainForTheTypesThatWereChosen) {
+  Runtime runtime;
+  const TaskOptions options{.max_retries = 3, .retry_on = types<Overdrawn, Flaky>};
+  EXPECT_EQ(runtime.submit<&succeed_at>(options, 0u).get(soon()), 0u);
+  EXPECT_EQ(runtime.submit<&succeed_at>(options, 3u).get(soon()), 3u);
+  EXPECT_EQ(runtime.submit<&succeed_at>({.max_retries = 1, .retry_on = types<std::exception>}, 1u).get(soon()), 1u);
+}
+
+TEST_F(RetriesTest, WithoutRetriesLeftOrForOtherTypesTheErrorArrives) {
+  Runtime runtime;
+  EXPECT_SAYS(message_of<UserError>(
+                  [&] { runtime.submit<&succeed_at>({.max_retries = 2, .retry_on = types<Flaky>}, 3u).get(soon()); }),
+              "try again");
+  message_of<UserError>([&] { runtime.submit<&succeed_at>({.max_retries = 3}, 1u).get(soon()); });
+  message_of<UserError>([&] { runtime.submit<&succeed_at>({.retry_on = types<Flaky>}, 1u).get(soon()); });
+  message_of<UserError>([&] {
+    runtime.submit<&succeed_at>({.max_retries = 3, .retry_on = types<Overdrawn, std::logic_error>}, 1u).get(soon());
+  });
+}
+
+TEST_F(RetriesTest, ATaskWhoseWorkerDiesRunsAgain) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&die_first>({.max_retries = 1, .retry_on = types<Flaky>}).get(soon()), 1);
+}
+
+TEST_F(RetriesTest, ARetriedCallKeepsItsPlaceInTheOrder) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  std::vector<Ref<int>> calls;
+  for (int i = 0; i < 50; ++i) {
+    const auto fails = static_cast<std::uint32_t>(i % 3);
+    calls.push_back(recorder.call<&Recorder::record>({.max_retries = 2, .retry_on = types<Flaky>}, i, fails));
+  }
+  std::vector<int> in_order;
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(calls[static_cast<std::size_t>(i)].get(soon()), i);
+    in_order.push_back(i);
+  }
+  EXPECT_EQ(recorder.call<&Recorder::recorded>().get(soon()), in_order);
+}
+
+TEST_F(RetriesTest, ACoroutineIsRunAgainToo) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  const CallOptions options{.max_retries = 2, .retry_on = types<Flaky>};
+  EXPECT_EQ(recorder.call<&Recorder::record_later>(options, 5, 2u).get(soon()), 5);
+  EXPECT_SAYS(message_of<UserError>([&] { recorder.call<&Recorder::record_later>(options, 6, 3u).get(soon()); }),
+              "Recorder::record_later threw ");
+  EXPECT_EQ(recorder.call<&Recorder::recorded>().get(soon()), std::vector<int>{5});
+  EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 6);
+}
+
+TEST_F(RetriesTest, ACallIsRunNoOftenerThanItMayBe) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  message_of<UserError>(
+      [&] { recorder.call<&Recorder::fail>({.max_retries = 4, .retry_on = types<Undeclared>}).get(soon()); });
+  EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 5);
+  message_of<UserError>(
+      [&] { recorder.call<&Recorder::fail>({.max_retries = 4, .retry_on = types<Flaky>}).get(soon()); });
+  EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 6);
+}
+
+TEST_F(RetriesTest, ACallThatIsWantedNoMoreIsNotRunAgain) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  const auto cancelled = recorder.call<&Recorder::fail_when_cancelled>({.max_retries = 255, .retry_on = types<Flaky>});
+  EXPECT_FALSE(cancelled.try_get(Deadline::in(20ms)).ok());
+  cancelled.cancel();
+  message_of<UserError>([&] { cancelled.get(soon()); });
+  EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 1);
+  const auto late = recorder.call<&Recorder::fail_after>(
+      {.deadline = Deadline::in(50ms), .max_retries = 255, .retry_on = types<Flaky>}, 100);
+  message_of<DeadlineExceeded>([&] { late.get(soon()); });
+  EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 2);
+}
+
+// ---- Outcomes
+
+int end_worker() {
+  ::raise(SIGKILL);
+  return 0;
+}
+int stay(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds{ms});
+  return ms;
+}
+int call_a_dead_actor(Actor<Recorder> dead) {
+  return dead.call<&Recorder::runs>().get();
+}
+
+template <class T>
+Outcome outcome_of(const Ref<T>& ref) {
+  const auto result = ref.try_get(soon());
+  EXPECT_FALSE(result.ok());
+  return result.ok() ? Outcome{} : result.error().outcome();
+}
+
+using OutcomesTest = ClusterTest;
+
+TEST_F(OutcomesTest, ATaskThatHasNotBegunSaysSo) {
+  Runtime runtime{RuntimeOptions{.cpus = 1}};
+  const auto busy = runtime.submit<&stay>(200);
+  const auto behind = runtime.submit<&stay>(0);
+  behind.cancel();
+  EXPECT_EQ(outcome_of(behind), Outcome::kNotStarted);
+  EXPECT_EQ(busy.get(soon()), 200);
+}
+
+TEST_F(OutcomesTest, ATaskThatFailsHasRun) {
+  Runtime runtime;
+  EXPECT_EQ(outcome_of(runtime.submit<&pay>(12)), Outcome::kFailed);
+  EXPECT_EQ(outcome_of(runtime.submit<&pay_undeclared>(12)), Outcome::kFailed);
+}
+
+TEST_F(OutcomesTest, OfATaskWhoseWorkerDiesNothingIsKnown) {
+  Runtime runtime;
+  EXPECT_EQ(outcome_of(runtime.submit<&end_worker>()), Outcome::kUnknown);
+}
+
+TEST_F(OutcomesTest, ACallThatHasNotBegunSaysSo) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  recorder.kill();
+  EXPECT_EQ(outcome_of(recorder.call<&Recorder::runs>()), Outcome::kNotStarted);
+}
+
+TEST_F(OutcomesTest, ACallThatFailsHasRun) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  EXPECT_EQ(outcome_of(recorder.call<&Recorder::fail>()), Outcome::kFailed);
+}
+
+TEST_F(OutcomesTest, OfACallWhoseActorDiesNothingIsKnown) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  recorder.call<&Recorder::runs>().get(soon());
+  EXPECT_EQ(outcome_of(recorder.call<[](Recorder&) { return end_worker(); }>()), Outcome::kUnknown);
+}
+
+TEST_F(OutcomesTest, WhatAnInnerCallDidNotDoDoesNotUndoTheOuter) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>();
+  recorder.call<&Recorder::runs>().get(soon());
+  recorder.kill();
+  const auto outer = runtime.submit<&call_a_dead_actor>(recorder);
+  const auto result = outer.try_get(soon());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), ErrorCode::kActorDied) << result.error().to_string();
+  EXPECT_EQ(result.error().outcome(), Outcome::kFailed) << result.error().to_string();
+  EXPECT_SAYS(result.error().to_string(), "call_a_dead_actor");
+}
+
+TEST_F(OutcomesTest, AnActorThatWasRestartedSaysWhatEndedItsProcess) {
+  Runtime runtime;
+  const auto recorder = runtime.spawn<Recorder>({.name = "tape", .max_restarts = 1});
+  recorder.call<&Recorder::runs>().get(soon());
+  const auto ends = recorder.call<[](Recorder&) { return end_worker(); }>();
+  const std::string text = message_of<ActorDied>([&] { ends.get(soon()); });
+  EXPECT_SAYS(text, "actor \"tape\" was restarted");
+  EXPECT_SAYS(text, "SIGKILL");
+  EXPECT_SAYS(text, "max_task_retries");
+}
+
+}  // namespace
+}  // namespace pharos::cluster::errors

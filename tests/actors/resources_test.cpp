@@ -1,0 +1,250 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::resources {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string visible_gpus() {
+  const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
+  return text == nullptr ? "unset" : text;
+}
+std::string visible_at_start = "not constructed";
+
+class Trainer {
+ public:
+  Trainer() { visible_at_start = visible_gpus(); }
+  std::string gpus() { return visible_gpus(); }
+  std::string gpus_when_constructed() { return visible_at_start; }
+  std::vector<std::string> gpus_in_context() { return context().gpus; }
+  double cpus_in_context() { return context().cpus; }
+  double disks_in_context() { return context().resources.at("fast_disk"); }
+  bool restarted() { return context().restarted; }
+  std::string name_space() { return context().name_space; }
+  int crash() {
+    ::raise(SIGKILL);
+    return 0;
+  }
+};
+
+std::string gpus_of_task() {
+  return visible_gpus() + " " + (context().gpus.empty() ? "none" : context().gpus.front());
+}
+double cpus_of_task() {
+  return context().cpus;
+}
+std::string name_space_of_task() {
+  return context().name_space;
+}
+int busy_for(int milliseconds) {
+  ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+  return milliseconds;
+}
+
+/// A cluster of a machine that is said to have this.
+class ResourcesTest : public ClusterTest {
+ protected:
+  void start(const std::string& declared, const char* visible = nullptr, RuntimeOptions options = {}) {
+    ::setenv("PHAROS_RESOURCES", declared.c_str(), 1);
+    if (visible != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    runtime_.emplace(options);
+  }
+  void TearDown() override {
+    runtime_.reset();
+    ::unsetenv("PHAROS_RESOURCES");
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    ClusterTest::TearDown();
+  }
+  template <class T>
+  static bool ready_within(const Ref<T>& ref, std::chrono::milliseconds time) {
+    return wait(std::vector{ref}, {.count = 1, .deadline = Deadline::after(time, std::chrono::steady_clock::now())})
+               .ready.size() == 1;
+  }
+
+  std::optional<Runtime> runtime_;
+};
+
+TEST_F(ResourcesTest, EachActorSeesItsOwnGpuBeforeItIsConstructed) {
+  start("gpu=2");
+  const auto first = runtime_->spawn<Trainer>({.gpus = 1});
+  const auto second = runtime_->spawn<Trainer>({.gpus = 1});
+  const std::set<std::string> seen{first.call<&Trainer::gpus>().get(), second.call<&Trainer::gpus>().get()};
+  EXPECT_EQ(seen, (std::set<std::string>{"0", "1"}));
+  EXPECT_EQ(first.call<&Trainer::gpus_when_constructed>().get(), first.call<&Trainer::gpus>().get());
+  EXPECT_EQ(first.call<&Trainer::gpus_in_context>().get(),
+            (std::vector<std::string>{first.call<&Trainer::gpus>().get()}));
+}
+
+TEST_F(ResourcesTest, TwoHalvesShareOneGpu) {
+  start("gpu=2");
+  const auto first = runtime_->spawn<Trainer>({.gpus = 0.5});
+  const auto second = runtime_->spawn<Trainer>({.gpus = 0.5});
+  EXPECT_EQ(first.call<&Trainer::gpus>().get(), "0");
+  EXPECT_EQ(second.call<&Trainer::gpus>().get(), "0");
+  EXPECT_EQ(runtime_->spawn<Trainer>({.gpus = 1}).call<&Trainer::gpus>().get(), "1");
+}
+
+TEST_F(ResourcesTest, WhoAsksForNoGpuSeesNone) {
+  start("gpu=2");
+  EXPECT_EQ(runtime_->spawn<Trainer>().call<&Trainer::gpus>().get(), "");
+  EXPECT_EQ(runtime_->submit<&gpus_of_task>().get(), " none");
+}
+
+TEST_F(ResourcesTest, TheProgramsOwnVisibleDevicesAreThePool) {
+  start("gpu=2", "5,GPU-abc,7");
+  EXPECT_EQ(runtime_->spawn<Trainer>({.gpus = 2}).call<&Trainer::gpus>().get(), "5,GPU-abc");
+}
+
+TEST_F(ResourcesTest, MoreGpusThanAreVisibleAreRefusedAtTheStart) {
+  const auto text = message_of<InvalidArgument>([&] { start("gpu=2", "5"); });
+  EXPECT_SAYS(text, "gpu=2");
+  EXPECT_SAYS(text, "CUDA_VISIBLE_DEVICES=5");
+}
+
+TEST_F(ResourcesTest, ADeclarationThatMakesNoSenseIsRefusedAtTheStart) {
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { start("gpu=many"); }), "PHAROS_RESOURCES=gpu=many");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { start("gpu=0.5"); }), "a part of a GPU");
+}
+
+TEST_F(ResourcesTest, AnActorThatCanNeverFitIsRefusedAtOnceWithNumbers) {
+  start("gpu=1,cpu=4");
+  const auto actor = runtime_->spawn<Trainer>({.name = "trainer/3", .gpus = 2});
+  const auto waited = time_of([&] {
+    const auto text = message_of<InvalidArgument>([&] { actor.call<&Trainer::gpus>().get(); });
+    EXPECT_SAYS(text, "actor \"trainer/3\" asks for 2 GPUs; the node has 1 GPU");
+    EXPECT_SAYS(text, "PHAROS_RESOURCES");
+  });
+  EXPECT_LT(waited, 2s);
+  const auto text =
+      message_of<InvalidArgument>([&] { runtime_->spawn<Trainer>({.cpus = 5}).call<&Trainer::gpus>().get(); });
+  EXPECT_SAYS(text, "5 CPUs; the node has 4 CPUs");
+}
+
+TEST_F(ResourcesTest, ATaskThatCanNeverFitIsRefusedAtOnceWithNumbers) {
+  start("gpu=1,cpu=4");
+  const auto text = message_of<InvalidArgument>([&] {
+    runtime_->submit<&gpus_of_task>({.gpus = 2, .resources = {{"x", 1}}}).get();
+  });
+  EXPECT_SAYS(text, "2 GPUs and 1 x; the node has 1 GPU and 0 x");
+  EXPECT_EQ(runtime_->submit<&cpus_of_task>().get(), 1.0) << "others go on";
+}
+
+TEST_F(ResourcesTest, AmountsThatMakeNoSenseAreRefused) {
+  start("cpu=2");
+  message_of<InvalidArgument>([&] { runtime_->spawn<Trainer>({.cpus = -1}); });
+  message_of<InvalidArgument>([&] { runtime_->spawn<Trainer>({.gpus = 1.5}); });
+  message_of<InvalidArgument>([&] { runtime_->spawn<Trainer>({.resources = {{"two words", 1}}}); });
+  message_of<InvalidArgument>([&] { runtime_->submit<&cpus_of_task>({.cpus = std::nan("")}).get(); });
+  EXPECT_SAYS(message_of<InvalidArgument>([&] {
+                runtime_->submit<&cpus_of_task>({.resources = {{"gpu", 1}}}).get();
+              }),
+              ".gpus");
+}
+
+TEST_F(ResourcesTest, CallsOfAnActorThatWaitsForItsGpuWaitUntilAnotherEnds) {
+  start("gpu=1");
+  std::optional<Actor<Trainer>> first = runtime_->spawn<Trainer>({.gpus = 1});
+  EXPECT_EQ(first->call<&Trainer::gpus>().get(), "0");
+  const auto second = runtime_->spawn<Trainer>({.gpus = 1});
+  const auto third = runtime_->spawn<Trainer>({.gpus = 1});
+  const auto answer = second.call<&Trainer::gpus>();
+  const auto later = third.call<&Trainer::gpus>();
+  EXPECT_FALSE(ready_within(answer, 200ms));
+  EXPECT_EQ(runtime_->spawn<Trainer>().call<&Trainer::gpus>().get(), "") << "who wants no GPU need not wait";
+  first.reset();
+  EXPECT_EQ(answer.get(), "0");
+  EXPECT_FALSE(later.ready()) << "first come, first served";
+  second.kill();
+  EXPECT_EQ(later.get(), "0");
+}
+
+TEST_F(ResourcesTest, AnActorThatNobodyWantsAnyMoreWaitsForNothing) {
+  start("gpu=1");
+  const auto first = runtime_->spawn<Trainer>({.gpus = 1});
+  EXPECT_EQ(first.call<&Trainer::gpus>().get(), "0");
+  runtime_->spawn<Trainer>({.gpus = 1});
+  const auto killed = runtime_->spawn<Trainer>({.gpus = 1});
+  killed.kill();
+  const auto last = runtime_->spawn<Trainer>({.gpus = 1});
+  first.kill();
+  EXPECT_EQ(last.call<&Trainer::gpus>().get(), "0");
+}
+
+TEST_F(ResourcesTest, ARestartedActorHasAGpuAgainAndKnowsThatItWasRestarted) {
+  start("gpu=1");
+  const auto actor = runtime_->spawn<Trainer>({.gpus = 1, .max_restarts = 1});
+  EXPECT_FALSE(actor.call<&Trainer::restarted>().get());
+  EXPECT_THROW(actor.call<&Trainer::crash>().get(), ActorDied);
+  EXPECT_TRUE(actor.call<&Trainer::restarted>().get());
+  EXPECT_EQ(actor.call<&Trainer::gpus>().get(), "0");
+}
+
+TEST_F(ResourcesTest, TasksWithAGpuTakeTurns) {
+  start("gpu=1,cpu=4");
+  std::vector<Ref<std::string>> results;
+  for (int i = 0; i < 20; ++i) results.push_back(runtime_->submit<&gpus_of_task>({.gpus = 1}));
+  for (const auto& result : results) EXPECT_EQ(result.get(), "0 0");
+  EXPECT_EQ(runtime_->spawn<Trainer>({.gpus = 1}).call<&Trainer::gpus>().get(), "0") << "and then it is free again";
+}
+
+TEST_F(ResourcesTest, TasksOfTwoCpusLeaveNoRoomForMoreThanThereIs) {
+  start("cpu=2");
+  const auto took = time_of([&] {
+    std::vector<Ref<int>> results;
+    for (int i = 0; i < 3; ++i) results.push_back(runtime_->submit<&busy_for>({.cpus = 2}, 50));
+    for (const auto& result : results) result.get();
+  });
+  EXPECT_GE(took, 150ms) << "one at a time";
+  EXPECT_EQ(runtime_->submit<&cpus_of_task>({.cpus = 0.5}).get(), 0.5);
+}
+
+TEST_F(ResourcesTest, AnActorsCpusAreTakenFromTasks) {
+  start("cpu=2");
+  const auto actor = runtime_->spawn<Trainer>({.cpus = 2});
+  EXPECT_EQ(actor.call<&Trainer::cpus_in_context>().get(), 2.0);
+  const auto task = runtime_->submit<&cpus_of_task>();
+  EXPECT_FALSE(ready_within(task, 200ms));
+  actor.kill();
+  EXPECT_EQ(task.get(), 1.0);
+}
+
+TEST_F(ResourcesTest, ResourcesOfTheUsersOwnAreCounted) {
+  start("fast_disk=2");
+  const auto first = runtime_->spawn<Trainer>({.resources = {{"fast_disk", 1.5}}});
+  EXPECT_EQ(first.call<&Trainer::disks_in_context>().get(), 1.5);
+  const auto second = runtime_->spawn<Trainer>({.resources = {{"fast_disk", 1}}});
+  const auto answer = second.call<&Trainer::disks_in_context>();
+  EXPECT_FALSE(ready_within(answer, 100ms));
+  first.kill();
+  EXPECT_EQ(answer.get(), 1.0);
+}
+
+TEST_F(ResourcesTest, OptionsOfTheRuntimeCountMoreThanTheEnvironment) {
+  start("cpu=64", nullptr, {.cpus = 1});
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { runtime_->submit<&cpus_of_task>({.cpus = 2}).get(); }), "has 1 CPU");
+}
+
+TEST_F(ResourcesTest, TheContextKnowsTheNamespace) {
+  start("cpu=2");
+  const auto actor = runtime_->spawn<Trainer>({.name = "t", .name_space = "team"});
+  EXPECT_EQ(actor.call<&Trainer::name_space>().get(), "team");
+  EXPECT_EQ(runtime_->submit<&name_space_of_task>().get(), to_string(runtime_->job()));
+  EXPECT_EQ(runtime_->spawn<Trainer>().call<&Trainer::name_space>().get(), to_string(runtime_->job()));
+}
+
+}  // namespace
+}  // namespace pharos::cluster::resources

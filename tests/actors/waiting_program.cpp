@@ -1,0 +1,69 @@
+// A program that waits: `waiting_program chain|cpus|argument|stopped|own`. What for, SIGQUIT tells.
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include <pharos/pharos.hpp>
+
+namespace {
+
+class Slow {
+ public:
+  int stay(int seconds) {
+    std::cout << "staying" << std::endl;
+    std::this_thread::sleep_for(std::chrono::seconds{seconds});
+    return seconds;
+  }
+  int ask(pharos::Actor<Slow> other, int seconds) { return other.call<&Slow::stay>(seconds).get(); }
+  int stop_itself() {
+    std::cout << "staying" << std::endl;
+    return ::raise(SIGSTOP);
+  }
+  int process() { return ::getpid(); }
+};
+
+int work_for(int seconds) {
+  std::cout << "staying" << std::endl;
+  std::this_thread::sleep_for(std::chrono::seconds{seconds});
+  return seconds;
+}
+int add_one(int value) {
+  return value + 1;
+}
+
+void own_handler(int) {
+  const char* const text = "the program's own handler\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::string mode = argv[1];
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  if (mode == "own") ::signal(SIGQUIT, &own_handler);
+  pharos::RuntimeOptions options;
+  options.cpus = 1;
+  pharos::Runtime runtime{options};
+  const auto deep = runtime.spawn<Slow>(pharos::ActorOptions{.name = "deep"});
+  const auto front = runtime.spawn<Slow>(pharos::ActorOptions{.name = "front"});
+  std::cout << deep.call<&Slow::process>().get() << std::endl;
+  if (mode == "chain" || mode == "own") front.call<&Slow::ask>(deep, 60).get();
+  if (mode == "cpus") {
+    const auto first = runtime.submit<&work_for>(60);
+    runtime.submit<&add_one>(1).get();
+  }
+  if (mode == "argument") {
+    const auto value = deep.call<&Slow::stay>(60);
+    runtime.submit<&add_one>(value).get();
+  }
+  if (mode == "stopped") deep.call<&Slow::stop_itself>().get();
+}

@@ -1,0 +1,235 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::nodes {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+/// Clusters as people start them: a head and nodes, each a process of its own on this machine, and programs that join.
+class NodesTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    fs::create_directory(folder());
+  }
+  void TearDown() override {
+    for (auto& node : nodes_) {
+      if (::kill(node->pid(), 0) == 0) end(node);
+    }
+    end(head_);
+    fs::remove_all(folder());
+    ClusterTest::TearDown();
+  }
+
+  fs::path folder() const { return census().folder() / "files"; }
+  std::string token_file() const { return folder() / "token"; }
+
+  static std::unique_ptr<ChildProgram> start(const std::vector<std::string>& arguments, const std::string& resources) {
+    return std::make_unique<ChildProgram>(PHAROS_EXECUTABLE, arguments,
+                                          ChildProgram::Variables{{"PHAROS_RESOURCES", resources}});
+  }
+  /// The lines up to the one that holds this.
+  static std::string read_until(ChildProgram& program, const std::string& part) {
+    for (;;) {
+      const std::string line = program.next_line();
+      if (line.find(part) != std::string::npos) return line;
+    }
+  }
+
+  void start_head(const std::string& resources = "cpu=1") {
+    head_ = start({"head", "--listen", "127.0.0.1:0", "--token-file", token_file()}, resources);
+    const std::string line = read_until(*head_, "listening at ");
+    const std::size_t begin = line.find("listening at ") + 13;
+    address_ = line.substr(begin, line.find(';') - begin);
+    read_until(*head_, "PHAROS_ADDRESS=" + address_);
+  }
+  ChildProgram& start_node(const std::string& resources) {
+    nodes_.push_back(start({"node", "--address", address_, "--token-file", token_file()}, resources));
+    read_until(*nodes_.back(), "joined the head at " + address_);
+    return *nodes_.back();
+  }
+  /// "b" and "c" beside the head.
+  void start_three() {
+    start_head();
+    start_node("cpu=1,b=1,both=1");
+    start_node("cpu=1,c=1,gpu=1");
+  }
+  std::unique_ptr<ChildProgram> start_driver(const std::string& mode, const std::string& path = FAR_DRIVER) const {
+    return std::make_unique<ChildProgram>(
+        path, std::vector<std::string>{mode},
+        ChildProgram::Variables{{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}});
+  }
+  /// Its daemon: the keeper is the program itself.
+  pid_t daemon_of(const ChildProgram& program) const {
+    for (const FoundProcess& process : census().processes(Part::kNode)) {
+      if (process.parent == program.pid()) return process.pid;
+    }
+    ADD_FAILURE() << "no daemon below " << program.pid();
+    return -1;
+  }
+  static void end(std::unique_ptr<ChildProgram>& program) {
+    if (program == nullptr) return;
+    program->kill(SIGTERM);
+    EXPECT_EQ(program->wait().status, 0);
+    program.reset();
+  }
+
+  std::unique_ptr<ChildProgram> head_;
+  std::vector<std::unique_ptr<ChildProgram>> nodes_;
+  std::string address_;
+};
+
+TEST_F(NodesTest, ActorsOnTwoNodesAreCalledByTheDriverAndByEachOther) {
+  start_three();
+  const auto end = start_driver("actors")->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "3 nodes");
+  EXPECT_SAYS(end.output, "driver to c: 3");
+  EXPECT_SAYS(end.output, "b to c: 7");
+  EXPECT_SAYS(end.output, "5000 more: 5007");
+  EXPECT_SAYS(end.output, "hello from afar");
+  EXPECT_EQ(end.output.find("out of order"), std::string::npos);
+}
+
+TEST_F(NodesTest, AGpuActorGoesToTheNodeThatHasAGpuAndTwoAreRefusedWithNumbers) {
+  start_three();
+  const auto end = start_driver("gpu")->wait();
+  EXPECT_SAYS(end.output, "gpu 0\n");
+  EXPECT_SAYS(end.output, "actor \"greedy\" asks for 2 GPUs; the node that comes nearest has 1 GPU");
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+}
+
+TEST_F(NodesTest, TasksOfADriverWithoutCpusBesideItRunOnNodes) {
+  start_three();
+  const auto end = start_driver("tasks")->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "sum 999000");
+  EXPECT_SAYS(end.output, "tasks go where their resources are");
+}
+
+TEST_F(NodesTest, AWrongTokenJoinsNothing) {
+  start_head();
+  const fs::path wrong = folder() / "wrong";
+  std::ofstream{wrong, std::ios::binary} << std::string(32, 'w');
+  fs::permissions(wrong, fs::perms::owner_read | fs::perms::owner_write);
+  const auto node = start({"node", "--address", address_, "--token-file", wrong}, "cpu=1")->wait();
+  EXPECT_EQ(node.status >> 8, 1);
+  EXPECT_SAYS(node.error, "token");
+  EXPECT_SAYS(node.error, address_);
+  ChildProgram driver{FAR_DRIVER, {"actors"}, {{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", wrong}}};
+  EXPECT_SAYS(driver.wait().output, "PermissionDenied: ");
+}
+
+TEST_F(NodesTest, ANodeThatIsAskedToBeAHeadSaysWhereTheHeadIs) {
+  start_head();
+  start_node("cpu=1");
+  const std::string line = "listening at ";
+  // The node's own address is in its second line, which start_node() has read; another one says it again.
+  auto other = start({"node", "--address", address_, "--token-file", token_file()}, "cpu=1");
+  const std::string said = read_until(*other, line);
+  const std::string at_node = said.substr(said.find(line) + line.size());
+  const auto lost = start({"node", "--address", at_node, "--token-file", token_file()}, "cpu=1")->wait();
+  EXPECT_EQ(lost.status >> 8, 1);
+  EXPECT_SAYS(lost.error, "Join its head, at " + address_);
+  end(other);
+}
+
+TEST_F(NodesTest, ABusyPortIsNamed) {
+  start_head();
+  const auto second = start({"head", "--listen", address_}, "cpu=1")->wait();
+  EXPECT_EQ(second.status >> 8, 1);
+  EXPECT_SAYS(second.error, address_);
+}
+
+TEST_F(NodesTest, WhenANodesDaemonIsKilledItsActorsDieTypedOrMoveAndNothingOfItIsLeft) {
+  must_end_within(60s);
+  start_head();
+  ChildProgram& b = start_node("cpu=1,b=1,both=1");
+  const auto driver = start_driver("loss");
+  read_until(*driver, "ready");
+  start_node("cpu=1,both=1");
+  ::kill(daemon_of(b), SIGKILL);
+  b.wait();
+  const auto end = driver->wait();
+  EXPECT_SAYS(end.output, "ActorDied: ");
+  EXPECT_SAYS(end.output, "\nmoved\n");
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+}
+
+TEST_F(NodesTest, WhenTheHeadIsKilledNodesAndDriversEndInTime) {
+  start_three();
+  const auto driver = start_driver("quiet");
+  read_until(*driver, "ready");
+  ::kill(daemon_of(*head_), SIGKILL);
+  for (const auto& node : nodes_) EXPECT_EQ(node->wait(5s).status >> 8, 1);
+  EXPECT_SAYS(driver->wait(5s).output, "RuntimeStopped: ");
+  head_->wait();
+  head_.reset();
+}
+
+TEST_F(NodesTest, WhenADriverIsKilledItsActorsElsewhereEnd) {
+  start_three();
+  const auto driver = start_driver("quiet");
+  read_until(*driver, "ready");
+  driver->kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return census().processes(Part::kWorker).empty(); }));
+  EXPECT_EQ(start_driver("gpu")->wait().status, 0) << "the next program has all there is";
+}
+
+TEST_F(NodesTest, CtrlCEndsAHeadAndItsNodesWithAllBelowThem) {
+  start_three();
+  const auto driver = start_driver("quiet");
+  read_until(*driver, "ready");
+  for (const auto& node : nodes_) node->kill_group(SIGINT);
+  for (const auto& node : nodes_) EXPECT_EQ(node->wait().status, 0);
+  head_->kill_group(SIGINT);
+  EXPECT_EQ(head_->wait().status, 0);
+  head_.reset();
+}
+
+TEST_F(NodesTest, AnotherBuildAtTheProgramsPathIsRefusedWithBothNames) {
+  start_head("cpu=0");
+  start_node("cpu=1,b=1,c=1");
+  const fs::path program = folder() / "program";
+  const fs::path other = folder() / "other";
+  fs::copy_file(FAR_DRIVER, program);
+  fs::copy_file(CLUSTER_DRIVER, other);
+  ChildProgram driver{
+      program, {"replaced", other}, {{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}}};
+  const auto end = driver.wait();
+  EXPECT_SAYS(end.output, "FailedPrecondition: ");
+  EXPECT_SAYS(end.output, program.string() + " is build ");
+  EXPECT_SAYS(end.output, "Put the same executable at that path on every node.");
+}
+
+TEST_F(NodesTest, NodesInNetworksOfTheirOwnAndACutBetweenThem) {
+  must_end_within(90s);
+  if (::geteuid() != 0 || std::system("unshare -n true 2>/dev/null") != 0) {
+    GTEST_SKIP() << "network namespaces cannot be made here";
+  }
+  ChildProgram script{"/usr/bin/unshare",
+                      {"-n", NODES_IN_NAMESPACES, PHAROS_EXECUTABLE, FAR_DRIVER, folder().string()}};
+  const auto end = script.wait(80s);
+  EXPECT_SAYS(end.output, "b to c: 7");
+  EXPECT_SAYS(end.output, "5000 more: 5007");
+  EXPECT_SAYS(end.output, "gpu 0\n");
+  EXPECT_SAYS(end.output, "ActorDied: ");
+  EXPECT_SAYS(end.output, "\nmoved\n");
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+}
+
+}  // namespace
+}  // namespace pharos::cluster::nodes

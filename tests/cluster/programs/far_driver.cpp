@@ -1,0 +1,184 @@
+// A program that tests run against a cluster of several nodes: `far_driver MODE`. Prints what tests look for, one line
+// each, and "done" at its end; what it throws as "TYPE: message", with status 1.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+void say(const std::string& line) {
+  std::cout << line << std::endl;
+}
+
+template <class T>
+T wait_for(const pharos::Ref<T>& ref) {
+  return ref.get(pharos::Deadline::after(20s, std::chrono::steady_clock::now()));
+}
+
+std::string where() {
+  return to_string(pharos::context().node);
+}
+
+class Counter {
+ public:
+  int add(int amount) { return value_ += amount; }
+  std::string node() { return where(); }
+  int process() { return ::getpid(); }
+  std::string gpus() {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    return visible == nullptr ? "unset" : visible;
+  }
+  bool restarted() { return pharos::context().restarted; }
+  void greet() { std::cout << "hello from afar" << std::endl; }
+
+ private:
+  int value_ = 0;
+};
+
+/// Calls another actor from inside of its own.
+class Caller {
+ public:
+  int call(pharos::Actor<Counter> counter, int amount) { return wait_for(counter.call<&Counter::add>(amount)); }
+  std::string node() { return where(); }
+};
+
+int twice(int value) {
+  return 2 * value;
+}
+std::string node_of_task() {
+  return where();
+}
+
+/// On nodes that have "b" and "c".
+void run_actors(pharos::Runtime& runtime) {
+  const auto on_b = runtime.spawn<Caller>({.resources = {{"b", 1}}});
+  const auto on_c = runtime.spawn<Counter>({.resources = {{"c", 1}}});
+  const std::set<std::string> nodes{wait_for(on_b.call<&Caller::node>()), wait_for(on_c.call<&Counter::node>()),
+                                    to_string(pharos::context().node)};
+  say(std::to_string(nodes.size()) + " nodes");
+  say("driver to c: " + std::to_string(wait_for(on_c.call<&Counter::add>(3))));
+  say("b to c: " + std::to_string(wait_for(on_b.call<&Caller::call>(on_c, 4))));
+  wait_for(on_c.call<&Counter::greet>());
+  int last = 0;
+  std::vector<pharos::Ref<int>> results;
+  for (int i = 0; i < 5000; ++i) results.push_back(on_c.call<&Counter::add>(1));
+  for (const auto& result : results) {
+    const int value = wait_for(result);
+    if (value <= last) say("out of order");
+    last = value;
+  }
+  say("5000 more: " + std::to_string(last));
+}
+
+void run_gpu(pharos::Runtime& runtime) {
+  const auto trainer = runtime.spawn<Counter>({.name = "trainer", .gpus = 1});
+  say("gpu " + wait_for(trainer.call<&Counter::gpus>()));
+  try {
+    wait_for(runtime.spawn<Counter>({.name = "greedy", .gpus = 2}).call<&Counter::add>(1));
+  } catch (const pharos::InvalidArgument& e) {
+    say(std::string{"InvalidArgument: "} + e.what());
+  }
+}
+
+void run_tasks(pharos::Runtime& runtime) {
+  std::vector<pharos::Ref<int>> results;
+  for (int i = 0; i < 1000; ++i) results.push_back(runtime.submit<&twice>(i));
+  int sum = 0;
+  for (const auto& result : results) sum += wait_for(result);
+  say("sum " + std::to_string(sum));
+  const bool elsewhere = wait_for(runtime.submit<&node_of_task>({.resources = {{"c", 1}}})) !=
+                         wait_for(runtime.submit<&node_of_task>({.resources = {{"b", 1}}}));
+  say(elsewhere ? "tasks go where their resources are" : "both on one node");
+}
+
+/// One actor that cannot go elsewhere and one that can; the test kills the node below them.
+void run_loss(pharos::Runtime& runtime) {
+  const auto fixed = runtime.spawn<Counter>({.name = "fixed", .resources = {{"b", 0.5}}});
+  const auto moving = runtime.spawn<Counter>({.name = "moving", .resources = {{"both", 1}}, .max_restarts = -1});
+  wait_for(fixed.call<&Counter::add>(1));
+  const std::string before = wait_for(moving.call<&Counter::node>());
+  say("moving " + before);
+  say("ready");
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    for (;;) {
+      wait_for(fixed.call<&Counter::add>(1));
+      ::usleep(1000);
+    }
+  } catch (const pharos::ActorDied& e) {
+    say(std::string{"ActorDied: "} + e.what());
+  }
+  for (;;) {
+    try {
+      const bool restarted = wait_for(moving.call<&Counter::restarted>());
+      const bool moved = wait_for(moving.call<&Counter::node>()) != before;
+      if (moved) {
+        say(restarted ? "moved" : "moved without knowing");
+        break;
+      }
+    } catch (const pharos::ActorDied&) {  // what was under way
+    }
+    if (std::chrono::steady_clock::now() - begin > 20s) break;
+  }
+}
+
+/// Another executable takes this one's place, before a node has opened it.
+void run_replaced(pharos::Runtime& runtime, const char* other) {
+  std::filesystem::rename(other, std::filesystem::read_symlink("/proc/self/exe"));
+  wait_for(runtime.spawn<Counter>({.resources = {{"b", 1}}}).call<&Counter::add>(1));
+}
+
+void run_quiet(pharos::Runtime& runtime) {
+  const auto counter = runtime.spawn<Counter>();
+  wait_for(counter.call<&Counter::add>(1));
+  say("ready");
+  for (;;) {
+    wait_for(counter.call<&Counter::add>(1));
+    ::usleep(10'000);
+  }
+}
+
+int report(const char* type, const std::exception& e) {
+  say(std::string{type} + ": " + e.what());
+  return 1;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::string mode = argv[1];
+  try {
+    pharos::Runtime runtime;
+    if (mode == "actors") run_actors(runtime);
+    if (mode == "gpu") run_gpu(runtime);
+    if (mode == "tasks") run_tasks(runtime);
+    if (mode == "loss") run_loss(runtime);
+    if (mode == "replaced") run_replaced(runtime, argv[2]);
+    if (mode == "quiet") run_quiet(runtime);
+    say("done");
+    return 0;
+  } catch (const pharos::PermissionDenied& e) {
+    return report("PermissionDenied", e);
+  } catch (const pharos::RuntimeStopped& e) {
+    return report("RuntimeStopped", e);
+  } catch (const pharos::Unavailable& e) {
+    return report("Unavailable", e);
+  } catch (const pharos::FailedPrecondition& e) {
+    return report("FailedPrecondition", e);
+  } catch (const pharos::ActorDied& e) {
+    return report("ActorDied", e);
+  } catch (const std::exception& e) {
+    return report("another", e);
+  }
+}

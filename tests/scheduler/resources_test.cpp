@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <pharos/scheduler/resources.hpp>
+#include <pharos/scheduler/waiting_line.hpp>
+
+#include "seed.hpp"
+
+namespace pharos::scheduler {
+namespace {
+
+Resources of(const std::string& text) {
+  auto parsed = Resources::parse(text);
+  EXPECT_TRUE(parsed.ok()) << text;
+  return parsed ? *parsed : Resources{};
+}
+
+TEST(ResourcesTest, WhatIsParsedIsPrinted) {
+  EXPECT_EQ(of("gpu=1,cpu=0.5,fast_disk=2").to_string(), "0.5 CPUs, 2 fast_disk, 1 GPU");
+  EXPECT_EQ(of("cpu=0.0001").to_string(), "0.0001 CPUs");
+  EXPECT_EQ(of("cpu=0.1,gpu=0").to_string(), "0.1 CPUs");
+  EXPECT_EQ(of("").to_string(), "nothing");
+}
+
+TEST(ResourcesTest, WhatMakesNoSenseIsRefusedAndNamed) {
+  for (const std::string text : {"gpu", "gpu=", "gpu=x", "=1", "gpu=1,gpu=1", "gpu=1,,cpu=1", "g pu=1", "gpu=-1",
+                                 "gpu=nan", "gpu=inf", "gpu=1e7", "cpu=0.00001", "gpu=1.5", "gpu=1=2"}) {
+    const auto parsed = Resources::parse(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.error().code(), ErrorCode::kInvalidArgument) << text;
+    EXPECT_NE(parsed.error().message().find("makes no sense"), std::string::npos) << text;
+  }
+  Resources resources;
+  EXPECT_FALSE(resources.set(std::string(65, 'n'), 1).ok());
+  EXPECT_FALSE(resources.set(std::string("a\0b", 3), 1).ok());
+  EXPECT_FALSE(resources.set("cpu", -0.5).ok());
+  EXPECT_FALSE(resources.set("cpu", std::nan("")).ok());
+  EXPECT_FALSE(resources.set("cpu", std::numeric_limits<double>::infinity()).ok());
+  EXPECT_TRUE(resources.empty());
+}
+
+TEST(ResourcesTest, OfTooManyNamesTheNextIsRefused) {
+  Resources resources;
+  for (std::size_t i = 0; i < Resources::kNamesMax; ++i) ASSERT_TRUE(resources.set("r" + std::to_string(i), 1).ok());
+  EXPECT_FALSE(resources.set("one_more", 1).ok());
+  EXPECT_TRUE(resources.set("r0", 2).ok()) << "one that is there already";
+}
+
+TEST(ResourcesTest, TenTenthsAreAWhole) {
+  Resources sum;
+  for (int i = 0; i < 10; ++i) sum += of("cpu=0.1");
+  EXPECT_EQ(sum, of("cpu=1"));
+  for (int i = 0; i < 10; ++i) sum -= of("cpu=0.1");
+  EXPECT_TRUE(sum.empty());
+}
+
+TEST(ResourcesTest, AShortageNamesOnlyWhatIsShort) {
+  EXPECT_EQ(of("cpu=1,gpu=2").shortage(of("cpu=8,gpu=1"), "the node"), "2 GPUs; the node has 1 GPU");
+  EXPECT_EQ(of("disk=2,gpu=0.5").shortage(of("cpu=8"), "the node"),
+            "2 disk and 0.5 GPUs; the node has 0 disk and 0 GPUs");
+}
+
+TEST(LedgerTest, TwoHalvesOfDifferentGpusMakeNoWhole) {
+  Ledger ledger{of("gpu=2")};
+  const auto on_both = Allotment{of("gpu=1"), {{0, 5000}, {1, 5000}}};
+  ledger.take(on_both);
+  EXPECT_FALSE(ledger.fits(of("gpu=1")));
+  EXPECT_TRUE(ledger.fits(of("gpu=0.5")));
+  ledger.give_back(on_both);
+  EXPECT_EQ(ledger.take(of("gpu=2")).gpus, (std::vector<GpuShare>{{0, 10'000}, {1, 10'000}}));
+}
+
+TEST(LedgerTest, SharesFillOneGpuBeforeTheyBreakAnother) {
+  Ledger ledger{of("gpu=2")};
+  EXPECT_EQ(ledger.take(of("gpu=0.5")).gpus.front().index, 0u);
+  EXPECT_EQ(ledger.take(of("gpu=1")).gpus.front().index, 1u);
+  EXPECT_EQ(ledger.take(of("gpu=0.3")).gpus.front().index, 0u);
+  EXPECT_FALSE(ledger.fits(of("gpu=0.3")));
+  EXPECT_TRUE(ledger.fits(of("gpu=0.2")));
+}
+
+using LedgerRandom = SeededTest;
+
+TEST_F(LedgerRandom, NoGpuIsEverGivenTwice) {
+  for (int round = 0; round < 200; ++round) {
+    const auto count = static_cast<std::uint32_t>(between(0, 4));
+    Ledger ledger{of("cpu=4,gpu=" + std::to_string(count))};
+    std::vector<Allotment> held;
+    for (int step = 0; step < 100; ++step) {
+      if (!held.empty() && chance(3)) {
+        const std::size_t which = between(0, held.size() - 1);
+        ledger.give_back(held[which]);
+        held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
+      } else {
+        const std::vector<std::string> shapes{"gpu=0.1", "gpu=0.5,cpu=1", "gpu=0.75",
+                                              "gpu=1",   "gpu=2,cpu=0.5", "cpu=1"};
+        const Resources demand = of(shapes[between(0, shapes.size() - 1)]);
+        if (!ledger.fits(demand)) continue;
+        held.push_back(ledger.take(demand));
+        std::int64_t gpus = 0;
+        for (const GpuShare& share : held.back().gpus) gpus += share.amount;
+        ASSERT_EQ(gpus, demand.gpus()) << "the devices add up to what was asked for";
+      }
+      std::vector<std::int64_t> taken(count);
+      std::int64_t cpus = 0;
+      for (const Allotment& each : held) {
+        cpus += each.amounts.cpus();
+        for (const GpuShare& share : each.gpus) taken.at(share.index) += share.amount;
+      }
+      for (const std::int64_t amount : taken) ASSERT_LE(amount, Resources::kWhole);
+      ASSERT_EQ(cpus, 4 * Resources::kWhole - ledger.left().cpus());
+    }
+    for (const Allotment& each : held) ledger.give_back(each);
+    ASSERT_EQ(ledger.left(), ledger.total());
+  }
+}
+
+TEST(WaitingLineTest, EachHasItsTurnInOrderAndBehindOneThatStaysNobodyOfItsKind) {
+  WaitingLine<int> line;
+  line.push(of("cpu=1"), 1);
+  line.push(of("gpu=1"), 2);
+  line.push(of("cpu=1"), 3);
+  line.push(of("gpu=1"), 4);
+  std::vector<int> turns;
+  line.serve([&](const Resources& demand, int who) {
+    turns.push_back(who);
+    return demand.gpus() == 0;
+  });
+  EXPECT_EQ(turns, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(line.size(), 2u);
+  line.erase_if([](int who) { return who == 2; });
+  turns.clear();
+  line.serve([&](const Resources&, int who) {
+    turns.push_back(who);
+    return true;
+  });
+  EXPECT_EQ(turns, (std::vector<int>{4}));
+  EXPECT_TRUE(line.empty());
+}
+
+}  // namespace
+}  // namespace pharos::scheduler
