@@ -62,52 +62,52 @@ struct RowOf {
 };
 
 // clang-format off
-template <> struct RowOf<wire::Failure> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::RegisterJob> { static constexpr Row row = kWithDescriptor; };
-template <> struct RowOf<wire::JobRegistered> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::LeaseWorker> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::ReturnLease> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::StartActor> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::KillActor> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::WorkerReady> { static constexpr Row row = kWithDescriptor; };
-template <> struct RowOf<wire::WorkerEnded> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::Output> { static constexpr Row row{
+template <> struct RowOf<wire::Failure> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::RegisterJob> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::JobRegistered> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::LeaseWorker> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ReturnLease> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::StartActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::KillActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::WorkerReady> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::WorkerEnded> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::Output> { static constexpr Row kRow{
     "the driver is gone: there is nobody to print it", "it has no answer", "lines of a worker that dies are read to their end",
     kTakenOnce, false, "tests/actors/output_test.cpp"}; };
-template <> struct RowOf<wire::Stop> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::Done> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::ZygoteReady> { static constexpr Row row = kOfZygote; };
-template <> struct RowOf<wire::ForkWorker> { static constexpr Row row = kOfZygote; };
-template <> struct RowOf<wire::WorkerForked> { static constexpr Row row = kWithDescriptor; };
-template <> struct RowOf<wire::WorkerReaped> { static constexpr Row row = kOfZygote; };
-template <> struct RowOf<wire::ServeCaller> { static constexpr Row row = kWithDescriptor; };
-template <> struct RowOf<wire::EndWorker> { static constexpr Row row = kOfWorker; };
-template <> struct RowOf<wire::WorkerBlocked> { static constexpr Row row = kOfWorker; };
-template <> struct RowOf<wire::ConnectActor> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::FindActor> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::ActorFound> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::HoldActor> { static constexpr Row row = kOfCaller; };
-template <> struct RowOf<wire::ConstructActor> { static constexpr Row row = kOfWorker; };
-template <> struct RowOf<wire::ActorConstructed> { static constexpr Row row = kOfWorker; };
-template <> struct RowOf<wire::AddJob> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::EndJob> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::EndCaller> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::StartIncarnation> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::EndIncarnation> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::IncarnationEnded> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::ActorAlive> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::Refused> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::WorkerCrashed> { static constexpr Row row = kOfZygote; };
-template <> struct RowOf<wire::Inspect> { static constexpr Row row = kInspection; };
-template <> struct RowOf<wire::Inspected> { static constexpr Row row = kInspection; };
-template <> struct RowOf<wire::JoinCluster> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::ClusterJoined> { static constexpr Row row = kOfHead; };
-template <> struct RowOf<wire::LeaseGranted> { static constexpr Row row = kOfHead; };
+template <> struct RowOf<wire::Stop> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::Done> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ZygoteReady> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::ForkWorker> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::WorkerForked> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::WorkerReaped> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::ServeCaller> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::EndWorker> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::WorkerBlocked> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::ConnectActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::FindActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ActorFound> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::HoldActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ConstructActor> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::ActorConstructed> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::AddJob> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::EndJob> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::EndCaller> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::StartIncarnation> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::EndIncarnation> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::IncarnationEnded> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::ActorAlive> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::Refused> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::WorkerCrashed> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::Inspect> { static constexpr Row kRow = kInspection; };
+template <> struct RowOf<wire::Inspected> { static constexpr Row kRow = kInspection; };
+template <> struct RowOf<wire::JoinCluster> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::ClusterJoined> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::LeaseGranted> { static constexpr Row kRow = kOfHead; };
 // clang-format on
 
 template <class... Messages>
 constexpr std::array<Row, sizeof...(Messages)> rows_of(std::type_identity<std::variant<Messages...>>) {
-  return {RowOf<Messages>::row...};
+  return {RowOf<Messages>::kRow...};
 }
 /// By their place in the variant.
 inline constexpr auto kRows = rows_of(std::type_identity<wire::Message>{});
