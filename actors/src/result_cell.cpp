@@ -82,25 +82,40 @@ void ResultCell::complete() {
   if (kept_ != nullptr) [[unlikely]]
     kept_.reset();
   if ((room_->complete(word_) & WaitingRoom::kWatched) == 0) return;
-  std::unique_ptr<std::vector<async::Callback>> watchers;
+  std::unique_ptr<std::vector<Watch>> watchers;
   {
     const std::lock_guard lock{watchers_mutex(this)};
     watchers = std::move(watchers_);
   }
-  for (auto& watcher : *watchers) watcher();
+  if (watchers == nullptr) return;  // all were forgotten
+  for (Watch& watch : *watchers) watch.then();
 }
 
-void ResultCell::when_ready(async::Callback then) {
+void ResultCell::when_ready(async::Callback then, const void* watcher) {
   {
     const std::lock_guard lock{watchers_mutex(this)};
     if (WaitingRoom::mark(word_, WaitingRoom::kWatched)) {
       // Whoever completes it sees the mark, and comes for the lock.
-      if (watchers_ == nullptr) watchers_ = std::make_unique<std::vector<async::Callback>>();
-      watchers_->push_back(std::move(then));
+      add_watch({std::move(then), watcher});
       return;
     }
   }
   then();
+}
+
+void ResultCell::forget(const void* watcher) {
+  std::unique_ptr<std::vector<Watch>> all;  // the forgotten go after the lock
+  const std::lock_guard lock{watchers_mutex(this)};
+  if (watchers_ == nullptr) return;
+  all = std::move(watchers_);
+  for (Watch& watch : *all) {
+    if (watch.watcher != watcher) add_watch(std::move(watch));
+  }
+}
+
+void ResultCell::add_watch(Watch watch) {
+  if (watchers_ == nullptr) watchers_ = std::make_unique<std::vector<Watch>>();
+  watchers_->push_back(std::move(watch));
 }
 
 void ResultCell::call_back(async::Callback then) {
@@ -197,9 +212,12 @@ void CellHandle::set_value(const Encoder& value) const {
 void CellHandle::set_error(Error error) const {
   cell_->set_error(std::move(error));
 }
-void CellHandle::when_ready(async::Callback then) const {
+void CellHandle::when_ready(async::Callback then, const void* watcher) const {
   if (cell_ == nullptr) throw_error(moved_from());
-  cell_->when_ready(std::move(then));
+  cell_->when_ready(std::move(then), watcher);
+}
+void CellHandle::forget(const void* watcher) const {
+  cell_->forget(watcher);
 }
 void CellHandle::call_back(async::Callback then) const {
   if (cell_ == nullptr) throw_error(moved_from());

@@ -120,11 +120,18 @@ class ResultCell {
 
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.
-  void when_ready(async::Callback then);
+  /// `watcher` may forget() it.
+  void when_ready(async::Callback then, const void* watcher = nullptr);
+  void forget(const void* watcher);
   /// The same for a user's code, which may take long: on the Runtime's thread for callbacks.
   void call_back(async::Callback then);
 
  private:
+  struct Watch {
+    async::Callback then;
+    const void* watcher;
+  };
+
   explicit ResultCell(std::shared_ptr<actors::WaitingRoom> room) : room_{std::move(room)} {}
 
   void store(const Encoder& encoded) { encoded.copy_to(room_for(encoded.size())); }
@@ -138,6 +145,7 @@ class ResultCell {
   std::byte* large_room(std::size_t size);
   std::span<const std::byte> value() const { return object_ != nullptr ? object_->bytes() : arguments(); }
   void complete();
+  void add_watch(Watch watch);
 
   std::atomic<std::uint32_t> references_ = 1;
   std::atomic<std::uint32_t> word_ = actors::WaitingRoom::kPending;
@@ -149,7 +157,7 @@ class ResultCell {
   std::unique_ptr<std::byte[]> large_;
   std::shared_ptr<const object_store::Object> object_;
   std::unique_ptr<Error> error_;
-  std::unique_ptr<std::vector<async::Callback>> watchers_;
+  std::unique_ptr<std::vector<Watch>> watchers_;
   std::unique_ptr<async::Callback> on_cancel_;
   std::unique_ptr<std::vector<std::shared_ptr<const void>>> kept_;
   std::array<std::byte, 48> inline_;

@@ -1,5 +1,6 @@
+#include <atomic>
 #include <mutex>
-#include <optional>
+#include <utility>
 
 #include <pharos/actors/wait.hpp>
 
@@ -7,36 +8,87 @@ namespace pharos::detail {
 
 struct ReadyQueue::State {
   std::mutex mutex;
+  std::vector<CellHandle> cells;  // by place; null where there is none
+  std::vector<std::size_t> free;  // places
   std::vector<std::size_t> ready;
+  std::atomic<std::size_t> ready_count = 0;
   std::size_t wanted = 0;  // so many wake who waits
   CellHandle wakes;        // a cell that is completed then
-  CellHandle any;          // one that was added: a sibling of it is waited for in the same way
+  CellHandle any;          // of the same Runtime: a sibling of it is waited for in the same way
 
-  void push(std::size_t number) {
+  std::size_t place(const CellHandle& cell) {
+    const std::lock_guard lock{mutex};
+    if (!any) any = cell.sibling();
+    if (free.empty()) {
+      cells.push_back(cell);
+      return cells.size() - 1;
+    }
+    const std::size_t place = free.back();
+    free.pop_back();
+    cells[place] = cell;
+    return place;
+  }
+
+  void push(std::size_t place) {
     CellHandle woken;
     {
       const std::lock_guard lock{mutex};
-      ready.push_back(number);
+      ready.push_back(place);
+      ready_count.store(ready.size(), std::memory_order_relaxed);
       if (wakes && ready.size() >= wanted) woken = std::exchange(wakes, {});
     }
     if (woken) woken.set_value({});
   }
+
+  // Under the mutex.
+  std::vector<CellHandle> take_ready() {
+    std::vector<CellHandle> taken;
+    for (const std::size_t place : ready) {
+      taken.push_back(std::exchange(cells[place], {}));
+      free.push_back(place);
+    }
+    ready.clear();
+    ready_count.store(0, std::memory_order_relaxed);
+    return taken;
+  }
 };
 
 ReadyQueue::ReadyQueue() : state_{std::make_shared<State>()} {}
-
-void ReadyQueue::add(const CellHandle& cell, std::size_t number) {
-  if (!state_->any) state_->any = cell;
-  cell.when_ready([state = std::weak_ptr{state_}, number] {
-    if (const auto queue = state.lock()) queue->push(number);
-  });
+ReadyQueue::ReadyQueue(ReadyQueue&&) noexcept = default;
+ReadyQueue& ReadyQueue::operator=(ReadyQueue&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
 }
 
-std::vector<std::size_t> ReadyQueue::take(const WaitOptions& options) {
+ReadyQueue::~ReadyQueue() {
+  if (state_ == nullptr) return;
+  std::vector<CellHandle> left;
+  {
+    const std::lock_guard lock{state_->mutex};
+    left.swap(state_->cells);
+  }
+  for (const CellHandle& cell : left) {
+    if (cell) cell.forget(state_.get());
+  }
+}
+
+void ReadyQueue::add(CellHandle cell) {
+  const std::size_t place = state_->place(cell);
+  const auto push = [state = std::weak_ptr{state_}, place] {
+    if (const auto queue = state.lock()) queue->push(place);
+  };
+  cell.when_ready(push, state_.get());
+}
+
+std::size_t ReadyQueue::ready() const {
+  return state_->ready_count.load(std::memory_order_relaxed);
+}
+
+std::vector<CellHandle> ReadyQueue::take(const WaitOptions& options) {
   CellHandle waited;
   {
     const std::lock_guard lock{state_->mutex};
-    if (state_->ready.size() >= options.count) return std::exchange(state_->ready, {});
+    if (state_->ready.size() >= options.count) return state_->take_ready();
     waited = state_->any.sibling();
     state_->wakes = waited;
     state_->wanted = options.count;
@@ -45,7 +97,7 @@ std::vector<std::size_t> ReadyQueue::take(const WaitOptions& options) {
   [[maybe_unused]] const auto woken = waited.wait(options.deadline);
   const std::lock_guard lock{state_->mutex};
   state_->wakes = {};
-  return std::exchange(state_->ready, {});
+  return state_->take_ready();
 }
 
 }  // namespace pharos::detail

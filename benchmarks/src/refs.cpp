@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -31,7 +32,7 @@ double submit_and_wait(pharos::Runtime& runtime, int count) {
   std::vector<pharos::Ref<int>> left;
   left.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) left.push_back(runtime.submit<&same>(i));
-  while (!left.empty()) left = pharos::wait(left, {.count = 1}).pending;
+  while (!left.empty()) left = pharos::wait(std::move(left), {.count = 1}).pending;
   return seconds_since(start);
 }
 

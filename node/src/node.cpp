@@ -983,6 +983,7 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
     worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
   }
   if (worker->far_user) self->tell_head_(wire::WorkerEnded{worker->id, reason});
+  worker->user = {};  // which may be a worker that this one was the user of
   self->workers_.erase(worker->id);
   if (worker->actor && !worker->failed_to_start) {
     self->incarnation_ended(worker->actor, worker->incarnation, worker->reservation, reason);

@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <chrono>
 #include <map>
 #include <memory>
@@ -171,6 +173,18 @@ TEST_F(RefsTest, WaitComesBackWithThoseThatAreThere) {
   EXPECT_TRUE(none.ready.empty());
   EXPECT_EQ(wait(refs, {.count = 2, .deadline = soon()}).ready.size(), 2u);
   EXPECT_EQ(wait(std::vector<Ref<int>>{}).ready.size(), 0u);
+}
+
+TEST_F(RefsTest, PollingLeavesNothingBehindInWhatIsPending) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  const std::vector<Ref<int>> refs{runtime.submit<&late>(1, 60'000)};
+  const auto poll = [&](int times) {
+    for (int i = 0; i < times; ++i) EXPECT_TRUE(wait(refs, {.deadline = Deadline::in(0ms)}).ready.empty());
+    return mallinfo2().uordblks;
+  };
+  const std::size_t before = poll(100);
+  // Each that stays would take some tens of bytes.
+  EXPECT_LT(poll(10'000), before + 100'000);
 }
 
 TEST_F(RefsTest, ARefSetGivesEachOnce) {

@@ -104,7 +104,10 @@ class DriverCode {
       if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 10ms));
     }
     collect();
-    if (lots().one_in(3)) runtime_.kill(actors_.back().actor);
+    if (lots().one_in(3)) {
+      runtime_.kill(actors_.back().actor);
+      Cluster::sleep(5ms);
+    }
     if (Cluster::alive()) the_history->finish(number_);
   }
 
@@ -151,6 +154,7 @@ class DriverCode {
       const auto task = the_history->begin({.caller = number_, .retries = kManyRetries, .expected = n});
       const auto value = runtime_.submit<&work>({.max_retries = kManyRetries}, task, n - 1);
       tasks_.push_back({task, value});
+      call.may_be_given_up = true;  // with its argument
       const std::uint64_t place = the_history->begin(call);
       return called({place, owned.actor.call<&Ledger::add>(options, place, value)});
     }

@@ -33,6 +33,7 @@ Node::Node(Process& process, Spawner& spawner, std::uint32_t cpus)
 Node::~Node() = default;
 
 void Node::end() {
+  for (const auto& [id, worker] : workers_) worker->user = {};  // which may be each other
   for (const auto& [peer, client] : clients_) client.peer->close();
   background_.cancel();
   PHAROS_CHECK(background_.join_blocking(async::Deadline::never()).ok());

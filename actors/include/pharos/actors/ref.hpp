@@ -55,7 +55,9 @@ class PHAROS_API CellHandle {
   void set_value(const Encoder& value) const;
   void set_error(Error error) const;
   /// Quick, on the thread that completes it.
-  void when_ready(async::Callback then) const;
+  void when_ready(async::Callback then, const void* watcher = nullptr) const;
+  /// What this watcher has left is not wanted any more; it may be running.
+  void forget(const void* watcher) const;
   /// A user's code, on the Runtime's thread for callbacks.
   void call_back(async::Callback then) const;
   void cancel() const;

@@ -22,14 +22,20 @@ struct WaitOptions {
 
 namespace detail {
 
-/// Numbers of cells that have become ready, in that order.
+/// Cells come out in the order in which they become ready.
 class PHAROS_API ReadyQueue {
  public:
   ReadyQueue();
-  /// `number` comes out once the cell is ready.
-  void add(const CellHandle& cell, std::size_t number);
-  /// All that have come out and were not taken; waits until there are `count`, or for the deadline.
-  std::vector<std::size_t> take(const WaitOptions& options);
+  ReadyQueue(ReadyQueue&&) noexcept;
+  ReadyQueue& operator=(ReadyQueue&&) noexcept;
+  /// Leaves nothing behind in those that are still pending.
+  ~ReadyQueue();
+
+  void add(CellHandle cell);
+  /// How many have come out and were not taken.
+  std::size_t ready() const;
+  /// All of them; waits until there are `count`, or for the deadline.
+  std::vector<CellHandle> take(const WaitOptions& options);
 
  private:
   struct State;
@@ -48,9 +54,8 @@ class RefSet {
     for (const Ref<T>& ref : refs) add(ref);
   }
 
-  void add(Ref<T> ref) {
-    queue_.add(ref.cell(), refs_.size());
-    refs_.push_back(std::move(ref));
+  void add(const Ref<T>& ref) {
+    queue_.add(ref.cell());
     ++size_;
   }
   /// Those that have not been taken.
@@ -62,17 +67,13 @@ class RefSet {
   std::vector<Ref<T>> wait(WaitOptions options = {}) {
     options.count = std::min(options.count, size_);
     std::vector<Ref<T>> ready;
-    for (const std::size_t number : queue_.take(options)) {
-      ready.push_back(refs_[number]);
-      refs_[number] = Ref<T>{{}};
-      --size_;
-    }
+    for (detail::CellHandle& cell : queue_.take(options)) ready.emplace_back(std::move(cell));
+    size_ -= ready.size();
     return ready;
   }
 
  private:
   detail::ReadyQueue queue_;
-  std::vector<Ref<T>> refs_;  // empty once taken
   std::size_t size_ = 0;
 };
 
@@ -82,18 +83,22 @@ struct Waited {
   std::vector<Ref<T>> pending;
 };
 
-/// Waits for some of them: `wait(refs, {.count = 2, .deadline = …})`. Both lists are in the order of `refs`. To take a
-/// long list apart one by one, wait on a RefSet.
+/// Waits for some of them: `wait(refs, {.count = 2, .deadline = …})`. Both lists are in the order of `refs`; a list that
+/// is not needed afterwards is moved in. To take a long list apart one by one, wait on a RefSet.
 template <class T>
-Waited<T> wait(const std::vector<Ref<T>>& refs, const WaitOptions& options = {}) {
-  const std::size_t there =
-      static_cast<std::size_t>(std::count_if(refs.begin(), refs.end(), [](const Ref<T>& ref) { return ref.ready(); }));
-  if (there < std::min(options.count, refs.size())) {
-    RefSet<T> set{refs};
-    static_cast<void>(set.wait(options));
+Waited<T> wait(std::vector<Ref<T>> refs, const WaitOptions& options = {}) {
+  const std::size_t count = std::min(options.count, refs.size());
+  std::size_t there = 0;
+  const auto is_last_wanted = [&](const Ref<T>& ref) { return ref.ready() && ++there == count; };
+  if (std::none_of(refs.begin(), refs.end(), is_last_wanted)) {
+    detail::ReadyQueue queue;
+    // Where results come fast, enough are there before all have been looked at.
+    for (auto ref = refs.begin(); ref != refs.end() && queue.ready() < count; ++ref) queue.add(ref->cell());
+    static_cast<void>(queue.take({count, options.deadline}));
   }
   Waited<T> waited;
-  for (const Ref<T>& ref : refs) (ref.ready() ? waited.ready : waited.pending).push_back(ref);
+  waited.pending.reserve(refs.size());
+  for (Ref<T>& ref : refs) (ref.ready() ? waited.ready : waited.pending).push_back(std::move(ref));
   return waited;
 }
 template <class T>

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <array>
+#include <type_traits>
+#include <variant>
+
+#include <pharos/wire/message.hpp>
+
+namespace pharos::simulator {
+
+/// How one control message is survived: when it is lost, when what it causes to be sent back is lost, when one of the
+/// two ends dies while it is on its way, and when it comes twice. A link loses nothing unless it ends, so a loss is
+/// always the end of a connection.
+struct Row {
+  const char* lost;
+  const char* reply_lost;
+  const char* in_flight;
+  const char* twice;
+  bool simulated;      ///< rows_test.cpp lets each of these happen to it
+  const char* tested;  ///< where else it is
+};
+
+inline constexpr const char* kTakenOnce = "the peer takes each number once";
+inline constexpr Row kOfCaller{
+    "to the node the caller is gone, and to the caller its node: calls fail with RuntimeStopped, the job's workers end",
+    "the same",
+    "the same, for the end that lives",
+    kTakenOnce,
+    true,
+    "Rows"};
+inline constexpr Row kOfWorker{
+    "to the node the worker is gone, and it ends: calls fail or are retried, the actor restarts",
+    "the same",
+    "the same; a node that dies takes its workers along",
+    kTakenOnce,
+    true,
+    "Rows"};
+inline constexpr Row kWithDescriptor{"as for every message on that connection",
+                                     "the same",
+                                     "the same: the descriptor is closed, and so is what it led to",
+                                     "cannot be: a descriptor travels once; a copy without it ends the connection",
+                                     true,
+                                     "Rows"};
+inline constexpr Row kOfZygote{
+    "the zygote is started again, and with it the worker that was asked for", "the same", "the same", kTakenOnce, false,
+    "tests/cluster/deaths_test.cpp: workers are forked by real zygotes alone"};
+inline constexpr Row kOfHead{
+    "in the head's own node it cannot be; another node whose connection ends is gone: its actors restart elsewhere",
+    "the same",
+    "the same, for the end that lives",
+    kTakenOnce,
+    false,
+    "tests/cluster/joining_test.cpp; the simulator has one node, whose head is in its process"};
+inline constexpr Row kInspection{
+    "the question fails, and may be asked again", "the same", "the same", kTakenOnce, false,
+    "tests/cluster: nothing rests on it"};
+
+/// A message without a row does not compile.
+template <class Message>
+struct RowOf {
+  static_assert(sizeof(Message) == 0, "this control message has no row: say how it is survived, in tests/simulator");
+};
+
+// clang-format off
+template <> struct RowOf<wire::Failure> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::RegisterJob> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::JobRegistered> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::LeaseWorker> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ReturnLease> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::StartActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::KillActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::WorkerReady> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::WorkerEnded> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::Output> { static constexpr Row kRow{
+    "the driver is gone: there is nobody to print it", "it has no answer", "lines of a worker that dies are read to their end",
+    kTakenOnce, false, "tests/actors/output_test.cpp"}; };
+template <> struct RowOf<wire::Stop> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::Done> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ZygoteReady> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::ForkWorker> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::WorkerForked> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::WorkerReaped> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::ServeCaller> { static constexpr Row kRow = kWithDescriptor; };
+template <> struct RowOf<wire::EndWorker> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::WorkerBlocked> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::ConnectActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::FindActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ActorFound> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::HoldActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ConstructActor> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::ActorConstructed> { static constexpr Row kRow = kOfWorker; };
+template <> struct RowOf<wire::AddJob> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::EndJob> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::EndCaller> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::StartIncarnation> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::EndIncarnation> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::IncarnationEnded> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::ActorAlive> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::Refused> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::WorkerCrashed> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::Inspect> { static constexpr Row kRow = kInspection; };
+template <> struct RowOf<wire::Inspected> { static constexpr Row kRow = kInspection; };
+template <> struct RowOf<wire::JoinCluster> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::ClusterJoined> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::LeaseGranted> { static constexpr Row kRow = kOfHead; };
+// clang-format on
+
+template <class... Messages>
+constexpr std::array<Row, sizeof...(Messages)> rows_of(std::type_identity<std::variant<Messages...>>) {
+  return {RowOf<Messages>::kRow...};
+}
+/// By their place in the variant.
+inline constexpr auto kRows = rows_of(std::type_identity<wire::Message>{});
+
+}  // namespace pharos::simulator

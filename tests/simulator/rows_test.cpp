@@ -1,0 +1,76 @@
+#include "rows.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "function_table.hpp"
+#include "workload.hpp"
+
+namespace pharos::simulator {
+namespace {
+
+using Fault = Network::Fault;
+
+constexpr std::uint64_t kSeedsMax = 40;  // until one of them has such a message
+constexpr int kStrikes = 2;
+
+template <class... Messages>
+std::vector<std::string> names_of(std::type_identity<std::variant<Messages...>>) {
+  std::vector<std::string> names;
+  for (const char* const mangled : {typeid(Messages).name()...}) {
+    const std::string name = actors::readable_name(mangled);
+    names.push_back(name.substr(name.rfind(':') + 1));
+  }
+  return names;
+}
+
+std::vector<std::size_t> simulated() {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < kRows.size(); ++row) {
+    if (kRows[row].simulated) rows.push_back(row);
+  }
+  return rows;
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<std::size_t, Fault>>& test) {
+  constexpr const char* kFaults[] = {"None", "Lost", "ReplyLost", "SenderDies", "ReceiverDies", "Twice"};
+  const auto [row, fault] = test.param;
+  return names_of(std::type_identity<wire::Message>{})[row] + kFaults[static_cast<int>(fault)];
+}
+
+class Rows : public testing::TestWithParam<std::tuple<std::size_t, Fault>> {};
+
+// One such message of a run, whichever the seed draws.
+TEST_P(Rows, OneThatIsLostOrComesTwiceOrWhoseEndDiesLeavesEveryInvariantStanding) {
+  const auto [row, fault] = GetParam();
+  int strikes = 0;
+  for (std::uint64_t seed = 1; seed <= kSeedsMax && strikes < kStrikes; ++seed) {
+    std::uint64_t until = seed % 3;  // so many pass unharmed
+    bool struck = false;
+    Network::Choose choose = [&, wanted = row, what = fault](const wire::Message& message) {
+      if (message.index() != wanted || struck || until-- != 0) return Fault::kNone;
+      struck = true;
+      return what;
+    };
+    const SeedRun run = run_workload(seed, {.drivers_max = 2, .calls_max = 12, .choose = std::move(choose)});
+    ASSERT_EQ(run.wrong, "") << "seed " << seed;
+    strikes += struck ? 1 : 0;
+  }
+  EXPECT_GT(strikes, 0) << "no seed sends such a message: let workload.cpp do what needs it";
+}
+
+INSTANTIATE_TEST_SUITE_P(EachMessage, Rows,
+                         testing::Combine(testing::ValuesIn(simulated()),
+                                          testing::Values(Fault::kLost, Fault::kReplyLost, Fault::kSenderDies,
+                                                          Fault::kReceiverDies, Fault::kTwice)),
+                         name_of);
+
+}  // namespace
+}  // namespace pharos::simulator
