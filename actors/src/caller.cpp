@@ -229,15 +229,15 @@ struct Filled {
     if (pieces.empty()) return bytes;
     flags |= wire::kInPieces;
     if (!bytes.has_shared()) {
-      actors::write_pieces(pieces, bytes.bytes(), with_pieces);
+      actors::write_pieces(pieces, bytes.bytes(), with_pieces_);
     } else {
-      actors::write_pieces(pieces, bytes.flattened(), with_pieces);
+      actors::write_pieces(pieces, bytes.flattened(), with_pieces_);
     }
-    return with_pieces;
+    return with_pieces_;
   }
 
  private:
-  Encoder with_pieces;
+  Encoder with_pieces_;
 };
 
 // Puts the results in their places. Why not, if one of them is none. The arguments lie in `object`, or else in `bytes`.

@@ -783,8 +783,13 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
     co_return;
   }
   (*worker)->reservation = reservation;
-  (*worker)->control->send(wire::ConstructActor{
-      start.actor, start.incarnation, start.constructor, start.arguments, start.in_pieces, start.name_space, {start.amounts, gpus}});
+  (*worker)->control->send(wire::ConstructActor{start.actor,
+                                                start.incarnation,
+                                                start.constructor,
+                                                start.arguments,
+                                                start.in_pieces,
+                                                start.name_space,
+                                                {start.amounts, gpus}});
   if (end) self->end_incarnation(*end);
 }
 

@@ -101,8 +101,8 @@ Result<void> StoreService::set_up() {
              Mapping::make(ledger_file, 0, ledger_bytes.bytes(), Mapping::Access::kReadAndWrite));
   PHAROS_TRY_VOID(ledger_file.allocate(0, 4096));
   const Ledger ledger = Ledger::format(ledger_memory.memory(), slots, kTables);
-  memory_ = std::unique_ptr<Memory>{new Memory{std::move(ledger_file), std::move(ledger_memory), std::move(objects),
-                                               ledger, object_store::Lender{ledger, capacity}}};
+  memory_ = std::make_unique<Memory>(Memory{std::move(ledger_file), std::move(ledger_memory), std::move(objects),
+                                            ledger, object_store::Lender{ledger, capacity}});
   return {};
 }
 

@@ -508,8 +508,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
-      return ConstructActor{ActorId{r.getActor()},   r.getIncarnation(), r.getConstructor(),
-                            bytes(r.getArguments()), r.getInPieces(),    text(r.getNameSpace()),
+      return ConstructActor{ActorId{r.getActor()},       r.getIncarnation(), r.getConstructor(),
+                            bytes(r.getArguments()),     r.getInPieces(),    text(r.getNameSpace()),
                             read_holding(r.getHolding())};
     }
     case Schema::ACTOR_CONSTRUCTED: {
