@@ -143,6 +143,7 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
     send_retry(cell.call(), number);
   FrameHeader header;
   header.kind = cell.call().kind;
+  header.flags = cell.call().flags;
   header.attempt = cell.call().attempt;
   header.caller = caller_.value();
   header.number = number;
@@ -155,7 +156,13 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
     // 0 would be none: one that has passed has a nanosecond left.
     header.time = std::max<std::int64_t>(deadline.left(clock_->now()).count(), 1);
   }
-  link_->send(header, cell.arguments());
+  if (callee_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
+    // Another machine does not reach this one's object store.
+    header.flags &= static_cast<std::uint8_t>(~wire::kInPieces);
+    link_->send(header, large_values_->in_one_piece(cell.arguments()));
+  } else {
+    link_->send(header, cell.arguments());
+  }
 }
 
 // Under the mutex, with a link. The bytes that it takes.
@@ -341,10 +348,20 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   std::vector<CellHandle> returned;
   for (ResultCell* const taken : answered_) {
     const wire::FrameView frame = frames.next();
-    if (taken == nullptr) continue;
+    const bool in_pieces = (frame.header.flags & wire::kInPieces) != 0;
+    if (taken == nullptr) {
+      if (in_pieces) large_values_->drop(frame.payload);
+      continue;
+    }
     CellHandle cell{taken};
     switch (frame.header.status) {
-      case wire::ReplyStatus::kOk: cell->set_value(frame.payload); break;
+      case wire::ReplyStatus::kOk:
+        if (in_pieces) [[unlikely]] {
+          large_values_->bring(std::move(cell), frame.payload);
+        } else {
+          cell->set_value(frame.payload);
+        }
+        break;
       case wire::ReplyStatus::kError: {
         Decoder decoder{frame.payload};
         cell->set_error(Codec<Error>::decode(decoder));

@@ -18,6 +18,7 @@
 #include <pharos/wire/frame.hpp>
 
 #include "flush_queue.hpp"
+#include "large_values.hpp"
 #include "result_cell.hpp"
 
 namespace pharos::actors {
@@ -45,10 +46,11 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   };
 
   CallLink(CallerId caller, std::shared_ptr<const Clock> clock, std::shared_ptr<FlushQueue> flush_queue,
-           std::weak_ptr<Observer> observer)
+           std::shared_ptr<LargeValues> large_values, std::weak_ptr<Observer> observer)
       : caller_{caller},
         clock_{std::move(clock)},
         flush_queue_{std::move(flush_queue)},
+        large_values_{std::move(large_values)},
         observer_{std::move(observer)} {}
 
   /// The other end of a connection.
@@ -117,6 +119,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   const CallerId caller_;
   const std::shared_ptr<const Clock> clock_;
   const std::shared_ptr<FlushQueue> flush_queue_;
+  const std::shared_ptr<LargeValues> large_values_;
   const std::weak_ptr<Observer> observer_;
 
   mutable std::mutex mutex_;

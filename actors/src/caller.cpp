@@ -55,9 +55,6 @@ void remove_live(Caller* caller) {
   std::erase(live().callers, caller);
 }
 
-// Found without a call, unlike what a thread_local of a class is.
-PHAROS_THREAD_LOCAL Arguments* scratch = nullptr;
-
 Error stopped() {
   return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
           "Keep the Runtime alive until the last get()."};
@@ -111,7 +108,7 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
     return cell;
   }
   const auto call = Caller::new_call(function, options);
-  const auto incomplete = Caller::prepare(cell, call, arguments);
+  const auto incomplete = caller->prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
   if (incomplete != nullptr && options.unordered) {
@@ -131,6 +128,11 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
     link->advance();
   });
   return cell;
+}
+
+std::shared_ptr<actors::LargeValues> ActorHandle::large_values() const {
+  const auto caller = caller_.lock();
+  return caller == nullptr ? nullptr : caller->large_values().shared_from_this();
 }
 
 void ActorHandle::kill() {
@@ -176,6 +178,7 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
     : platform_{std::move(platform)},
       executor_{platform_->executor()},
       flush_queue_{std::move(flush_queue)},
+      large_values_{std::make_shared<actors::LargeValues>(executor_)},
       room_{std::make_shared<actors::WaitingRoom>(
           *platform_, [queue = flush_queue_.get()] { queue->flush_all(); },
           [this](ResultCell& cell) { cancel(cell, ErrorCode::kCancelled, "the call was cancelled"); })},
@@ -196,17 +199,19 @@ Caller::~Caller() {
 void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
   node_ = std::move(node);
   registered_ = registered;
+  large_values_->join(node_, registered.caller);
   tasks_.set_requests_max(registered.cpus);
 }
 
 std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> observer) {
-  return std::make_shared<CallLink>(registered_.caller, platform_, flush_queue_, std::move(observer));
+  return std::make_shared<CallLink>(registered_.caller, platform_, flush_queue_, large_values_, std::move(observer));
 }
 
 struct Caller::Incomplete {
   std::uint64_t place = 0;  // in incomplete_
   CellHandle cell;
   std::vector<std::byte> bytes;
+  std::shared_ptr<object_store::Object> object;  // instead of the bytes, when they are many
   std::vector<Arguments::Hole> holes;
   std::atomic<std::size_t> missing = 0;
   async::UniqueFunction<void(std::optional<Error>)> then;
@@ -214,21 +219,97 @@ struct Caller::Incomplete {
 
 namespace {
 
-// Puts the results in their places. Why not, if one of them is none.
-std::optional<Error> fill(std::span<const std::byte> bytes, std::span<const Arguments::Hole> holes, Encoder& to) {
-  std::size_t copied = 0;
+/// Arguments with the results that belong to them in their places.
+struct Filled {
+  Encoder bytes;
+  std::vector<actors::Piece> pieces;
+
+  /// What goes into the frame; the flags say how.
+  const Encoder& payload(std::uint8_t& flags) {
+    if (pieces.empty()) return bytes;
+    flags |= wire::kInPieces;
+    if (!bytes.has_shared()) {
+      actors::write_pieces(pieces, bytes.bytes(), with_pieces_);
+    } else {
+      actors::write_pieces(pieces, bytes.flattened(), with_pieces_);
+    }
+    return with_pieces_;
+  }
+
+ private:
+  Encoder with_pieces_;
+};
+
+// Puts the results in their places. Why not, if one of them is none. The arguments lie in `object`, or else in `bytes`.
+std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::Object* object,
+                          std::span<const Arguments::Hole> holes, Filled& to) {
+  std::size_t done = 0;
+  const auto copy_until = [&](std::size_t until) {
+    if (object == nullptr) {
+      to.bytes.write(bytes.data() + done, until - done);
+    } else if (until != done) {
+      to.pieces.push_back({to.bytes.size(), object->location(), done, until - done});
+    }
+    done = until;
+  };
   for (const Arguments::Hole& hole : holes) {
     const auto result = hole.cell.wait(Deadline::never());
     if (!result) {
       return Error{result.error()}.with("an argument, the result of another call").with_outcome(Outcome::kNotStarted);
     }
-    to.write(bytes.data() + copied, hole.offset - copied);
-    copied = hole.offset;
-    if (!hole.splice(*result, to))
+    copy_until(hole.offset);
+    if (const auto& stored = hole.cell->object(); stored != nullptr && hole.as_it_is) {
+      to.pieces.push_back({to.bytes.size(), stored->location(), 0, stored->bytes().size()});
+    } else if (!hole.splice(*result, to.bytes)) {
       return Error{ErrorCode::kCorrupt, "a result that was an argument is none of its type"};
+    }
   }
-  to.write(bytes.data() + copied, bytes.size() - copied);
+  copy_until(object == nullptr ? bytes.size() : object->bytes().size());
   return std::nullopt;
+}
+
+/// Where this thread's large arguments and values go: into the store of whoever calls.
+class CallersRoom final : public actors::ObjectRoom {
+ public:
+  void serve(const ActorHandle& actor) {
+    actor_ = &actor;
+    caller_ = nullptr;
+  }
+  void serve(Caller& caller) { caller_ = &caller; }
+
+ private:
+  std::shared_ptr<actors::LargeValues> values() override {
+    return caller_ != nullptr ? caller_->large_values().shared_from_this() : actor_->large_values();
+  }
+  const ActorHandle* actor_ = nullptr;
+  Caller* caller_ = nullptr;
+};
+
+struct Scratch {
+  Scratch() { arguments.bytes.set_large_room(&room); }
+  CallersRoom room;
+  Arguments arguments;
+};
+// Found without a call, unlike what a thread_local of a class is.
+PHAROS_THREAD_LOCAL Scratch* scratch = nullptr;
+
+/// This thread's next arguments.
+Scratch& cleared_scratch() {
+  if (scratch == nullptr) [[unlikely]] {
+    thread_local Scratch of_this_thread;
+    scratch = &of_this_thread;
+  }
+  scratch->arguments.clear();
+  return *scratch;
+}
+
+actors::ObjectRoom& room_of(const Encoder& encoder) {
+  return static_cast<actors::ObjectRoom&>(*encoder.large_room());
+}
+
+Error cannot_be_encoded(const char* what, const Encoder& encoder) {
+  return encoder.failure() == CodecFailure::kNoRoom ? room_of(encoder).why().with(std::string{"storing "} + what)
+                                                    : cannot_travel(what, encoder);
 }
 
 }  // namespace
@@ -236,33 +317,57 @@ std::optional<Error> fill(std::span<const std::byte> bytes, std::span<const Argu
 std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, ResultCell::Call call,
                                                     const Arguments& arguments) {
   if (arguments.bytes.failed()) [[unlikely]] {
-    cell->set_error(cannot_travel("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
+    cell->set_error(cannot_be_encoded("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
     return nullptr;
   }
-  if (!arguments.context.kept.empty()) [[unlikely]]
-    cell->keep(arguments.context.kept);
-  if (arguments.holes.empty()) {
+  for (const auto& kept : arguments.context.kept) cell->keep(kept);
+  if (arguments.holes.empty() && !arguments.bytes.in_room()) [[likely]] {
     cell->set_call(call, arguments.bytes);
     return nullptr;
   }
+  std::shared_ptr<object_store::Object> object;
+  if (arguments.bytes.in_room()) cell->keep(object = room_of(arguments.bytes).seal());
   const bool all_there =
       std::all_of(arguments.holes.begin(), arguments.holes.end(), [](const auto& hole) { return hole.cell.ready(); });
+  // A result that lies in the store is read there, so it must stay there.
+  for (const Arguments::Hole& hole : arguments.holes) {
+    if (!hole.cell.ready()) {
+      cell->keep(std::make_shared<const CellHandle>(hole.cell));
+    } else if (hole.cell->object() != nullptr) {
+      cell->keep(hole.cell->object());
+    }
+  }
+  const auto own_bytes = [&] { return object == nullptr ? arguments.bytes.flattened() : std::vector<std::byte>{}; };
   if (all_there) {
-    thread_local Encoder filled;
-    filled.clear();
-    if (auto missing = fill(arguments.bytes.flattened(), arguments.holes, filled)) {
+    Filled filled;
+    if (auto missing = fill(own_bytes(), object.get(), arguments.holes, filled)) {
       cell->set_error(std::move(*missing));
     } else {
-      cell->set_call(call, filled);
+      const Encoder& payload = filled.payload(call.flags);
+      cell->set_call(call, payload);
     }
     return nullptr;
   }
   cell->set_call(call);
   auto incomplete = std::make_shared<Incomplete>();
   incomplete->cell = cell;
-  incomplete->bytes = arguments.bytes.flattened();
+  incomplete->bytes = own_bytes();
+  incomplete->object = std::move(object);
   incomplete->holes = arguments.holes;
   return incomplete;
+}
+
+CellHandle Caller::put(const Encoder& value) {
+  if (value.failure() == CodecFailure::kNoRoom) throw_error(cannot_be_encoded("a value", value));
+  CellHandle cell = new_cell();
+  if (value.failed()) {
+    cell->set_error(cannot_be_encoded("a value", value));
+  } else if (value.in_room()) {
+    cell->set_object(room_of(value).seal());
+  } else {
+    cell->set_value(value);
+  }
+  return cell;
 }
 
 void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
@@ -291,9 +396,9 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
     const std::lock_guard lock{mutex_};
     if (incomplete_.erase(incomplete->place) == 0) return;  // everything is lost, and this was told
   }
-  Encoder filled;
-  auto missing = fill(incomplete->bytes, incomplete->holes, filled);
-  if (!missing) incomplete->cell->complete_arguments(filled);
+  Filled filled;
+  auto missing = fill(incomplete->bytes, incomplete->object.get(), incomplete->holes, filled);
+  if (!missing) incomplete->cell->complete_arguments(filled.payload(incomplete->cell->call().flags));
   incomplete->then(std::move(missing));
 }
 
@@ -461,6 +566,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     }
     const auto bytes = cell->arguments();
     start.arguments.assign(bytes.begin(), bytes.end());
+    start.in_pieces = (cell->call().flags & wire::kInPieces) != 0;
+    actor->keep_construction(cell);
     background_.spawn(start_actor(this, std::move(actor), std::move(start)));
   };
   if (incomplete != nullptr) {
@@ -621,6 +728,7 @@ void Caller::lose_actor(ActorHandle& actor, const Error& why) {
 }
 
 bool Caller::on_node_message(const wire::Message& message) {
+  if (large_values_->on_node_message(message)) return true;
   const auto* const ended = std::get_if<wire::WorkerEnded>(&message);
   if (ended == nullptr) return false;
   for (actors::TaskPool* const pool : pools()) {
@@ -658,6 +766,7 @@ void Caller::close() {
 void Caller::end() {
   remove_live(this);
   close();
+  large_values_->end();
   background_.cancel();
   const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
   PHAROS_CHECK(joined.ok(), joined.error());
@@ -667,6 +776,7 @@ void Caller::end() {
 
 void Caller::abandon_after_fork() {
   abandoned_.store(true);
+  large_values_->abandon_after_fork();
   room_->abandon();
   platform_->abandon_after_fork();
 }
@@ -684,13 +794,23 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
 
 // ---- what the public templates call
 
-Arguments& scratch_arguments() {
-  if (scratch == nullptr) [[unlikely]] {
-    thread_local Arguments arguments;
-    scratch = &arguments;
-  }
-  scratch->clear();
-  return *scratch;
+Arguments& scratch_arguments(const ActorHandle& actor) {
+  Scratch& of_this_thread = cleared_scratch();
+  of_this_thread.room.serve(actor);
+  return of_this_thread.arguments;
+}
+Arguments& scratch_arguments(Caller& caller) {
+  Scratch& of_this_thread = cleared_scratch();
+  of_this_thread.room.serve(caller);
+  return of_this_thread.arguments;
+}
+Encoder& scratch_value(Caller& caller) {
+  thread_local CallersRoom room;
+  thread_local Encoder value;
+  room.serve(caller);
+  value.clear();
+  value.set_large_room(&room);
+  return value;
 }
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,

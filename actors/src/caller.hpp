@@ -15,6 +15,7 @@
 
 #include "call_link.hpp"
 #include "flush_queue.hpp"
+#include "large_values.hpp"
 #include "platform.hpp"
 #include "task_pool.hpp"
 #include "waiting_room.hpp"
@@ -30,6 +31,10 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   ActorId id() const { return id_; }
   const std::string& label() const { return label_; }
   const std::shared_ptr<actors::CallLink>& link() const { return link_; }
+  /// Where the large arguments of its calls go; null when its caller is gone.
+  std::shared_ptr<actors::LargeValues> large_values() const;
+  /// What its constructor is called with: it may be called again.
+  void keep_construction(CellHandle construction) { construction_ = std::move(construction); }
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   void kill();
   /// A user's share: when the last is gone, and every call is answered, the actor is let go.
@@ -49,6 +54,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   std::atomic<std::int64_t> shares_ = 0;
   std::atomic<bool> ended_ = false;         // killed, or let go
   std::shared_ptr<actors::CallLink> link_;  // set once, by make()
+  CellHandle construction_;
 };
 
 /// Who calls: a program, or a worker whose code calls from inside a call. Its tasks, its actors, its results; what it
@@ -78,6 +84,9 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   /// A handle that came with a call, or by its name. The node counts `held` for it already.
   std::shared_ptr<ActorHandle> adopt(ActorId id, const std::string& label, bool held);
   CellHandle new_cell() const { return ResultCell::make(room_); }
+  /// A value that is there. Throws when there is no room for a large one.
+  CellHandle put(const Encoder& value);
+  actors::LargeValues& large_values() { return *large_values_; }
   /// What get() waits for, in whichever thread. Any thread.
   std::vector<wire::PendingResult> pending_results();
   /// Why it does, in lines for people: asks the node, for no longer than a second. `then` runs on the strand.
@@ -120,7 +129,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   template <class Options>
   static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
-  static std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
+  std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
   void complete_later(const std::shared_ptr<Incomplete>& incomplete,
                       async::UniqueFunction<void(std::optional<Error>)> then);
@@ -151,6 +160,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   const std::shared_ptr<actors::Platform> platform_;  // handles may keep this longer than its Driver lives
   async::Executor& executor_;
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
+  const std::shared_ptr<actors::LargeValues> large_values_;
   const std::shared_ptr<actors::WaitingRoom> room_;
   actors::TaskPool tasks_;  // of the usual shape
   std::shared_ptr<net::Peer> node_;

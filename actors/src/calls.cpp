@@ -17,6 +17,7 @@
 #include <pharos/wire/error_codec.hpp>
 
 #include "function_table.hpp"
+#include "large_values.hpp"
 #include "reply_cache.hpp"
 #include "running_call.hpp"
 #include "thrower.hpp"
@@ -64,6 +65,14 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   }
 }
 
+ObjectRoom& room_of(const Encoder& result) {
+  return static_cast<ObjectRoom&>(*result.large_room());
+}
+Error cannot_be_sent(const Encoder& result) {
+  return result.failure() == CodecFailure::kNoRoom ? room_of(result).why().with("storing the result")
+                                                   : detail::cannot_travel("the result", result);
+}
+
 /// What a call is run again for.
 struct Retries {
   const Function* types = nullptr;  ///< null: nothing
@@ -103,7 +112,14 @@ class CallerLink final : public net::Link::Handler,
  public:
   /// `remote`: null for a caller on this machine, whose connection ends only with one of the two.
   CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
-      : calls_{calls}, serves_{serves}, remote_{std::move(remote)} {}
+      : calls_{calls},
+        serves_{serves},
+        remote_{std::move(remote)},
+        room_{calls.caller()->large_values(), serves.caller} {
+    result_.set_large_room(room_for(room_));
+  }
+  /// A caller on another machine does not reach this one's object store.
+  LargeRoom* room_for(ObjectRoom& room) const { return remote_ == nullptr ? &room : nullptr; }
 
   void start(std::shared_ptr<net::Link> link) {
     link_ = std::move(link);
@@ -247,13 +263,14 @@ class CallerLink final : public net::Link::Handler,
   // Where replies go: a remote caller may have come back by another connection than the one that brought the call.
   std::shared_ptr<net::Link> out() const { return remote_ == nullptr ? link_ : remote_->link(); }
 
-  void send(const FrameHeader& header, std::span<const std::byte> payload) {
+  // False when nobody will get it.
+  bool send(const FrameHeader& header, std::span<const std::byte> payload) {
     if (remote_ == nullptr) {
-      link_->send(header, payload);
+      const bool sent = link_->send(header, payload);
       if (link_->queued() > kFlushBytes) link_->flush();
       // A caller that does not read gets no more results until it does.
       if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
-      return;
+      return sent;
     }
     remote_->replies.answer(header, payload);
     const auto link = remote_->link();
@@ -261,29 +278,45 @@ class CallerLink final : public net::Link::Handler,
       log(LogLevel::kError, "a caller acknowledges no replies; its connection is closed",
           {kv("caller", remote_->id), kv("kept", ByteCount{remote_->replies.bytes()})});
       remote_->replies.forget();
-      return link->close();
+      link->close();
+      return false;
     }
     link->send(header, payload);
     if (link->queued() > kFlushBytes) link->flush();
     if (link->queued() > kRepliesMax) link->wait_for_room(kRepliesMax, Deadline::never());
+    return true;
   }
 
   void reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result, Duration execution) {
     FrameHeader header = call;
     header.kind = FrameKind::kReply;
+    header.flags = wire::kNoFlags;
     header.time = execution.count();
     if (error) {
       result.clear();
       Codec<Error>::encode(*error, result);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result.size() > wire::kCallPayloadMax.bytes()) return reply_too_large(call, result, execution);
-    if (result.failed()) return reply(call, detail::cannot_travel("the result", result), result, execution);
-    if (result.has_shared()) {
+    if (result.failed()) return reply(call, cannot_be_sent(result), result, execution);
+    if (result.in_room()) {
+      reply_in_store(header, result);
+    } else if (result.size() > wire::kCallPayloadMax.bytes()) {
+      return reply_too_large(call, result, execution);
+    } else if (result.has_shared()) {
       send(header, result.flattened());
     } else {
       send(header, result.bytes());
     }
+  }
+
+  // The object is the caller's from now on.
+  void reply_in_store(FrameHeader header, const Encoder& result) {
+    const auto object = room_of(result).seal();
+    const Piece whole{0, object->location(), 0, object->bytes().size()};
+    Encoder payload;
+    write_pieces({&whole, 1}, {}, payload);
+    header.flags = wire::kInPieces;
+    if (send(header, payload.bytes())) object->hand_over();
   }
 
   void reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
@@ -308,6 +341,7 @@ class CallerLink final : public net::Link::Handler,
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
   TimePoint last_end_;     // of the last call in it
+  RoomIn room_;
   Encoder result_;
 };
 
@@ -341,16 +375,19 @@ class Running final : public RunningCall {
     return may;
   }
   /// Runs it, at once again as long as it may be. Not for a coroutine.
-  std::optional<Error> run(const Function& function, void* object, Decoder arguments, Encoder& result,
-                           const Retries& retries) {
+  std::optional<Error> run(const Function& function, void* object, std::uint8_t flags,
+                           std::span<const std::byte> payload, Encoder& result, const Retries& retries) {
     const UserCode inside{*this, calls_.platform()};
+    const auto call = [&] {
+      const Arrived arrived{calls_.caller()->large_values(), flags, payload};
+      Decoder arguments = arrived.decoder();
+      function.call(object, arguments, result);
+    };
     if (retries.types == nullptr) [[likely]]
-      return guarded(function, [&] { function.call(object, arguments, result); });
+      return guarded(function, call);
     for (;;) {
       bool again = false;
-      Decoder from_the_start = arguments;
-      auto error = guarded(
-          function, [&] { function.call(object, from_the_start, result); }, retries.types, &again);
+      auto error = guarded(function, call, retries.types, &again);
       if (!error || !again || !may_run_again(retries)) return error;
       result.clear();
     }
@@ -408,13 +445,19 @@ class Running final : public RunningCall {
     const auto& call = cell.call();
     Retries retries;
     if (call.retry_on != 0) retries = {exception_types(call.retry_on - 1), call.max_retries};
+    RoomIn room{calls_.caller()->large_values()};
     Encoder result;
+    result.set_large_room(&room);
     const Function& function = function_table()[call.function];
     Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
-    auto error = running.run(function, nullptr, Decoder{cell.arguments()}, result, retries);
+    auto error = running.run(function, nullptr, call.flags, cell.arguments(), result, retries);
     calls_.end_if_child();
     if (error) {
       cell.set_error(std::move(*error));
+    } else if (result.failed()) {
+      cell.set_error(cannot_be_sent(result));
+    } else if (result.in_room()) {
+      cell.set_object(room.seal());
     } else {
       cell.set_value(result);
     }
@@ -442,7 +485,10 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
         link_{std::move(link)},
         function_{function},
         retries_{link_->retries_of(header.number)},
-        running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt) {}
+        running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt),
+        room_{calls.caller()->large_values(), CallerId{header.caller}} {
+    result_.set_large_room(link_->room_for(room_));
+  }
 
   /// Runs it to its first wait, or its end.
   void begin(std::span<const std::byte> arguments) {
@@ -495,7 +541,13 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
 
   // Inside of the call.
   void begin_body(std::span<const std::byte> bytes) {
-    Decoder arguments{bytes};
+    std::optional<Arrived> arrived;
+    error_ = guarded(function_, [&] { arrived.emplace(calls_.caller()->large_values(), header_.flags, bytes); });
+    if (error_) {
+      ended_ = true;
+      return;
+    }
+    Decoder arguments = arrived->decoder();
     result_.clear();
     body_.emplace(*this, function_.begin(calls_.instance().object, &arguments, &result_));
     body_->start();
@@ -530,6 +582,7 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
   const Retries retries_;
   std::vector<std::byte> arguments_;  // kept where it may be run again
   Running running_;
+  RoomIn room_;
   Encoder result_;
   std::atomic<bool> cancelled_ = false;
   std::optional<Error> error_;
@@ -642,7 +695,7 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
   }
   Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
   const auto error =
-      running.run(function, calls_.instance().object, Decoder{frame.payload}, result_, retries_of(header.number));
+      running.run(function, calls_.instance().object, header.flags, frame.payload, result_, retries_of(header.number));
   calls_.end_if_child();
   calls_.note_end();
   const TimePoint end = calls_.platform().now();
@@ -692,11 +745,15 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   instance_.incarnation = actor.incarnation;
   instance_.name_space = actor.name_space;
   instance_.holding = actor.holding;
-  Decoder arguments{actor.arguments};
   note_begin(constructor, platform_->now(), CallerId{}, 0);
   Running running{*this, constructor, nullptr, 0, TraceId{}, false};
   const UserCode inside{running, *platform_};
-  const auto error = guarded(constructor, [&] { instance_.object = constructor.construct(arguments); });
+  const auto error = guarded(constructor, [&] {
+    const std::uint8_t flags = actor.in_pieces ? wire::kInPieces : wire::kNoFlags;
+    const Arrived arrived{caller_->large_values(), flags, actor.arguments};
+    Decoder arguments = arrived.decoder();
+    instance_.object = constructor.construct(arguments);
+  });
   end_if_child();
   note_end();
   if (!error) return std::nullopt;

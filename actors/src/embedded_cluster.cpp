@@ -99,6 +99,9 @@ Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
     arguments.insert(arguments.end(), {"--listen", options.listen});
   }
   if (options.cpus != 0) arguments.insert(arguments.end(), {"--cpus", std::to_string(options.cpus)});
+  if (options.object_store != ByteCount{}) {
+    arguments.insert(arguments.end(), {"--object-store", std::to_string(options.object_store.bytes())});
+  }
   net::Key token;
   fill_random(token);
   return start_daemon(token, std::move(arguments));

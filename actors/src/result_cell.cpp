@@ -133,7 +133,7 @@ Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
   }
   if (ready()) {
     if (error_ != nullptr) return *error_;
-    return bytes();
+    return value();
   }
   if (const auto* const running = actors::RunningCall::of_this_thread(); running != nullptr && running->cancelled()) {
     return Error{ErrorCode::kCancelled, "the call that waited for this result was cancelled"};
@@ -171,6 +171,10 @@ bool CellHandle::ready() const {
 Result<std::span<const std::byte>> CellHandle::wait(Deadline deadline) const {
   if (cell_ == nullptr) return moved_from();
   return cell_->wait(deadline);
+}
+
+std::shared_ptr<const void> CellHandle::owner() const {
+  return cell_ == nullptr ? nullptr : cell_->object();
 }
 
 CellHandle CellHandle::sibling() const {

@@ -13,6 +13,7 @@
 #include <pharos/actors/ref.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/error.hpp>
+#include <pharos/object_store/lessee.hpp>
 #include <pharos/wire/frame.hpp>
 
 #include "waiting_room.hpp"
@@ -29,8 +30,9 @@ class ResultCell {
   struct Call {
     wire::FrameKind kind = wire::FrameKind::kCall;
     std::uint8_t attempt = 0;
-    std::uint8_t max_retries = 0;  ///< how often it may be run again; a task also by another worker
-    bool cancelled = false;        ///< its worker has been told that it is not wanted any more
+    std::uint8_t flags = wire::kNoFlags;  ///< of the arguments
+    std::uint8_t max_retries = 0;         ///< how often it may be run again; a task also by another worker
+    bool cancelled = false;               ///< its worker has been told that it is not wanted any more
     std::uint32_t function = 0;
     std::uint32_t retry_on = 0;  ///< what it may throw to be run again: 1 + index in the table, 0 for nothing
     TraceId trace;
@@ -59,13 +61,14 @@ class ResultCell {
     store(arguments);
     awaits_arguments_.store(false, std::memory_order_release);
   }
-  /// Lives until the result is there.
-  void keep(std::vector<std::shared_ptr<const void>> kept) {
-    kept_ = std::make_unique<std::vector<std::shared_ptr<const void>>>(std::move(kept));
+  /// Lives until the result is there. Before the call is sent.
+  void keep(std::shared_ptr<const void> kept) {
+    if (kept_ == nullptr) kept_ = std::make_unique<std::vector<std::shared_ptr<const void>>>();
+    kept_->push_back(std::move(kept));
   }
   bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
   Call& call() { return call_; }
-  std::span<const std::byte> arguments() const { return bytes(); }
+  std::span<const std::byte> arguments() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
 
   bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }
 
@@ -84,6 +87,12 @@ class ResultCell {
     store(value);
     complete();
   }
+  /// The value lies in the object store.
+  void set_object(std::shared_ptr<const object_store::Object> object) {
+    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
+    object_ = std::move(object);
+    complete();
+  }
   void set_error(Error error) {
     if (completed_.exchange(true, std::memory_order_acq_rel)) return;
     error_ = std::make_unique<Error>(std::move(error));
@@ -91,6 +100,8 @@ class ResultCell {
   }
 
   Result<std::span<const std::byte>> wait(Deadline deadline);
+  /// Where the value lies, if it is in the object store. Only when ready.
+  const std::shared_ptr<const object_store::Object>& object() const { return object_; }
   /// Gives up the call that brings it.
   void cancel() {
     if (ready()) return;
@@ -132,7 +143,7 @@ class ResultCell {
     return inline_.data();
   }
   std::byte* large_room(std::size_t size);
-  std::span<const std::byte> bytes() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
+  std::span<const std::byte> value() const { return object_ != nullptr ? object_->bytes() : arguments(); }
   void complete();
   void add_watch(Watch watch);
 
@@ -144,6 +155,7 @@ class ResultCell {
   std::atomic<bool> completed_ = false;  // or about to be
   std::size_t size_ = 0;
   std::unique_ptr<std::byte[]> large_;
+  std::shared_ptr<const object_store::Object> object_;
   std::unique_ptr<Error> error_;
   std::unique_ptr<std::vector<Watch>> watchers_;
   std::unique_ptr<async::Callback> on_cancel_;

@@ -63,8 +63,8 @@ Runtime::~Runtime() {
   driver_->stop();
 }
 
-detail::CellHandle Runtime::new_cell() const {
-  return caller_->new_cell();
+detail::CellHandle Runtime::put_encoded(const Encoder& value) {
+  return caller_->put(value);
 }
 
 detail::CellHandle Runtime::submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,

@@ -64,6 +64,8 @@ class Report {
 void measure_limits(Report& report);
 /// Tasks and actors.
 void measure_core(Report& report, int argc, char** argv);
+/// Values that are put and got.
+void measure_objects(Report& report, int argc, char** argv);
 /// Refs that are waited for, passed on and awaited; encoding.
 void measure_refs(Report& report, int argc, char** argv);
 /// The run that call_instructions counts: so many calls and nothing else.

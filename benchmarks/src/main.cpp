@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kHelp =
     "usage: pharos-bench core [--json FILE] [--only NAME]\n"
     "\n"
-    "  core         tasks and actors on an embedded cluster, with the machine's limits beside them\n"
+    "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
     "  --json FILE  writes machine and figures there\n"
     "  --only NAME  measures one figure\n"
     "\n"
@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   bench::Report report{only};
   bench::measure_limits(report);
   bench::measure_core(report, argc, argv);
+  bench::measure_objects(report, argc, argv);
   bench::measure_refs(report, argc, argv);
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);

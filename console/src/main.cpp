@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
   keeper->add_option("--listen", kept.daemon.listen);
   keeper->add_option("--cpus", kept.daemon.cpus);
   keeper->add_option("--head", kept.daemon.head);
+  keeper->add_option("--object-store", kept.daemon.object_store);
 
   Arguments of_head;
   CLI::App* const head = app.add_subcommand("head", "Runs a cluster's head, and a node beside it, until Ctrl-C");

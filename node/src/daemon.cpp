@@ -162,7 +162,8 @@ class Daemon final : public net::Peer::Owner {
                                   .token = token_,
                                   .address = "unix:" + kept_.run_folder + "/node.sock",
                                   .head_address = options_.head,
-                                  .machine = machine};
+                                  .machine = machine,
+                                  .object_store = ByteCount{options_.object_store}};
     if (!options_.head.empty()) {
       node_ = std::make_unique<Node>(
           reactor_, settings,

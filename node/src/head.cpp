@@ -386,6 +386,7 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
                                    .label = making.label,
                                    .constructor = making.constructor,
                                    .arguments = making.arguments,
+                                   .in_pieces = making.in_pieces,
                                    .name_space = making.name_space,
                                    .amounts = placed->allotment.amounts.amounts(),
                                    .gpus = {}};

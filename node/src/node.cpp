@@ -158,6 +158,7 @@ Node::Node(net::Reactor& reactor, const Settings& settings, Tell tell_head, Queu
       settings_{settings},
       tell_head_{std::move(tell_head)},
       queued_to_head_{std::move(queued_to_head)},
+      store_{reactor, settings.object_store},
       leases_{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)), kIdleWorkerTime},
       background_{reactor} {}
 
@@ -229,6 +230,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     return;
   }
   if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
+  if (store_.on_message(client.peer, client.caller, parcel, request)) return;
   const bool known =
       on_caller_message(client, parcel, request) ||
       (client.worker != nullptr ? on_worker_message(client, parcel) : on_driver_message(client, parcel, request));
@@ -781,8 +783,13 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
     co_return;
   }
   (*worker)->reservation = reservation;
-  (*worker)->control->send(wire::ConstructActor{
-      start.actor, start.incarnation, start.constructor, start.arguments, start.name_space, {start.amounts, gpus}});
+  (*worker)->control->send(wire::ConstructActor{start.actor,
+                                                start.incarnation,
+                                                start.constructor,
+                                                start.arguments,
+                                                start.in_pieces,
+                                                start.name_space,
+                                                {start.amounts, gpus}});
   if (end) self->end_incarnation(*end);
 }
 

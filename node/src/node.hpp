@@ -13,6 +13,7 @@
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
 #include <pharos/async/unique_function.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
@@ -21,6 +22,7 @@
 
 #include "introduction.hpp"
 #include "machine.hpp"
+#include "store_service.hpp"
 #include "worker_output.hpp"
 
 namespace pharos::node {
@@ -37,6 +39,7 @@ class Node final : public net::Peer::Owner {
     std::string address;       ///< where its Unix socket is
     std::string head_address;  ///< empty: the head is in this process
     Machine machine;
+    ByteCount object_store{};  ///< 0: as much as the machine has to spare
   };
   /// Never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
@@ -159,6 +162,8 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;
   std::unordered_map<JobId, std::shared_ptr<Job>> jobs_;
   std::unordered_map<WorkerId, std::shared_ptr<Worker>> workers_;
+
+  StoreService store_;
 
   /// A caller's request: for a worker, or one that the head was asked to answer.
   struct Asked {

@@ -110,21 +110,21 @@ TEST_F(ResultsTest, AResultOfAHundredMebibytesTravels) {
   EXPECT_EQ(echo.call<&Echo::number>(1).get(), 1);
 }
 
-TEST_F(ResultsTest, AnArgumentThatIsTooLargeIsATypedErrorAndTheActorGoesOn) {
-  Runtime runtime;
+TEST_F(ResultsTest, AnArgumentOfMoreThanTheStoreHasIsATypedErrorAndTheActorGoesOn) {
+  Runtime runtime{{.object_store = 128_MiB}};
   const auto echo = runtime.spawn<Echo>();
   EXPECT_EQ(echo.call<&Echo::number>(1).get(), 1);
   {
-    const std::string text(std::size_t{1} << 30, 'z');  // with its length a little over 1 GiB
-    EXPECT_SAYS(message_of<InvalidArgument>([&] { echo.call<&Echo::back>(text).get(); }), "1 GiB");
+    const std::string text(std::size_t{1} << 28, 'z');
+    EXPECT_SAYS(message_of<Exhausted>([&] { echo.call<&Echo::back>(text).get(); }), "of 128 MiB");
   }
   EXPECT_EQ(echo.call<&Echo::number>(2).get(), 2);
 }
 
-TEST_F(ResultsTest, AResultThatIsTooLargeIsATypedErrorAndTheActorGoesOn) {
-  Runtime runtime;
+TEST_F(ResultsTest, AResultOfMoreThanTheStoreHasIsATypedErrorAndTheActorGoesOn) {
+  Runtime runtime{{.object_store = 128_MiB}};
   const auto echo = runtime.spawn<Echo>();
-  EXPECT_SAYS(message_of<InvalidArgument>([&] { echo.call<&Echo::made>(std::uint64_t{1} << 30).get(); }), "1 GiB");
+  EXPECT_SAYS(message_of<Exhausted>([&] { echo.call<&Echo::made>(std::uint64_t{1} << 28).get(); }), "of 128 MiB");
   EXPECT_EQ(echo.call<&Echo::number>(2).get(), 2);
 }
 

@@ -51,6 +51,15 @@ inline constexpr Row kOfHead{
     kTakenOnce,
     false,
     "tests/cluster/joining_test.cpp; the simulator has one node, whose head is in its process"};
+inline constexpr Row kOfStore{
+    "to the node the process still uses the store until it closes the pipe that it was given, or dies: then its leases "
+    "are taken back; the process gets no more memory, and its puts fail",
+    "the same",
+    "the same; a node that dies takes its workers along, and a driver's calls fail with RuntimeStopped",
+    kTakenOnce,
+    false,
+    "tests/object_store/kill_test.cpp, tests/actors/large_values_test.cpp: objects lie in memory that real processes "
+    "share"};
 inline constexpr Row kInspection{
     "the question fails, and may be asked again", "the same", "the same", kTakenOnce, false,
     "tests/cluster: nothing rests on it"};
@@ -103,6 +112,12 @@ template <> struct RowOf<wire::Inspected> { static constexpr Row kRow = kInspect
 template <> struct RowOf<wire::JoinCluster> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::ClusterJoined> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::LeaseGranted> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::OpenStore> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::StoreOpened> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::LeaseSlab> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::SlabLeased> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::ReturnSlab> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::TrimStore> { static constexpr Row kRow = kOfStore; };
 // clang-format on
 
 template <class... Messages>

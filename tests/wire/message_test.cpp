@@ -68,6 +68,7 @@ const std::vector<Message>& one_of_each() {
                  true,
                  true,
                  41,
+                 true,
                  {{"gpu", 64}},
                  some_asker()},
       KillActor{ActorId{5}, some_asker()},
@@ -87,14 +88,14 @@ const std::vector<Message>& one_of_each() {
       FindActor{"space", "name", "7Counter", some_asker()},
       ActorFound{ActorId{23}, "counter", 32},
       HoldActor{ActorId{24}, -25, some_asker()},
-      ConstructActor{ActorId{26}, 27, 28, some_bytes(), "space", some_holding()},
+      ConstructActor{ActorId{26}, 27, 28, some_bytes(), true, "space", some_holding()},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
       AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}},
       EndJob{JobId{34}},
       EndCaller{CallerId{35}},
       StartIncarnation{
-          ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), "space", {{"gpu", 65}}, {{66, 67}, {68, 69}}},
+          ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), true, "space", {{"gpu", 65}}, {{66, 67}, {68, 69}}},
       EndIncarnation{ActorId{42}, 43, true},
       IncarnationEnded{ActorId{44}, 45, "killed"},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400"},
@@ -105,6 +106,12 @@ const std::vector<Message>& one_of_each() {
       WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
       Inspect{some_asker()},
       Inspected{32, 33, {some_worker()}, 64},
+      OpenStore{},
+      StoreOpened{52},
+      LeaseSlab{std::uint64_t{1} << 40},
+      SlabLeased{std::uint64_t{1} << 41, std::uint64_t{1} << 40, 53, 54},
+      ReturnSlab{55},
+      TrimStore{},
   };
   return messages;
 }
@@ -142,9 +149,9 @@ auto fields(const ReturnLease& m) {
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
-               max_task_retries, amounts, asker] = m;
+               max_task_retries, in_pieces, amounts, asker] = m;
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
-                                 get_if_exists, max_task_retries, amounts),
+                                 get_if_exists, max_task_retries, in_pieces, amounts),
                         fields(asker));
 }
 auto fields(const KillActor& m) {
@@ -180,10 +187,10 @@ auto fields(const EndCaller& m) {
   return std::tie(caller);
 }
 auto fields(const StartIncarnation& m) {
-  const auto& [actor, incarnation, job, label, constructor, arguments, name_space, amounts, gpus] = m;
+  const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus] = m;
   std::vector<std::pair<std::uint32_t, std::int64_t>> shares;
   for (const auto& [index, amount] : gpus) shares.emplace_back(index, amount);
-  return std::tuple{actor, incarnation, job, label, constructor, arguments, name_space, amounts, shares};
+  return std::tuple{actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, shares};
 }
 auto fields(const EndIncarnation& m) {
   const auto& [actor, incarnation, kill] = m;
@@ -214,8 +221,24 @@ auto fields(const Refused& m) {
   return std::tuple{number, why.code(), why.message()};
 }
 auto fields(const ConstructActor& m) {
-  const auto& [actor, incarnation, constructor, arguments, name_space, holding] = m;
-  return std::tuple_cat(std::tie(actor, incarnation, constructor, arguments, name_space), fields(holding));
+  const auto& [actor, incarnation, constructor, arguments, in_pieces, name_space, holding] = m;
+  return std::tuple_cat(std::tie(actor, incarnation, constructor, arguments, in_pieces, name_space), fields(holding));
+}
+auto fields(const StoreOpened& m) {
+  const auto& [table] = m;
+  return std::tie(table);
+}
+auto fields(const LeaseSlab& m) {
+  const auto& [slot_bytes] = m;
+  return std::tie(slot_bytes);
+}
+auto fields(const SlabLeased& m) {
+  const auto& [offset, slot_bytes, first_slot, slots] = m;
+  return std::tie(offset, slot_bytes, first_slot, slots);
+}
+auto fields(const ReturnSlab& m) {
+  const auto& [first_slot] = m;
+  return std::tie(first_slot);
 }
 auto fields(const ActorConstructed& m) {
   const auto& [actor, incarnation, failure] = m;
@@ -328,14 +351,14 @@ TEST(Message, EachHasANameOfItsOwn) {
   EXPECT_EQ(name_of(Message{EndWorker{}}), "EndWorker");
 }
 
-TEST(Message, DescriptorsTravelWithFiveOfThem) {
+TEST(Message, DescriptorsTravelWithSixOfThem) {
   for (const Message& message : one_of_each()) {
     std::size_t expected = 0;
     if (std::holds_alternative<RegisterJob>(message) || std::holds_alternative<WorkerReady>(message) ||
         std::holds_alternative<WorkerForked>(message) || std::holds_alternative<ServeCaller>(message)) {
       expected = 1;
     }
-    if (std::holds_alternative<ForkWorker>(message)) expected = 3;
+    if (std::holds_alternative<ForkWorker>(message) || std::holds_alternative<StoreOpened>(message)) expected = 3;
     EXPECT_EQ(descriptors_of(message), expected) << name_of(message);
   }
 }

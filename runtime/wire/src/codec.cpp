@@ -19,6 +19,8 @@ std::string_view to_string(CodecFailure failure) {
     case CodecFailure::kTruncated: return "the bytes end before the value does";
     case CodecFailure::kInvalid: return "a part of it is no value of its type";
     case CodecFailure::kTooDeep: return "values lie in each other more than 256 deep; a long list travels as a vector";
+    case CodecFailure::kNoRoom: return "there is no room for it";
+    case CodecFailure::kChanged: return "it changed while it was encoded, or its Codec does not always write the same";
   }
   return "unknown failure";
 }
@@ -52,24 +54,58 @@ EncodedTooLarge::EncodedTooLarge(std::size_t bytes)
     : std::length_error{"a value of " + to_string(ByteCount{bytes}) + " cannot travel; at most " +
                         to_string(ByteCount{kEncodedBytesMax}) + " are encoded at all"} {}
 
-void Encoder::enlarge(std::size_t count) {
+// False: there is no place for these bytes, and need not be.
+bool Encoder::enlarge(std::size_t count) {
+  if (in_room_) {
+    fail(CodecFailure::kChanged);
+    return false;
+  }
+  if (room_ != nullptr && size_ + count > kInlineBytesMax) {
+    elsewhere_ += count;
+    return false;
+  }
   if (count > kEncodedBytesMax - size_) throw EncodedTooLarge{size_ + count};
   const std::size_t capacity =
       std::max<std::size_t>({size_ + count, std::min(capacity_ * 2, kEncodedBytesMax), kCapacityMin});
   auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity);
-  if (size_ != 0) std::memcpy(larger.get(), storage_.get(), size_);
+  if (size_ != 0) std::memcpy(larger.get(), begin_, size_);
   storage_ = std::move(larger);
-  capacity_ = capacity;
+  begin_ = storage_.get();
+  storage_bytes_ = capacity_ = capacity;
+  return true;
+}
+
+bool Encoder::enter_room() {
+  if (room_ == nullptr || failed()) return false;
+  if (in_room_) {
+    if (size_ != capacity_) fail(CodecFailure::kChanged);
+    return false;
+  }
+  const std::size_t bytes = size();
+  std::byte* const room = room_->make(bytes);
+  if (room == nullptr) {
+    fail(CodecFailure::kNoRoom);
+    return false;
+  }
+  clear();
+  begin_ = room;
+  capacity_ = bytes;
+  in_room_ = true;
+  return true;
 }
 
 void Encoder::add_shared(const Bytes& bytes) {
+  if (in_room_) return write(bytes.data(), bytes.size());
   shared_.push_back({size_, bytes});
-  shared_bytes_ += bytes.size();
+  elsewhere_ += bytes.size();
 }
 
-void Encoder::drop_shared() {
+void Encoder::come_back() {
   shared_.clear();
-  shared_bytes_ = 0;
+  elsewhere_ = 0;
+  begin_ = storage_.get();
+  capacity_ = storage_bytes_;
+  in_room_ = false;
 }
 
 void Encoder::refuse_bytes() const {
@@ -82,7 +118,7 @@ std::vector<Encoder::Segment> Encoder::segments() const {
   segments.reserve(2 * shared_.size() + 1);
   std::size_t done = 0;
   const auto add_own = [&](std::size_t until) {
-    if (until != done) segments.push_back({{storage_.get() + done, until - done}, nullptr});
+    if (until != done) segments.push_back({{begin_ + done, until - done}, nullptr});
     done = until;
   };
   for (const Shared& shared : shared_) {
@@ -104,6 +140,17 @@ std::vector<std::byte> Encoder::flattened() const {
   std::vector<std::byte> all(size());
   copy_to(all.data());
   return all;
+}
+
+std::span<const std::byte> Decoder::take_next(std::size_t count) {
+  if (!bytes_.empty() || parts_.empty()) {
+    fail(CodecFailure::kTruncated);
+    return {};
+  }
+  bytes_ = parts_.front().bytes;
+  owner_ = parts_.front().owner;
+  parts_ = parts_.subspan(1);
+  return take(count);
 }
 
 Bytes Decoder::take_shared(std::size_t count) {

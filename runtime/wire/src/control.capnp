@@ -47,6 +47,12 @@ struct Message {
     joinCluster @36 :JoinCluster;            # node to head, once, over TCP; answered by clusterJoined
     clusterJoined @37 :ClusterJoined;        # head to node
     leaseGranted @38 :LeaseGranted;          # node to head, and head to the node that asked: answers leaseWorker
+    openStore @39 :Void;               # caller to node; answered by storeOpened
+    storeOpened @40 :StoreOpened;      # node to caller, with ledger, objects, and what stays open while it uses them
+    leaseSlab @41 :LeaseSlab;          # caller to node; answered by slabLeased
+    slabLeased @42 :SlabLeased;        # node to caller
+    returnSlab @43 :ReturnSlab;        # caller to node
+    trimStore @44 :Void;               # node to caller: others need memory, so give back what is free
   }
 }
 
@@ -98,6 +104,7 @@ struct StartActor {
   maxTaskRetries @10 :Int32;
   asker @11 :Asker;
   amounts @12 :List(Amount);
+  inPieces @13 :Bool;             # the arguments begin with a list of objects, as a call's payload does
 }
 struct KillActor { actor @0 :UInt64; asker @1 :Asker; }
 struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; asker @2 :Asker; }  # seen: what the caller lost, 0 for none
@@ -111,6 +118,7 @@ struct ConstructActor {
   arguments @3 :Data;
   nameSpace @4 :Text;
   holding @5 :Holding;
+  inPieces @6 :Bool;
 }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
 struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
@@ -126,6 +134,7 @@ struct StartIncarnation {
   nameSpace @6 :Text;
   amounts @7 :List(Amount);
   gpus @8 :List(GpuShare);
+  inPieces @9 :Bool;
 }
 struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
@@ -142,6 +151,11 @@ struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; job @5 :UInt64; }
 struct Stop {}
+
+struct StoreOpened { table @0 :UInt32; }
+struct LeaseSlab { slotBytes @0 :UInt64; }
+struct SlabLeased { offset @0 :UInt64; slotBytes @1 :UInt64; firstSlot @2 :UInt32; slots @3 :UInt32; }
+struct ReturnSlab { firstSlot @0 :UInt32; }
 
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
 struct ForkWorker { worker @0 :UInt64; variables @1 :List(Text); }  # "NAME=value", set before user code runs

@@ -174,6 +174,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setGetIfExists(m.get_if_exists);
                    b.setMaxTaskRetries(m.max_task_retries);
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   b.setInPieces(m.in_pieces);
                    write_asker(b, m.asker);
                  },
                  [&](const KillActor& m) {
@@ -214,6 +215,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setArguments(data_of(m.arguments));
                    b.setNameSpace(text_of(m.name_space));
                    write_holding(b.initHolding(), m.holding);
+                   b.setInPieces(m.in_pieces);
                  },
                  [&](const ActorConstructed& m) {
                    auto b = to.initActorConstructed();
@@ -243,6 +245,7 @@ void write(Schema::Builder to, const Message& message) {
                      gpus[i].setIndex(m.gpus[i].index);
                      gpus[i].setAmount(m.gpus[i].amount);
                    }
+                   b.setInPieces(m.in_pieces);
                  },
                  [&](const EndIncarnation& m) {
                    auto b = to.initEndIncarnation();
@@ -351,6 +354,18 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const Inspect& m) { write_asker(to.initInspect(), m.asker); },
                  [&](const Inspected& m) { write_inspected(to.initInspected(), m); },
+                 [&](const OpenStore&) { to.setOpenStore(); },
+                 [&](const StoreOpened& m) { to.initStoreOpened().setTable(m.table); },
+                 [&](const LeaseSlab& m) { to.initLeaseSlab().setSlotBytes(m.slot_bytes); },
+                 [&](const SlabLeased& m) {
+                   auto b = to.initSlabLeased();
+                   b.setOffset(m.offset);
+                   b.setSlotBytes(m.slot_bytes);
+                   b.setFirstSlot(m.first_slot);
+                   b.setSlots(m.slots);
+                 },
+                 [&](const ReturnSlab& m) { to.initReturnSlab().setFirstSlot(m.first_slot); },
+                 [&](const TrimStore&) { to.setTrimStore(); },
              },
              message);
 }
@@ -467,6 +482,7 @@ std::optional<Message> read(Schema::Reader from) {
                         .detached = r.getDetached(),
                         .get_if_exists = r.getGetIfExists(),
                         .max_task_retries = r.getMaxTaskRetries(),
+                        .in_pieces = r.getInPieces(),
                         .amounts = read_amounts(r.getAmounts()),
                         .asker = read_asker(r.getAsker())};
     }
@@ -492,8 +508,9 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
-      return ConstructActor{ActorId{r.getActor()},   r.getIncarnation(),     r.getConstructor(),
-                            bytes(r.getArguments()), text(r.getNameSpace()), read_holding(r.getHolding())};
+      return ConstructActor{ActorId{r.getActor()},       r.getIncarnation(), r.getConstructor(),
+                            bytes(r.getArguments()),     r.getInPieces(),    text(r.getNameSpace()),
+                            read_holding(r.getHolding())};
     }
     case Schema::ACTOR_CONSTRUCTED: {
       const auto r = from.getActorConstructed();
@@ -519,6 +536,7 @@ std::optional<Message> read(Schema::Reader from) {
                               .label = text(r.getLabel()),
                               .constructor = r.getConstructor(),
                               .arguments = bytes(r.getArguments()),
+                              .in_pieces = r.getInPieces(),
                               .name_space = text(r.getNameSpace()),
                               .amounts = read_amounts(r.getAmounts()),
                               .gpus = read_gpus(r.getGpus())};
@@ -597,6 +615,15 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::END_WORKER: return EndWorker{};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};
+    case Schema::OPEN_STORE: return OpenStore{};
+    case Schema::STORE_OPENED: return StoreOpened{from.getStoreOpened().getTable()};
+    case Schema::LEASE_SLAB: return LeaseSlab{from.getLeaseSlab().getSlotBytes()};
+    case Schema::SLAB_LEASED: {
+      const auto r = from.getSlabLeased();
+      return SlabLeased{r.getOffset(), r.getSlotBytes(), r.getFirstSlot(), r.getSlots()};
+    }
+    case Schema::RETURN_SLAB: return ReturnSlab{from.getReturnSlab().getFirstSlot()};
+    case Schema::TRIM_STORE: return TrimStore{};
   }
   return std::nullopt;
 }
@@ -642,7 +669,13 @@ std::string_view name_of(const Message& message) {
                                                 "Inspected",
                                                 "JoinCluster",
                                                 "ClusterJoined",
-                                                "LeaseGranted"};
+                                                "LeaseGranted",
+                                                "OpenStore",
+                                                "StoreOpened",
+                                                "LeaseSlab",
+                                                "SlabLeased",
+                                                "ReturnSlab",
+                                                "TrimStore"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }
@@ -652,7 +685,8 @@ std::size_t descriptors_of(const Message& message) {
       Overloaded{
           [](const RegisterJob&) -> std::size_t { return 1; }, [](const WorkerReady&) -> std::size_t { return 1; },
           [](const ForkWorker&) -> std::size_t { return 3; }, [](const WorkerForked&) -> std::size_t { return 1; },
-          [](const ServeCaller&) -> std::size_t { return 1; }, [](const auto&) -> std::size_t { return 0; }},
+          [](const ServeCaller&) -> std::size_t { return 1; }, [](const StoreOpened&) -> std::size_t { return 3; },
+          [](const auto&) -> std::size_t { return 0; }},
       message);
 }
 

@@ -17,9 +17,11 @@ namespace pharos {
 namespace detail {
 
 class ActorHandle;
+class Caller;
 
-/// Those of this thread's next call. Whoever takes them lets go of what they hold.
-PHAROS_API Arguments& scratch_arguments();
+/// Those of this thread's next call, of this actor or by this Runtime. Whoever takes them lets go of what they hold.
+PHAROS_API Arguments& scratch_arguments(const ActorHandle& actor);
+PHAROS_API Arguments& scratch_arguments(Caller& caller);
 
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
                                  const RegisteredFunction& function, Arguments& arguments);
@@ -51,7 +53,7 @@ class Actor {
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(const CallOptions& options, Args&&... args) const {
     using Function = detail::MethodFunction<T, Method>;
-    detail::Arguments& arguments = detail::scratch_arguments();
+    detail::Arguments& arguments = detail::scratch_arguments(*handle_);
     Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, options, *Function::registered, arguments)};
   }

@@ -8,6 +8,7 @@
 
 #include <pharos/actors/ref.hpp>
 #include <pharos/wire/codec.hpp>
+#include <pharos/wire/shared_span.hpp>
 
 namespace pharos {
 
@@ -26,6 +27,7 @@ struct Arguments {
     std::size_t offset;  ///< in `bytes`
     CellHandle cell;
     bool (*splice)(std::span<const std::byte> result, Encoder& to);  ///< false: the bytes are no such result
+    bool as_it_is;                                                   ///< the result's bytes are the argument's
   };
   Encoder bytes;
   std::vector<Hole> holes;  ///< by offset
@@ -44,6 +46,13 @@ struct Arguments {
     if (!holes.empty()) [[unlikely]]
       holes.clear();
   }
+  /// They are large: they must be encoded once more, into the object store.
+  bool again() {
+    if (!bytes.again()) [[likely]]
+      return false;
+    let_go();
+    return true;
+  }
 };
 
 template <class T>
@@ -54,7 +63,7 @@ inline constexpr bool kIsRef<Ref<T>> = true;
 /// Encodes a result of type From as an argument of type To.
 template <class From, class To>
 bool splice_result(std::span<const std::byte> result, Encoder& to) {
-  if constexpr (std::is_same_v<From, To>) {
+  if constexpr (kSameBytes<From, To>) {
     to.write(result.data(), result.size());
     return true;
   } else {
@@ -79,8 +88,9 @@ decltype(auto) as_parameter(Given&& given) {
   if constexpr (std::is_same_v<Target, Argument>) {
     return static_cast<const Target&>(given);
   } else if constexpr (kIsRef<Argument>) {
-    static_assert(std::is_constructible_v<Target, typename Argument::Value>,
-                  "the result that this Ref stands for does not convert to the parameter's type");
+    static_assert(
+        kSameBytes<typename Argument::Value, Target> || std::is_constructible_v<Target, typename Argument::Value>,
+        "the result that this Ref stands for does not convert to the parameter's type");
     return static_cast<const Argument&>(given);
   } else {
     constexpr bool kFits = std::is_constructible_v<Target, Given>;
@@ -100,8 +110,10 @@ template <class Target, class Argument>
 void encode_as(const Argument& argument, Arguments& to) {
   if constexpr (std::is_same_v<Target, Argument>) {
     Codec<Target>::encode(argument, to.bytes);
-  } else if constexpr (std::is_constructible_v<Target, typename Argument::Value>) {
-    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<typename Argument::Value, Target>});
+  } else if constexpr (kSameBytes<typename Argument::Value, Target> ||
+                       std::is_constructible_v<Target, typename Argument::Value>) {
+    using From = typename Argument::Value;
+    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<From, Target>, kSameBytes<From, Target>});
   }
 }
 

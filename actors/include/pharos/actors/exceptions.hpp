@@ -63,6 +63,14 @@ class PHAROS_API Unavailable : public Exception {
 class PHAROS_API Overloaded : public Exception {
   using Exception::Exception;
 };
+/// Memory, room in the object store, descriptors or processes ran out.
+class PHAROS_API Exhausted : public Exception {
+  using Exception::Exception;
+};
+/// A value whose process has let go of it, or died.
+class PHAROS_API ObjectLost : public Exception {
+  using Exception::Exception;
+};
 /// Somebody asked for the call to stop; also thrown by a get() inside of a call that was cancelled.
 class PHAROS_API Cancelled : public Exception {
   using Exception::Exception;

@@ -91,7 +91,9 @@ struct Parameters {
  private:
   template <class... Args>
   static void encode_all(Arguments& to, const Args&... args) {
-    (encode_as<Sent<Params>>(args, to), ...);
+    do {
+      (encode_as<Sent<Params>>(args, to), ...);
+    } while (to.again());
   }
 
   // By-value parameters are moved into the function; const references refer to the decoded value.
@@ -104,7 +106,10 @@ void encode_result_of(Call&& call, Encoder& to) {
   if constexpr (std::is_void_v<R>) {
     call();
   } else {
-    Codec<Sent<R>>::encode(call(), to);
+    const Sent<R>& value = call();
+    do {
+      Codec<Sent<R>>::encode(value, to);
+    } while (to.again());
   }
 }
 
@@ -201,7 +206,9 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
       co_await std::move(method);
     } else {
       auto brought = co_await std::move(method);
-      Codec<typename Brought<Result>::Type>::encode(brought, *result);
+      do {
+        Codec<typename Brought<Result>::Type>::encode(brought, *result);
+      } while (result->again());
     }
   }
   static auto of(void* instance) {

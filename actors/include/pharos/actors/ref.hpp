@@ -47,6 +47,8 @@ class PHAROS_API CellHandle {
   bool ready() const;
   /// The encoded result, once it is there.
   Result<std::span<const std::byte>> wait(Deadline deadline) const;
+  /// What keeps a result alive that lies in the object store.
+  std::shared_ptr<const void> owner() const;
 
   // For combining results: a pending one beside it, what completes that, and where users' callbacks run.
   CellHandle sibling() const;
@@ -151,7 +153,8 @@ class [[nodiscard]] Ref {
     if constexpr (std::is_void_v<T>) {
       return {};
     } else {
-      Decoder decoder{*bytes};
+      // Values of it may be views on the object store.
+      Decoder decoder{*bytes, bytes->size() > kInlineBytesMax ? cell_.owner() : nullptr};
       T value = Codec<T>::decode(decoder);
       if (decoder.failed() || decoder.left() != 0) {
         return Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"};

@@ -12,6 +12,7 @@
 #include <pharos/actors/function.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/ref.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
 
@@ -25,6 +26,9 @@ struct RuntimeOptions {
   std::string token_file{};
   /// Where the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty: nowhere.
   std::string listen{};
+  /// How much memory large values may take at once in the program's own cluster, in whole pieces of 64 MiB. 0: half of
+  /// what the machine has, or the cgroup allows.
+  ByteCount object_store{};
   /// CPUs that its tasks may use at once. 0: as many as this process may.
   std::uint32_t cpus = 0;
   /// A line that several workers print alike is shown once, and how often it came back is told every five seconds.
@@ -57,8 +61,10 @@ struct ActorOptions {
 };
 
 namespace detail {
-class Caller;
 class Driver;
+
+/// This thread's next value to put; emptied by each use.
+PHAROS_API Encoder& scratch_value(Caller& caller);
 }  // namespace detail
 
 /// This program's place in a cluster: joins the one that it was started for, or starts one of its own.
@@ -88,7 +94,7 @@ class PHAROS_API Runtime {
   template <auto F, class... Args>
   Ref<detail::ResultOf<F>> submit(const TaskOptions& options, Args&&... args) {
     using Function = detail::TaskFunction<F>;
-    detail::Arguments& arguments = detail::scratch_arguments();
+    detail::Arguments& arguments = detail::scratch_arguments(*caller_);
     Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<F>>{submit_encoded(options, *Function::registered, arguments)};
   }
@@ -107,7 +113,7 @@ class PHAROS_API Runtime {
   template <class T, class... Args>
   Actor<T> spawn(const ActorOptions& options, Args&&... args) {
     using Function = detail::ConstructorFunction<T, detail::SentArgument<Args>...>;
-    detail::Arguments& arguments = detail::scratch_arguments();
+    detail::Arguments& arguments = detail::scratch_arguments(*caller_);
     Function::encode(arguments, std::forward<Args>(args)...);
     return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
   }
@@ -118,15 +124,17 @@ class PHAROS_API Runtime {
     return Actor<T>{find_actor(name, name_space, typeid(T).name())};
   }
 
-  /// A value that is there, as a Ref: to be an argument again and again.
+  /// A value that is there, as a Ref: to be an argument again and again. One that takes more than 100 KiB lies in the
+  /// object store until the last Ref is gone: it is written there once, its Ref travels without it, and Bytes and views
+  /// (SharedSpan) that get() gives, or that a function receives, are the object itself. A full store throws Exhausted.
   template <class T>
   Ref<T> put(const T& value) {
     detail::check_travels<T>();
-    detail::CellHandle cell = new_cell();
-    Encoder encoded;
-    Codec<T>::encode(value, encoded);
-    cell.set_value(encoded);
-    return Ref<T>{std::move(cell)};
+    Encoder& encoded = detail::scratch_value(*caller_);
+    do {
+      Codec<T>::encode(value, encoded);
+    } while (encoded.again());
+    return Ref<T>{put_encoded(encoded)};
   }
 
   template <class T>
@@ -139,7 +147,7 @@ class PHAROS_API Runtime {
   std::string address() const;
 
  private:
-  detail::CellHandle new_cell() const;
+  detail::CellHandle put_encoded(const Encoder& value);
   detail::CellHandle submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
                                     detail::Arguments& arguments);
   std::shared_ptr<detail::ActorHandle> spawn_encoded(const ActorOptions& options, const char* type_name,

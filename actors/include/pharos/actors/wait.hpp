@@ -83,8 +83,8 @@ struct Waited {
   std::vector<Ref<T>> pending;
 };
 
-/// Waits for some of them: `wait(refs, {.count = 2, .deadline = …})`. Both lists are in the order of `refs`; a list that
-/// is not needed afterwards is moved in. To take a long list apart one by one, wait on a RefSet.
+/// Waits for some of them: `wait(refs, {.count = 2, .deadline = …})`. Both lists are in the order of `refs`; a list
+/// that is not needed afterwards is moved in. To take a long list apart one by one, wait on a RefSet.
 template <class T>
 Waited<T> wait(std::vector<Ref<T>> refs, const WaitOptions& options = {}) {
   const std::size_t count = std::min(options.count, refs.size());

@@ -14,6 +14,8 @@ struct DaemonOptions {
   std::uint32_t cpus = 0;    ///< 0: what PHAROS_RESOURCES says, else as many as this process may use
   std::string head;          ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
   std::string token_file{};  ///< what to tell people who want to join
+  /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.
+  std::uint64_t object_store = 0;
 };
 
 /// The daemon of one program: serves the driver at the other end of `driver` (its Preamble, with the cluster's token,

@@ -15,6 +15,8 @@ enum class CodecFailure : std::uint8_t {
   kTruncated,  ///< the bytes end before the value does, or claim more elements than they can hold
   kInvalid,    ///< no value of the type looks like that: a bool of 2, a key twice, a variant without a value
   kTooDeep,    ///< values inside each other beyond kNestingMax
+  kNoRoom,     ///< a large value, and no room for it
+  kChanged,    ///< a large value had another size when it was encoded the second time
 };
 PHAROS_API std::string_view to_string(CodecFailure failure);
 
@@ -33,6 +35,19 @@ class PHAROS_API EncodedTooLarge : public std::length_error {
 
 /// Bytes of at least this size are sent and received in place; smaller ones are cheaper to copy.
 inline constexpr std::size_t kSharedBytesMin = 4096;
+
+/// Values of more encoded bytes than this are no part of a message: they lie in the object store, where there is one.
+inline constexpr std::size_t kInlineBytesMax = 100 << 10;
+
+/// Where a value is encoded to that is larger than kInlineBytesMax.
+class LargeRoom {
+ public:
+  /// Memory for a value of so many bytes, which is written once. Null: there is none, and whoever made this knows why.
+  virtual std::byte* make(std::size_t bytes) = 0;
+
+ protected:
+  ~LargeRoom() = default;
+};
 
 /// What codecs of handles (Ref, Actor) need to know of the program around them. Defined above this module.
 class CodecContext;

@@ -17,24 +17,31 @@ namespace pharos {
 /// and every later read gives zeros, so that a decoder of many fields may look once, at the end.
 class PHAROS_API Decoder {
  public:
+  /// Bytes that lie together, and what keeps them alive, if they are to be shared with values.
+  struct Part {
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const void> owner;
+  };
   /// With an owner, which keeps `bytes` alive, large Bytes are shared with it instead of copied.
   explicit Decoder(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr)
       : bytes_{bytes}, owner_{std::move(owner)} {}
+  /// Of bytes that lie in several places, none of them empty. A value lies in one part.
+  explicit Decoder(std::span<const Part> parts) : bytes_{}, parts_{parts} {}
 
-  std::size_t left() const { return bytes_.size(); }
+  /// In the part that is being read.
+  std::size_t left() const { return bytes_.empty() && !parts_.empty() ? parts_.front().bytes.size() : bytes_.size(); }
   bool failed() const { return failure_ != CodecFailure::kNone; }
   CodecFailure failure() const { return failure_; }
   void fail(CodecFailure failure = CodecFailure::kInvalid) {
     if (failure_ == CodecFailure::kNone) failure_ = failure;
     bytes_ = {};
+    parts_ = {};
   }
 
   /// The next `count` bytes, in place; empty after a failure.
   std::span<const std::byte> take(std::size_t count) {
-    if (count > bytes_.size()) [[unlikely]] {
-      fail(CodecFailure::kTruncated);
-      return {};
-    }
+    if (count > bytes_.size()) [[unlikely]]
+      return take_next(count);
     const auto taken = bytes_.first(count);
     bytes_ = bytes_.subspan(count);
     return taken;
@@ -71,7 +78,10 @@ class PHAROS_API Decoder {
   void set_context(CodecContext* context) { context_ = context; }
 
  private:
+  std::span<const std::byte> take_next(std::size_t count);
+
   std::span<const std::byte> bytes_;
+  std::span<const Part> parts_;  // that come after
   CodecFailure failure_ = CodecFailure::kNone;
   std::uint16_t depth_ = 0;
   CodecContext* context_ = nullptr;

@@ -35,6 +35,7 @@ enum FrameFlags : std::uint8_t {
   kNoFlags = 0,
   kUnordered = 1,  ///< may overtake earlier calls of its caller
   kByName = 2,     ///< the payload begins with the function's name: caller and callee are different programs
+  kInPieces = 4,   ///< the payload begins with a list of objects, whose bytes belong between the others
 };
 
 /// What goes before every payload, on Unix sockets and TCP alike. Little-endian, as it lies in memory.

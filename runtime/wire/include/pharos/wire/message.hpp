@@ -77,6 +77,7 @@ struct StartActor {
   bool detached = false;
   bool get_if_exists = false;
   std::int32_t max_task_retries = 0;
+  bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
   Amounts amounts{};
   Asker asker{};
 };
@@ -110,6 +111,7 @@ struct ConstructActor {
   std::uint32_t incarnation = 0;
   std::uint32_t constructor = 0;
   std::vector<std::byte> arguments;
+  bool in_pieces = false;
   std::string name_space{};
   Holding holding{};
 };
@@ -135,6 +137,7 @@ struct StartIncarnation {
   std::string label;
   std::uint32_t constructor = 0;
   std::vector<std::byte> arguments;
+  bool in_pieces = false;
   std::string name_space;
   Amounts amounts;
   std::vector<GpuShare> gpus;
@@ -233,6 +236,23 @@ struct EndWorker {};
 struct WorkerBlocked {
   bool blocked = false;
 };
+struct OpenStore {};
+struct StoreOpened {
+  std::uint32_t table = 0;  ///< of pins, in the ledger
+};
+struct LeaseSlab {
+  std::uint64_t slot_bytes = 0;
+};
+struct SlabLeased {
+  std::uint64_t offset = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t first_slot = 0;
+  std::uint32_t slots = 0;
+};
+struct ReturnSlab {
+  std::uint32_t first_slot = 0;
+};
+struct TrimStore {};
 
 /// What runs and what waits in a job, or in one of its workers.
 struct Inspect {
@@ -288,7 +308,8 @@ using Message =
                  WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
                  EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
                  ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation, EndIncarnation, IncarnationEnded,
-                 ActorAlive, Refused, WorkerCrashed, Inspect, Inspected, JoinCluster, ClusterJoined, LeaseGranted>;
+                 ActorAlive, Refused, WorkerCrashed, Inspect, Inspected, JoinCluster, ClusterJoined, LeaseGranted,
+                 OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

@@ -1,0 +1,226 @@
+#include "large_values.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include <pharos/async/block_on.hpp>
+
+#include "result_cell.hpp"
+
+namespace pharos::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using object_store::Lessee;
+using object_store::Object;
+
+constexpr auto kOpenTime = 10s;
+constexpr auto kLeaseTime = 10s;  // the node refuses sooner
+constexpr auto kEndTime = 10s;
+
+Error stopped() {
+  return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
+          "Keep the Runtime alive until the last get()."};
+}
+
+}  // namespace
+
+void LargeValues::join(const std::shared_ptr<net::Peer>& node, CallerId self) {
+  node_ = node;
+  self_ = self;
+}
+
+bool LargeValues::on_node_message(const wire::Message& message) {
+  if (!std::holds_alternative<wire::TrimStore>(message)) return false;
+  if (const auto lessee = opened()) lessee->trim();
+  return true;
+}
+
+void LargeValues::end() {
+  ended_.store(true);
+  background_.cancel();
+  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
+  PHAROS_CHECK(joined.ok(), joined.error());
+}
+
+// ---- Opening
+
+LargeValues::Opened LargeValues::opened() const {
+  const std::lock_guard lock{mutex_};
+  return lessee_;
+}
+
+Result<LargeValues::Opened> LargeValues::open() {
+  if (ended_.load()) return stopped();
+  if (auto lessee = opened()) return lessee;
+  return async::block_on(executor_, open_store(this));
+}
+
+// The first one asks; those that come meanwhile wait for it.
+async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* self) {
+  if (auto lessee = self->opened()) co_return lessee;
+  if (std::exchange(self->opening_, true)) {
+    async::Completion<Opened> opened;
+    self->waiting_.push_back(opened);
+    co_return co_await opened.wait(async::Deadline::after(kOpenTime, self->executor_.now()));
+  }
+  auto opened = co_await ask_for_store(self);
+  if (opened) {
+    const std::lock_guard lock{self->mutex_};
+    self->lessee_ = *opened;
+  }
+  self->opening_ = false;
+  for (auto& waiting : std::exchange(self->waiting_, {})) {
+    if (opened) {
+      waiting.complete(*opened);
+    } else {
+      waiting.fail(opened.error());
+    }
+  }
+  co_return opened;
+}
+
+async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues* self) {
+  const auto deadline = async::Deadline::after(kOpenTime, self->executor_.now());
+  const auto node = self->node_.lock();
+  if (node == nullptr) co_return stopped();
+  wire::Message ask = wire::OpenStore{};
+  PHAROS_CO_TRY(net::Parcel answer, co_await node->request(std::move(ask), std::vector<Fd>{}, deadline));
+  const auto* const opened = std::get_if<wire::StoreOpened>(&answer.message);
+  if (opened == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no object store"};
+  PHAROS_CO_TRY(auto memory,
+                object_store::map_store(std::move(answer.descriptors[0]), std::move(answer.descriptors[1])));
+  if (opened->table >= memory->ledger().tables()) {
+    co_return Error{ErrorCode::kCorrupt, "the node gave a table of pins that there is none of"};
+  }
+  co_return Lessee::make(self->self_, opened->table, std::move(memory), self->weak_from_this(),
+                         std::move(answer.descriptors[2]));
+}
+
+// ---- Leases
+
+Result<object_store::Slab> LargeValues::lease(std::uint64_t slot_bytes) {
+  if (ended_.load()) return stopped();
+  return async::block_on(executor_, ask_for_slab(this, slot_bytes));
+}
+
+async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* self, std::uint64_t slot_bytes) {
+  const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
+  const auto node = self->node_.lock();
+  if (node == nullptr) co_return stopped();
+  wire::Message ask = wire::LeaseSlab{slot_bytes};
+  PHAROS_CO_TRY(const net::Parcel answer, co_await node->request(std::move(ask), std::vector<Fd>{}, deadline));
+  const auto* const leased = std::get_if<wire::SlabLeased>(&answer.message);
+  if (leased == nullptr) {
+    co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no slab"};
+  }
+  co_return object_store::Slab{leased->offset, leased->slot_bytes, leased->first_slot, leased->slots};
+}
+
+void LargeValues::give_back(std::uint32_t first_slot) {
+  if (ended_.load()) return;
+  if (const auto node = node_.lock()) node->send(wire::ReturnSlab{first_slot});
+}
+
+// ---- Values
+
+Result<object_store::WritableObject> LargeValues::create(std::size_t bytes, CallerId heir) {
+  PHAROS_TRY(const Opened lessee, open());
+  return lessee->create(bytes, heir);
+}
+
+Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte> payload) {
+  PHAROS_TRY(const Opened lessee, open());
+  return gather(*lessee, payload);
+}
+
+std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payload) {
+  std::vector<std::byte> bytes;
+  const auto lessee = opened();
+  PHAROS_CHECK(lessee != nullptr);
+  const auto parts = gather(*lessee, payload);
+  if (!parts) return bytes;
+  std::size_t size = 0;
+  for (const Decoder::Part& part : *parts) size += part.bytes.size();
+  if (size > wire::kCallPayloadMax.bytes()) return bytes;
+  bytes.reserve(size);
+  for (const Decoder::Part& part : *parts) bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+  return bytes;
+}
+
+Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span<const std::byte> payload) {
+  PHAROS_TRY(const InPieces read, read_pieces(payload));
+  std::vector<Decoder::Part> parts;
+  std::size_t done = 0;
+  const auto add_own = [&](std::size_t until) {
+    if (until != done) parts.push_back({read.bytes.subspan(done, until - done), nullptr});
+    done = until;
+  };
+  for (const Piece& piece : read.pieces) {
+    add_own(piece.offset);
+    PHAROS_TRY(auto object, lessee.borrow(piece.location));
+    const auto all = object->bytes();
+    if (piece.begin > all.size() || piece.size > all.size() - piece.begin) {
+      return Error{ErrorCode::kCorrupt, "received a part of an object that lies outside of it"};
+    }
+    parts.push_back({all.subspan(piece.begin, piece.size), std::move(object)});
+  }
+  add_own(read.bytes.size());
+  return parts;
+}
+
+void LargeValues::bring(detail::CellHandle cell, std::span<const std::byte> payload) {
+  const auto read = read_pieces(payload);
+  if (!read || read->pieces.size() != 1 || !read->bytes.empty()) {
+    if (cell) cell->set_error(Error{ErrorCode::kCorrupt, "received a large result that is no object"});
+    return;
+  }
+  const object_store::Location location = read->pieces.front().location;
+  if (const auto lessee = opened()) return take_over(*lessee, cell, location);
+  background_.spawn(bring_later(this, std::move(cell), location));
+}
+
+async::Async<void> LargeValues::bring_later(LargeValues* self, detail::CellHandle cell,
+                                            object_store::Location location) {
+  const auto lessee = co_await open_store(self);
+  if (lessee) co_return take_over(**lessee, cell, location);
+  if (cell) cell->set_error(self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result"));
+}
+
+void LargeValues::take_over(Lessee& lessee, const detail::CellHandle& cell, const object_store::Location& location) {
+  auto object = lessee.take_over(location);
+  if (!cell) return;
+  if (object) {
+    cell->set_object(*std::move(object));
+  } else {
+    cell->set_error(std::move(object).error());
+  }
+}
+
+std::byte* ObjectRoom::make(std::size_t bytes) {
+  object_.reset();
+  const auto there = values();
+  auto made = there == nullptr ? Result<object_store::WritableObject>{stopped()} : there->create(bytes, heir_);
+  if (!made) {
+    why_ = std::move(made).error();
+    return nullptr;
+  }
+  object_.emplace(*std::move(made));
+  return object_->bytes().data();
+}
+
+std::shared_ptr<Object> ObjectRoom::seal() {
+  auto object = std::move(*object_).seal();
+  object_.reset();
+  return object;
+}
+
+Arrived::Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload) : payload_{payload} {
+  if ((flags & wire::kInPieces) == 0) [[likely]]
+    return;
+  auto parts = values.gather(payload);
+  if (!parts) throw_error(std::move(parts).error().with("taking the arguments").with_outcome(Outcome::kNotStarted));
+  parts_ = *std::move(parts);
+}
+
+}  // namespace pharos::actors

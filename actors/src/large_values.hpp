@@ -1,0 +1,126 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <pharos/actors/ref.hpp>
+#include <pharos/async/async_group.hpp>
+#include <pharos/async/completion.hpp>
+#include <pharos/async/executor.hpp>
+#include <pharos/net/peer.hpp>
+#include <pharos/object_store/lessee.hpp>
+
+#include "pieces.hpp"
+
+namespace pharos::actors {
+
+/// A caller's part in its node's object store, opened when a large value is first met.
+/// Owned by a Caller, shared by its links; outlived by objects. Any thread. What waits for the node must not be called
+/// on the executor's strand. Failure: as object_store::Lessee's; kRuntimeStopped after end().
+class LargeValues final : public object_store::Lessor, public std::enable_shared_from_this<LargeValues> {
+ public:
+  explicit LargeValues(async::Executor& executor) : executor_{executor}, background_{executor} {}
+
+  /// The node has taken the caller in. Nothing can be asked before.
+  void join(const std::shared_ptr<net::Peer>& node, CallerId self);
+  /// False for a message that is not about the store.
+  bool on_node_message(const wire::Message& message);
+  /// Nothing is asked of the node any more.
+  void end();
+  void abandon_after_fork() { ended_.store(true); }
+
+  /// Waits for the node, if there is no memory here.
+  Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir);
+  /// A payload's parts, in their order. Waits for the node when it is the first such payload.
+  Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload);
+
+  /// The same, copied together, of objects that this process holds. Empty, which is nobody's arguments, when that is
+  /// more than a frame can carry.
+  std::vector<std::byte> in_one_piece(std::span<const std::byte> payload);
+
+  /// A result that was made for this caller becomes the cell's, at once or once the store is open.
+  void bring(detail::CellHandle cell, std::span<const std::byte> payload);
+  /// One that nobody waits for.
+  void drop(std::span<const std::byte> payload) { bring({}, payload); }
+
+  Result<object_store::Slab> lease(std::uint64_t slot_bytes) override;
+  void give_back(std::uint32_t first_slot) override;
+
+ private:
+  using Opened = std::shared_ptr<object_store::Lessee>;
+
+  static Result<std::vector<Decoder::Part>> gather(object_store::Lessee& lessee, std::span<const std::byte> payload);
+  Opened opened() const;
+  Result<Opened> open();
+  static async::Async<Result<Opened>> open_store(LargeValues* self);
+  static async::Async<Result<Opened>> ask_for_store(LargeValues* self);
+  static async::Async<Result<object_store::Slab>> ask_for_slab(LargeValues* self, std::uint64_t slot_bytes);
+  static async::Async<void> bring_later(LargeValues* self, detail::CellHandle cell, object_store::Location location);
+  static void take_over(object_store::Lessee& lessee, const detail::CellHandle& cell,
+                        const object_store::Location& location);
+
+  async::Executor& executor_;
+  std::weak_ptr<net::Peer> node_;  // the caller's
+  CallerId self_;
+  std::atomic<bool> ended_ = false;
+
+  mutable std::mutex mutex_;
+  Opened lessee_;  // null until opened
+  // The strand's.
+  bool opening_ = false;
+  std::vector<async::Completion<Opened>> waiting_;
+
+  async::AsyncGroup background_;
+};
+
+/// Where a large value is encoded to: an object that is made when its size is known. One thread.
+class ObjectRoom : public LargeRoom {
+ public:
+  /// `heir`: who will be given the object.
+  explicit ObjectRoom(CallerId heir = {}) : heir_{heir} {}
+
+  std::byte* make(std::size_t bytes) override;
+  /// The object, complete. Only after the encoder is in the room.
+  std::shared_ptr<object_store::Object> seal();
+  /// Why there is none.
+  Error why() const { return *why_; }
+
+ protected:
+  ~ObjectRoom() = default;
+  /// Null: its caller is gone.
+  virtual std::shared_ptr<LargeValues> values() = 0;
+
+ private:
+  const CallerId heir_;
+  std::optional<object_store::WritableObject> object_;
+  std::optional<Error> why_;
+};
+
+/// One for values of a caller that is known.
+class RoomIn final : public ObjectRoom {
+ public:
+  explicit RoomIn(LargeValues& values, CallerId heir = {}) : ObjectRoom{heir}, values_{values} {}
+
+ private:
+  std::shared_ptr<LargeValues> values() override { return values_.shared_from_this(); }
+  LargeValues& values_;
+};
+
+/// A payload that has arrived, to be decoded: with its objects, if it has any, which live as long as this or a view.
+class Arrived {
+ public:
+  /// Throws what gather() may fail with.
+  Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload);
+
+  Decoder decoder() const { return parts_.empty() ? Decoder{payload_} : Decoder{parts_}; }
+
+ private:
+  const std::span<const std::byte> payload_;
+  std::vector<Decoder::Part> parts_;
+};
+
+}  // namespace pharos::actors

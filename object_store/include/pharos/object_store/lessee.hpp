@@ -1,0 +1,162 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/base/id.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/object_store/location.hpp>
+#include <pharos/object_store/store_memory.hpp>
+
+namespace pharos::object_store {
+
+class Lessee;
+
+/// Who lends slabs: the node, however it is asked.
+class Lessor {
+ public:
+  virtual ~Lessor() = default;
+  /// May wait. kExhausted, with numbers, when there is no room.
+  virtual Result<Slab> lease(std::uint64_t slot_bytes) = 0;
+  virtual void give_back(std::uint32_t first_slot) = 0;
+};
+
+/// An object that is complete, and this process's share in it: it lasts as long as this does. Any thread.
+class Object {
+ public:
+  enum class Share : std::uint8_t {
+    kHeld,    ///< this process's: it ends with this
+    kPinned,  ///< another's, which may end; its memory stays
+  };
+  Object(std::shared_ptr<Lessee> lessee, Share share, const Location& location, std::span<const std::byte> bytes,
+         std::uint32_t pin = 0)
+      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, share_{share}, pin_{pin} {}
+  Object(Object&&) = delete;
+  ~Object();
+
+  const Location& location() const { return location_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// It is its heir's now, who has been told of it.
+  void hand_over() { handed_over_.store(true); }
+
+ private:
+  friend class Lessee;
+
+  const std::shared_ptr<Lessee> lessee_;
+  const Location location_;
+  const std::span<const std::byte> bytes_;
+  const Share share_;
+  const std::uint32_t pin_;
+  std::atomic<bool> handed_over_ = false;
+};
+
+/// An object that is being written. One thread. Given up unless it is sealed.
+class WritableObject {
+ public:
+  /// `readable`: the same bytes, where everybody reads them.
+  WritableObject(std::shared_ptr<Lessee> lessee, const Location& location, std::span<std::byte> bytes,
+                 std::span<const std::byte> readable)
+      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, readable_{readable} {}
+  WritableObject(WritableObject&&) noexcept = default;
+  WritableObject& operator=(WritableObject&&) = delete;
+  ~WritableObject();
+
+  std::span<std::byte> bytes() const { return bytes_; }
+  /// From now on it never changes, and others may read it.
+  std::shared_ptr<Object> seal() &&;
+
+ private:
+  std::shared_ptr<Lessee> lessee_;  // null once sealed
+  Location location_;
+  std::span<std::byte> bytes_;
+  std::span<const std::byte> readable_;
+};
+
+/// What one process has of the store: the slabs that it has leased, its objects, its pins. Objects share it, so it
+/// lasts as long as any of them. Any thread.
+/// Failure: kExhausted when the store is full, or when this process has kPinsMax pins; kObjectLost for an object that
+/// has ended.
+/// End: the node, which sees the end of `life`, takes everything back.
+class Lessee final : public std::enable_shared_from_this<Lessee> {
+ public:
+  /// Free slots of slabs that are kept although nothing lies there.
+  static constexpr std::uint64_t kKeptBytes = std::uint64_t{256} << 20;
+
+  static std::shared_ptr<Lessee> make(CallerId self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
+                                      std::weak_ptr<Lessor> lessor, Fd life = {});
+  ~Lessee();
+
+  /// Room for an object. With an heir: it will be handed over.
+  Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {});
+  /// Another's object, to read.
+  Result<std::shared_ptr<Object>> borrow(const Location& location);
+  /// An object that was made for this process.
+  Result<std::shared_ptr<Object>> take_over(const Location& location);
+
+  /// Gives back the slabs that nothing lies in: others need memory.
+  void trim();
+  /// Nothing here is this process's any more, as in a child of fork(), where this needs no saying.
+  void abandon() { abandoned_.store(true); }
+
+ private:
+  friend class Object;
+  friend class WritableObject;
+
+  struct Leased {
+    Slab slab;
+    std::byte* memory = nullptr;
+    std::vector<std::uint64_t> provided;  // of each slot: how many bytes can be written to
+  };
+  /// Slots of one size.
+  struct Slots {
+    std::vector<std::uint32_t> free;  // the last one was used last, and is warm
+    std::vector<std::uint32_t> busy;  // free once nobody reads there, or once the heir lets go
+    std::size_t looked_at = 0;        // the next of `busy` to look at
+  };
+
+  Lessee(CallerId self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
+         Fd life);
+
+  const Ledger& ledger() const { return memory_->ledger(); }
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed) || ::getpid() != process_; }
+  /// Under the mutex.
+  bool take_slot(Slots& slots, std::uint32_t& slot);
+  Leased* leased_with(std::uint32_t slot);
+  bool give_back_if_idle(Leased& leased);
+  void slot_is_free(std::uint32_t slot);
+
+  void give_up(const Place& place);
+  std::shared_ptr<Object> seal(const Location& location, std::span<const std::byte> readable);
+  Result<void> lease(std::uint64_t slot_bytes);
+  void let_go(const Object& object);
+  Result<std::uint32_t> take_pin();
+  void drop_pin(std::uint32_t pin);
+  Result<std::shared_ptr<Object>> pin(const Location& location, Object::Share share);
+
+  const CallerId self_;
+  const std::uint32_t table_;
+  const std::unique_ptr<StoreMemory> memory_;
+  const std::weak_ptr<Lessor> lessor_;
+  const Fd life_;
+  const pid_t process_ = ::getpid();  // a child of fork() has no part in this
+  std::atomic<bool> abandoned_ = false;
+
+  std::mutex mutex_;
+  std::uint64_t last_number_ = 0;
+  std::map<std::uint32_t, Leased> slabs_;   // by first slot
+  std::map<std::uint64_t, Slots> of_size_;  // by slot_bytes
+  std::uint64_t free_bytes_ = 0;            // of all slots in `free`
+  std::vector<std::uint32_t> free_pins_;
+  std::uint32_t pins_ = 0;  // those from here on have never been used
+};
+
+}  // namespace pharos::object_store

@@ -1,0 +1,62 @@
+#include <map>
+#include <mutex>
+
+#include <pharos/object_store/shared_file.hpp>
+#include <pharos/object_store/store_memory.hpp>
+
+namespace pharos::object_store {
+namespace {
+
+class MappedMemory final : public StoreMemory {
+ public:
+  MappedMemory(Mapping ledger_memory, const Ledger& ledger, SharedFile objects, Mapping readable)
+      : ledger_memory_{std::move(ledger_memory)},
+        ledger_{ledger},
+        objects_{std::move(objects)},
+        readable_{std::move(readable)} {}
+
+  const Ledger& ledger() const override { return ledger_; }
+  std::span<const std::byte> objects() const override { return readable_.memory(); }
+
+  Result<std::byte*> open(const Slab& slab) override {
+    PHAROS_TRY(Mapping writable, Mapping::make(objects_, slab.offset, slab.bytes(), Mapping::Access::kReadAndWrite));
+    std::byte* const at = writable.memory().data();
+    const std::lock_guard lock{mutex_};
+    open_.insert_or_assign(slab.first_slot, std::move(writable));
+    return at;
+  }
+  void close(const Slab& slab) override {
+    const std::lock_guard lock{mutex_};
+    open_.erase(slab.first_slot);
+  }
+  Result<void> provide(const Slab& slab, std::uint64_t begin, std::uint64_t bytes) override {
+    PHAROS_TRY_VOID(objects_.allocate(slab.offset + begin, bytes));
+    const std::lock_guard lock{mutex_};
+    open_.at(slab.first_slot).populate(begin, bytes);
+    return {};
+  }
+
+ private:
+  const Mapping ledger_memory_;
+  const Ledger ledger_;
+  const SharedFile objects_;
+  const Mapping readable_;
+  std::mutex mutex_;
+  std::map<std::uint32_t, Mapping> open_;  // by first slot
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StoreMemory>> map_store(Fd ledger_fd, Fd objects_fd) {
+  using Access = Mapping::Access;
+  PHAROS_TRY(SharedFile ledger_file, SharedFile::adopt(std::move(ledger_fd)));
+  PHAROS_TRY(SharedFile objects, SharedFile::adopt(std::move(objects_fd)));
+  PHAROS_TRY(Mapping ledger_memory, Mapping::make(ledger_file, 0, ledger_file.length().bytes(), Access::kReadAndWrite));
+  PHAROS_TRY(const Ledger ledger, Ledger::attach(ledger_memory.memory()));
+  PHAROS_TRY(Mapping readable, Mapping::make(objects, 0, objects.length().bytes(), Access::kRead));
+  std::unique_ptr<StoreMemory> memory =
+      std::make_unique<MappedMemory>(std::move(ledger_memory), ledger, std::move(objects), std::move(readable));
+  return memory;
+}
+
+}  // namespace pharos::object_store

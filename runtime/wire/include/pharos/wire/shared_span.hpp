@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <pharos/wire/codec.hpp>
+
+namespace pharos {
+
+/// Numbers (or structs of numbers) that never change, shared by all copies of this value: like Bytes, for elements. It
+/// travels as a std::vector<T> does, so a Ref of one may be the argument where a function takes the other. Where it
+/// arrives out of the object store it is the object itself, which lives as long as any copy of this.
+template <class T>
+class SharedSpan {
+  static_assert(detail::kPlain<T>, "the elements of a SharedSpan are numbers, or structs of numbers without padding");
+
+ public:
+  using value_type = T;
+
+  SharedSpan() = default;
+  explicit SharedSpan(std::vector<T> elements) {
+    auto owner = std::make_shared<const std::vector<T>>(std::move(elements));
+    elements_ = *owner;
+    owner_ = std::move(owner);
+  }
+  /// `elements` must stay where and as they are for as long as anybody holds `owner`.
+  SharedSpan(std::shared_ptr<const void> owner, std::span<const T> elements)
+      : owner_{std::move(owner)}, elements_{elements} {}
+
+  std::span<const T> span() const { return elements_; }
+  const T* data() const { return elements_.data(); }
+  std::size_t size() const { return elements_.size(); }
+  bool empty() const { return elements_.empty(); }
+  const T& operator[](std::size_t i) const { return elements_[i]; }
+  auto begin() const { return elements_.begin(); }
+  auto end() const { return elements_.end(); }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  std::span<const T> elements_;
+};
+
+template <class T>
+struct Codec<SharedSpan<T>> {
+  static void encode(const SharedSpan<T>& value, Encoder& to) {
+    detail::encode_count(value.size(), to);
+    to.write_shared(Bytes{value.owner(), std::as_bytes(value.span())});
+  }
+  static SharedSpan<T> decode(Decoder& from) {
+    const std::size_t count = from.read_count(sizeof(T));
+    const Bytes bytes = from.take_shared(count * sizeof(T));
+    if (from.failed() || count == 0) return {};
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0) {
+      return {bytes.owner(), {reinterpret_cast<const T*>(bytes.data()), count}};
+    }
+    std::vector<T> copy(count);
+    std::memcpy(static_cast<void*>(copy.data()), bytes.data(), bytes.size());
+    return SharedSpan<T>{std::move(copy)};
+  }
+};
+
+namespace detail {
+
+/// What encodes a From, a To can be decoded from.
+template <class From, class To>
+inline constexpr bool kSameBytes = std::is_same_v<From, To>;
+template <class T, class Allocator>
+inline constexpr bool kSameBytes<std::vector<T, Allocator>, SharedSpan<T>> = true;
+template <class T, class Allocator>
+inline constexpr bool kSameBytes<SharedSpan<T>, std::vector<T, Allocator>> = true;
+
+}  // namespace detail
+}  // namespace pharos

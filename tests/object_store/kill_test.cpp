@@ -1,0 +1,123 @@
+// A process is killed between two of its instructions, whichever these are: the parent steps it there one by one.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include <pharos/object_store/shared_file.hpp>
+
+#include "plain_store.hpp"
+#include "seed.hpp"
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#else
+#define UNDER_TSAN 0
+#endif
+
+namespace pharos::object_store {
+namespace {
+
+constexpr std::size_t kBytes = 200;  // little to copy: most instructions are the protocol's
+
+/// Slabs that were leased before.
+class Stock final : public Lessor {
+ public:
+  explicit Stock(std::vector<Slab> slabs) : slabs_{std::move(slabs)} {}
+  Result<Slab> lease(std::uint64_t) override {
+    if (slabs_.empty()) return Error{ErrorCode::kExhausted, "no more"};
+    const Slab slab = slabs_.back();
+    slabs_.pop_back();
+    return slab;
+  }
+  void give_back(std::uint32_t) override {}
+
+ private:
+  std::vector<Slab> slabs_;
+};
+
+class KillTest : public SeededTest {
+ protected:
+  static constexpr std::uint32_t kSlots = 512;
+  static constexpr std::uint32_t kTables = 4;
+  static constexpr std::uint64_t kFirstStepped = 3;
+
+  KillTest() {
+    // Storage for all, so that the child asks the system for nothing.
+    EXPECT_TRUE(ledger_file_.allocate(0, ledger_file_.length().bytes()).ok());
+    EXPECT_TRUE(objects_.allocate(0, objects_.length().bytes()).ok());
+  }
+  std::unique_ptr<StoreMemory> memory() const {
+    return map_store(Fd{::dup(ledger_file_.fd())}, Fd{::dup(objects_.fd())}).value();
+  }
+
+  /// What the child does over and over until it is killed: everything there is.
+  [[noreturn]] void live(std::uint32_t table, const std::vector<Slab>& stock, const Location& lent,
+                         const Location& inherited) {
+    ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    auto view = memory();
+    const auto lessor = std::make_shared<Stock>(stock);
+    const auto lessee = Lessee::make(CallerId{2}, table, std::move(view), lessor);
+    std::optional<Result<std::shared_ptr<Object>>> taken;
+    for (std::uint64_t i = 1;; ++i) {
+      // By now the functions have been looked up, which takes more steps than what they do.
+      if (i == kFirstStepped) {
+        ::raise(SIGSTOP);
+        taken = lessee->take_over(inherited);
+      }
+      const auto held = put(*lessee, kBytes, i);
+      const auto seen = lessee->borrow(lent);
+      const auto for_parent = put(*lessee, kBytes, i, CallerId{1});
+      if (for_parent != nullptr && i % 2 == 0) for_parent->hand_over();
+      const auto half = lessee->create(kBytes);
+    }
+  }
+
+  const SharedFile ledger_file_ = SharedFile::make("ledger", ByteCount{Ledger::bytes_for(kSlots, kTables)}).value();
+  const SharedFile objects_ = SharedFile::make("objects", 64_MiB).value();
+  const Mapping ledger_memory_ =
+      Mapping::make(ledger_file_, 0, ledger_file_.length().bytes(), Mapping::Access::kReadAndWrite).value();
+  const Ledger ledger_ = Ledger::format(ledger_memory_.memory(), kSlots, kTables);
+  Lender lender_{ledger_, objects_.length()};
+};
+
+TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
+  if (UNDER_TSAN) GTEST_SKIP() << "the thread sanitizer does not run in a process that is stepped";
+  const std::uint32_t own_table = lender_.open(CallerId{1}).value();
+  const auto own_lessor = std::make_shared<Stock>(std::vector<Slab>{lender_.lease(own_table, kSlotBytesMin).value()});
+  const auto lessee = Lessee::make(CallerId{1}, own_table, memory(), own_lessor);
+  const auto lent = put(*lessee, kBytes, 77);
+  for (int round = 0; round < 40; ++round) {
+    const std::uint32_t table = lender_.open(CallerId{2}).value();
+    std::vector<Slab> stock;
+    for (int i = 0; i < 2; ++i) stock.push_back(lender_.lease(table, kSlotBytesMin).value());
+    const auto inherited = put(*lessee, kBytes, 88, CallerId{2});
+    inherited->hand_over();
+    const pid_t child = ::fork();
+    if (child == 0) live(table, stock, lent->location(), inherited->location());
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSTOPPED(status)) << status;
+    const std::size_t steps = between(1, 4000);
+    for (std::size_t i = 0; i < steps; ++i) {
+      ASSERT_EQ(::ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr), 0);
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP) << status << " after " << i << " steps";
+    }
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    lender_.process_ended(table);
+    ASSERT_TRUE(holds(lent->bytes(), 77)) << steps;
+    const auto census = lender_.census();
+    ASSERT_EQ(census.objects, 1) << "after " << steps << " steps";
+    ASSERT_EQ(census.slabs, 1) << "after " << steps << " steps";
+    ASSERT_EQ(census.processes, 1);
+  }
+}
+
+}  // namespace
+}  // namespace pharos::object_store

@@ -1,0 +1,216 @@
+#include <gtest/gtest.h>
+
+#include <pharos/object_store/lessee.hpp>
+
+#include "plain_store.hpp"
+
+namespace pharos::object_store {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class LesseeTest : public testing::Test {
+ protected:
+  PlainStore store_{128_MiB};
+  PlainStore::Process maker_ = store_.start(CallerId{1});
+  PlainStore::Process other_ = store_.start(CallerId{2});
+};
+
+TEST_F(LesseeTest, WhatOneProcessSealsAnotherReads) {
+  const auto object = put(*maker_.lessee, kMiB, 7);
+  const auto seen = other_.lessee->borrow(object->location());
+  ASSERT_TRUE(seen.ok());
+  EXPECT_TRUE(holds((*seen)->bytes(), 7));
+  EXPECT_EQ((*seen)->bytes().size(), kMiB);
+}
+
+TEST_F(LesseeTest, AnObjectThatHasEndedIsLost) {
+  const Location location = put(*maker_.lessee, kMiB, 7)->location();
+  EXPECT_EQ(other_.lessee->borrow(location).error().code(), ErrorCode::kObjectLost);
+  const auto next = put(*maker_.lessee, kMiB, 8);
+  ASSERT_EQ(next->location().place.slot, location.place.slot);
+  EXPECT_GT(next->location().place.generation, location.place.generation);
+  EXPECT_EQ(other_.lessee->borrow(location).error().code(), ErrorCode::kObjectLost);
+}
+
+TEST_F(LesseeTest, LocationsThatMakeNoSenseAreRefused) {
+  const auto object = put(*maker_.lessee, kMiB, 7);
+  Location location = object->location();
+  location.place.slot = ~std::uint32_t{0};
+  EXPECT_EQ(other_.lessee->borrow(location).error().code(), ErrorCode::kObjectLost);
+  location = object->location();
+  ++location.id.number;
+  EXPECT_EQ(other_.lessee->borrow(location).error().code(), ErrorCode::kObjectLost);
+}
+
+TEST_F(LesseeTest, AHeaderThatLeadsOutsideOfTheStoreIsRefused) {
+  const auto object = put(*maker_.lessee, kMiB, 7);
+  SlotHeader& header = store_.ledger().slot(object->location().place.slot);
+  header.size.store(~std::uint64_t{0});
+  EXPECT_EQ(other_.lessee->borrow(object->location()).error().code(), ErrorCode::kCorrupt);
+  header.offset.store(~std::uint64_t{0} - 100);
+  header.size.store(200);
+  EXPECT_EQ(other_.lessee->borrow(object->location()).error().code(), ErrorCode::kCorrupt);
+}
+
+TEST_F(LesseeTest, WhatIsReadStaysThoughItsHolderLetsGo) {
+  auto object = put(*maker_.lessee, kMiB, 7);
+  auto seen = other_.lessee->borrow(object->location());
+  const auto slot = object->location().place.slot;
+  object.reset();
+  for (std::uint64_t i = 0; i < 10; ++i) EXPECT_NE(put(*maker_.lessee, kMiB, 100 + i)->location().place.slot, slot);
+  EXPECT_TRUE(holds((*seen)->bytes(), 7));
+  seen->reset();
+  std::vector<std::shared_ptr<Object>> kept;
+  for (std::uint64_t i = 0; i < 4; ++i) kept.push_back(put(*maker_.lessee, kMiB, i));
+  EXPECT_EQ(
+      std::count_if(kept.begin(), kept.end(), [&](const auto& each) { return each->location().place.slot == slot; }), 1)
+      << "the slot is used again once nobody reads there";
+}
+
+TEST_F(LesseeTest, AnObjectOfTheSameSizeTakesTheSlotThatWasUsedLast) {
+  const auto slot = put(*maker_.lessee, 64 * kMiB, 1)->location().place.slot;
+  for (std::uint64_t i = 0; i < 5; ++i) EXPECT_EQ(put(*maker_.lessee, 64 * kMiB, i)->location().place.slot, slot);
+  EXPECT_EQ(store_.lender().census().slabs, 1);
+}
+
+TEST_F(LesseeTest, AnObjectThatIsNotSealedIsNobodys) {
+  {
+    const auto half = maker_.lessee->create(kMiB);
+    ASSERT_TRUE(half.ok());
+    EXPECT_EQ(store_.lender().census().objects, 1);
+  }
+  EXPECT_EQ(store_.lender().census().objects, 0);
+}
+
+TEST_F(LesseeTest, AFullStoreIsExhaustedWithNumbers) {
+  std::vector<std::shared_ptr<Object>> objects;
+  for (int i = 0; i < 2; ++i) objects.push_back(put(*maker_.lessee, 60 * kMiB, 1));
+  const auto failed = maker_.lessee->create(60 * kMiB);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code(), ErrorCode::kExhausted);
+  EXPECT_NE(failed.error().to_string().find("of 128 MiB, 8 MiB are free"), std::string::npos)
+      << failed.error().to_string();
+  EXPECT_EQ(maker_.lessee->create(std::uint64_t{1} << 62).error().code(), ErrorCode::kExhausted);
+  objects.pop_back();
+  EXPECT_TRUE(maker_.lessee->create(60 * kMiB).ok());
+}
+
+TEST_F(LesseeTest, AProcessThatReadsTooMuchAtOnceIsToldSo) {
+  const auto object = put(*maker_.lessee, kMiB, 7);
+  std::vector<std::shared_ptr<Object>> seen;
+  for (std::uint32_t i = 0; i < kPinsMax; ++i) seen.push_back(other_.lessee->borrow(object->location()).value());
+  EXPECT_EQ(other_.lessee->borrow(object->location()).error().code(), ErrorCode::kExhausted);
+  seen.pop_back();
+  EXPECT_TRUE(other_.lessee->borrow(object->location()).ok());
+}
+
+TEST_F(LesseeTest, TrimGivesBackWhatIsFreeAndNothingElse) {
+  const auto kept = put(*maker_.lessee, kMiB, 7);
+  put(*maker_.lessee, 20 * kMiB, 8);
+  EXPECT_EQ(store_.lender().census().slabs, 2);
+  maker_.lessee->trim();
+  EXPECT_EQ(store_.lender().census().slabs, 1);
+  EXPECT_TRUE(holds(kept->bytes(), 7));
+}
+
+TEST_F(LesseeTest, AnHeirTakesAResultOverOnceAndItOutlivesItsMaker) {
+  auto result = put(*maker_.lessee, kMiB, 7, CallerId{2});
+  const Location location = result->location();
+  result->hand_over();
+  result.reset();
+  auto taken = other_.lessee->take_over(location);
+  ASSERT_TRUE(taken.ok());
+  EXPECT_EQ(other_.lessee->take_over(location).error().code(), ErrorCode::kObjectLost);
+  store_.end(maker_);
+  EXPECT_TRUE(holds((*taken)->bytes(), 7));
+  EXPECT_EQ(store_.lender().census().slabs, 1);
+  taken->reset();
+  EXPECT_TRUE(store_.lender().reclaim());
+  EXPECT_EQ(store_.lender().census().slabs, 0);
+}
+
+TEST_F(LesseeTest, AResultThatNobodyTookEndsWithItsMakerAndWithItsHeir) {
+  const auto hand_over = [&](std::uint64_t number) {
+    const auto result = put(*maker_.lessee, kMiB, number, CallerId{2});
+    result->hand_over();
+    return result->location();
+  };
+  const Location first = hand_over(1);
+  store_.end(other_);
+  const auto third = store_.start(CallerId{3});
+  EXPECT_EQ(third.lessee->borrow(first).error().code(), ErrorCode::kObjectLost);
+  hand_over(2);
+  store_.end(maker_);
+  EXPECT_EQ(store_.lender().census().objects, 0);
+  EXPECT_EQ(store_.lender().census().slabs, 0);
+}
+
+TEST_F(LesseeTest, AProcessThatEndsLeavesNothingButWhatOthersRead) {
+  const auto object = put(*maker_.lessee, kMiB, 7);
+  auto half = maker_.lessee->create(kMiB);
+  auto seen = other_.lessee->borrow(object->location());
+  store_.end(maker_);
+  EXPECT_EQ(store_.lender().census().objects, 0);
+  EXPECT_EQ(store_.lender().census().slabs, 1) << "somebody reads there";
+  EXPECT_TRUE(holds((*seen)->bytes(), 7));
+  EXPECT_EQ(other_.lessee->borrow(object->location()).error().code(), ErrorCode::kObjectLost);
+  seen->reset();
+  EXPECT_TRUE(store_.lender().reclaim());
+  EXPECT_EQ(store_.lender().census().leased_bytes, 0);
+}
+
+TEST_F(LesseeTest, ASegmentThatIsFreeAgainIsNamedOnce) {
+  put(*maker_.lessee, 64 * kMiB, 1);
+  EXPECT_EQ(store_.lender().take_idle_segment(), std::nullopt);
+  maker_.lessee->trim();
+  EXPECT_EQ(store_.lender().take_idle_segment(), 0);
+  EXPECT_EQ(store_.lender().take_idle_segment(), std::nullopt);
+}
+
+TEST_F(LesseeTest, AProcessHasOneTableAndTablesAreUsedAgain) {
+  EXPECT_EQ(store_.lender().open(CallerId{1}).error().code(), ErrorCode::kAlreadyExists);
+  for (std::uint64_t i = 3; i <= PlainStore::kTables; ++i) ASSERT_TRUE(store_.lender().open(CallerId{i}).ok());
+  EXPECT_EQ(store_.lender().open(CallerId{100}).error().code(), ErrorCode::kExhausted);
+  store_.end(other_);
+  EXPECT_TRUE(store_.lender().open(CallerId{100}).ok());
+}
+
+TEST_F(LesseeTest, WhatAProcessCannotHaveIsNotGivenBack) {
+  const auto object = put(*maker_.lessee, kMiB, 7);
+  const auto slot = object->location().place.slot;
+  store_.lender().give_back(other_.table, slot);
+  store_.lender().give_back(maker_.table, 12345);
+  EXPECT_EQ(store_.lender().census().objects, 1);
+  EXPECT_EQ(store_.lender().lease(77, kSlotBytesMin).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(store_.lender().lease(maker_.table, 12345).error().code(), ErrorCode::kInvalidArgument);
+}
+
+/// Lends what there is not.
+class Liar final : public Lessor {
+ public:
+  explicit Liar(const Slab& slab) : slab_{slab} {}
+  Result<Slab> lease(std::uint64_t slot_bytes) override {
+    Slab slab = slab_;
+    slab.slot_bytes = slot_bytes;
+    return slab;
+  }
+  void give_back(std::uint32_t) override {}
+
+ private:
+  const Slab slab_;
+};
+
+TEST_F(LesseeTest, ASlabThatLiesOutsideOfTheStoreIsRefused) {
+  std::vector<std::byte> objects(64 << 20);
+  const std::uint32_t slots = store_.ledger().slots();
+  for (const Slab& slab : {Slab{64 << 20, 0, 0, 1}, Slab{~std::uint64_t{0}, 0, 0, 1}, Slab{0, 0, slots, 1},
+                           Slab{0, 0, slots - 1, 2}, Slab{0, 0, 0, ~std::uint32_t{0}}, Slab{0, 0, 0, 0}}) {
+    const auto liar = std::make_shared<Liar>(slab);
+    const auto lessee = Lessee::make(CallerId{9}, 5, std::make_unique<PlainMemory>(store_.ledger(), objects), liar);
+    EXPECT_EQ(lessee->create(kMiB).error().code(), ErrorCode::kCorrupt);
+  }
+}
+
+}  // namespace
+}  // namespace pharos::object_store
