@@ -49,14 +49,16 @@ std::string demangled(const char* name) {
   return text == nullptr ? name : text.get();
 }
 
+void set_name(Frame& frame, const char* function) {
+  frame.name = function;
+  frame.function = demangled(function);
+}
+
 int add_symbol(void* into, std::uintptr_t, const char* file, int line, const char* function) {
   if (function == nullptr && file == nullptr) return 0;
   auto& frames = *static_cast<std::vector<Frame>*>(into);
   Frame frame;
-  if (function != nullptr) {
-    frame.name = function;
-    frame.function = demangled(function);
-  }
+  if (function != nullptr) set_name(frame, function);
   if (file != nullptr) frame.file = file;
   frame.line = line;
   frames.push_back(std::move(frame));
@@ -72,16 +74,23 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
                      [text](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
+// Debugging information comes with lines and what was inlined, but names a function that is not seen outside of its
+// file without scope and parameters. The symbol table has both, for the function that all of it was inlined into.
 std::vector<Frame> symbolize(const ModulePlace& place, std::uintptr_t address) {
   std::vector<Frame> frames;
   if (address != 0 && symbols() != nullptr) {
     constexpr auto ignore = [](void*, const char*, int) {};
     ::backtrace_pcinfo(symbols(), address, &add_symbol, ignore, &frames);
-    if (frames.empty()) {
+    if (frames.empty() || !std::string_view{frames.back().name}.starts_with("_Z")) {
       ::backtrace_syminfo(
           symbols(), address,
           [](void* into, std::uintptr_t code, const char* name, std::uintptr_t, std::uintptr_t) {
-            add_symbol(into, code, nullptr, 0, name);
+            auto& found = *static_cast<std::vector<Frame>*>(into);
+            if (found.empty()) {
+              add_symbol(into, code, nullptr, 0, name);
+            } else if (name != nullptr) {
+              set_name(found.back(), name);
+            }
           },
           ignore, &frames);
     }
