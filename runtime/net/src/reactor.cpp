@@ -12,6 +12,8 @@
 #include <pharos/base/thread_local.hpp>
 #include <pharos/net/reactor.hpp>
 
+#include "system_calls.hpp"
+
 namespace pharos::net {
 namespace {
 
@@ -143,7 +145,7 @@ void Reactor::poll_one(async::Deadline deadline, Poller role) {
 bool Reactor::sleep(epoll_event& event, async::Deadline deadline) {
   int n = 0;
   if (deadline.is_never()) {
-    n = ::epoll_wait(epoll_.get(), &event, 1, -1);
+    n = wait_for_events(epoll_.get(), &event, 1, -1);
   } else {
     const Duration left = deadline.left(now());
     const timespec exactly = to_timespec(left);
@@ -151,7 +153,7 @@ bool Reactor::sleep(epoll_event& event, async::Deadline deadline) {
     if (n < 0 && errno == ENOSYS) {  // valgrind does not know it
       const auto rounded =
           std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, std::chrono::hours{1}));
-      n = ::epoll_wait(epoll_.get(), &event, 1, static_cast<int>(rounded.count()));
+      n = wait_for_events(epoll_.get(), &event, 1, static_cast<int>(rounded.count()));
     }
   }
   PHAROS_CHECK(n >= 0 || errno == EINTR, errno);
@@ -213,7 +215,7 @@ bool Reactor::spin(epoll_event& event, Poller role, async::Deadline deadline) {
   hot_thread_.store(&this_thread, std::memory_order_relaxed);
   const TimePoint end = std::min(now() + kSpinTime, deadline.when());
   do {
-    const int n = ::epoll_wait(epoll_.get(), &event, 1, 0);
+    const int n = wait_for_events(epoll_.get(), &event, 1, 0);
     const TimePoint time = now();
     if (n == 1) {
       spins_failed_.store(0, std::memory_order_relaxed);

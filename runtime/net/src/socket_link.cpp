@@ -14,6 +14,8 @@
 
 #include <pharos/net/socket_link.hpp>
 
+#include "system_calls.hpp"
+
 namespace pharos::net {
 namespace {
 
@@ -159,7 +161,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     ssize_t n = 0;
     if (!accepts_descriptors_) {
       do {
-        n = ::recv(socket_.get(), to, room, MSG_DONTWAIT);
+        n = receive_bytes(socket_.get(), to, room, MSG_DONTWAIT);
       } while (n < 0 && errno == EINTR);
       return n;
     }
@@ -315,7 +317,8 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
         if (attachments_out_.size() > 1) end = attachments_out_[1].offset;
       }
     }
-    if (attached == nullptr) return ::send(socket_.get(), writing_out_.data() + written_, end - written_, kSendFlags);
+    if (attached == nullptr)
+      return send_bytes(socket_.get(), writing_out_.data() + written_, end - written_, kSendFlags);
 
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptorsMax)] = {};
     iovec part{.iov_base = writing_out_.data() + written_, .iov_len = end - written_};
