@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "caller.hpp"
 #include "safeguard.hpp"
 
 namespace pharos::actors {
@@ -21,6 +22,12 @@ constexpr std::size_t kUnacknowledgedBytes = 256 << 10;
 // Calls in flight that leave slower ones behind (an actor's coroutines may wait for days) do so in runs this long.
 constexpr std::size_t kRunMax = 1024;
 constexpr auto kRoomTime = std::chrono::milliseconds{100};  // then it looks again whether the worker is gone
+
+void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
+  std::uint64_t now = number.load();
+  while (now < to && !number.compare_exchange_weak(now, to)) {
+  }
+}
 
 }  // namespace
 
@@ -64,7 +71,6 @@ std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
     }
   }
   stragglers_.clear();
-  first_unanswered_ = 0;
   unacknowledged_.clear();
   unacknowledged_bytes_ = 0;
   held_back_.insert(held_back_.begin(), again.begin(), again.end());
@@ -99,13 +105,20 @@ std::uint64_t CallLink::all_answered_below() const {
   return stragglers_.empty() ? first_unanswered_ : stragglers_.begin()->first;
 }
 
-// Under the mutex, with a link: the worker need not keep those replies any more.
-void CallLink::acknowledge() {
+// Under the mutex. Says something about the call of this number.
+FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
   FrameHeader header;
-  header.kind = FrameKind::kAcknowledge;
+  header.kind = kind;
   header.caller = caller_.value();
+  header.number = number;
   header.actor = callee_.actor.value();
   header.incarnation = callee_.incarnation;
+  return header;
+}
+
+// Under the mutex, with a link: the worker need not keep those replies any more.
+void CallLink::acknowledge() {
+  FrameHeader header = note(FrameKind::kAcknowledge, 0);
   header.acknowledged = all_answered_below();
   std::erase_if(unacknowledged_, [&](std::uint64_t number) { return number < header.acknowledged; });
   link_->send(header, std::as_bytes(std::span{unacknowledged_}));
@@ -115,24 +128,13 @@ void CallLink::acknowledge() {
 
 // Under the mutex, with a link.
 void CallLink::send_cancel(std::uint64_t number) {
-  FrameHeader header;
-  header.kind = FrameKind::kCancel;
-  header.caller = caller_.value();
-  header.number = number;
-  header.actor = callee_.actor.value();
-  header.incarnation = callee_.incarnation;
-  link_->send(header, {});
+  link_->send(note(FrameKind::kCancel, number), {});
 }
 
 // Under the mutex, with a link. Before the call.
 void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
-  FrameHeader header;
-  header.kind = FrameKind::kRetry;
+  FrameHeader header = note(FrameKind::kRetry, number);
   header.attempt = call.max_retries;
-  header.caller = caller_.value();
-  header.number = number;
-  header.actor = callee_.actor.value();
-  header.incarnation = callee_.incarnation;
   header.function = call.retry_on - 1;
   link_->send(header, {});
 }
@@ -348,16 +350,16 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   std::vector<CellHandle> returned;
   for (ResultCell* const taken : answered_) {
     const wire::FrameView frame = frames.next();
-    const bool in_pieces = (frame.header.flags & wire::kInPieces) != 0;
-    if (taken == nullptr) {
-      if (in_pieces) large_values_->drop(frame.payload);
+    const bool is_more = (frame.header.flags & (wire::kInPieces | wire::kCarriesActors)) != 0;
+    CellHandle cell{taken};
+    if (!cell) {
+      if (is_more) take_value(frame, {});
       continue;
     }
-    CellHandle cell{taken};
     switch (frame.header.status) {
       case wire::ReplyStatus::kOk:
-        if (in_pieces) [[unlikely]] {
-          large_values_->bring(std::move(cell), frame.payload);
+        if (is_more) [[unlikely]] {
+          take_value(frame, std::move(cell));
         } else {
           cell->set_value(frame.payload);
         }
@@ -381,6 +383,47 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   flush();
 }
 
+// A value that is more than the bytes in the payload. No cell: nobody waits for it.
+void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
+  std::span<const std::byte> payload = reply.payload;
+  detail::ActorHandles actors;
+  if ((reply.header.flags & wire::kCarriesActors) != 0) {
+    auto received = receive_actors(reply.header.number, payload);
+    if (!received) {
+      if (cell) cell->set_error(std::move(received).error());
+      return;
+    }
+    actors = *std::move(received);
+  }
+  if ((reply.header.flags & wire::kInPieces) != 0) {
+    large_values_->bring(std::move(cell), payload, std::move(actors));
+  } else if (cell) {
+    cell->set_value(payload, std::move(actors));
+  }
+}
+
+Result<detail::ActorHandles> CallLink::receive_actors(std::uint64_t number, std::span<const std::byte>& payload) {
+  PHAROS_TRY(const auto carried, read_carried(payload));
+  detail::ActorHandles actors;
+  const auto caller = receiver_.lock();
+  if (caller == nullptr) return actors;
+  for (const CarriedActor& each : carried) actors.push_back(caller->receive(each));
+  caller->after_telling_node([self = weak_from_this(), number] {
+    if (const auto link = self.lock()) link->acknowledge_actors(number);
+  });
+  return actors;
+}
+
+void CallLink::acknowledge_actors(std::uint64_t number) {
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    link = link_;
+    if (link != nullptr) link->send(note(FrameKind::kReceived, number), {});
+  }
+  if (link != nullptr) link->flush();
+}
+
 void CallLink::on_closed(Error) {
   {
     const std::lock_guard lock{mutex_};
@@ -398,6 +441,7 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
     why_lost_ = why;
     lost_.store(true, std::memory_order_release);
     set_stragglers_aside();
+    raise(*numbers_, first_unanswered_);
     for (const auto& [number, taken] : stragglers_) unanswered.sent.emplace_back(taken);
     stragglers_.clear();
     unanswered.unsent.assign(held_back_.begin(), held_back_.end());

@@ -21,6 +21,10 @@
 #include "large_values.hpp"
 #include "result_cell.hpp"
 
+namespace pharos::detail {
+class Caller;
+}
+
 namespace pharos::actors {
 
 /// One caller's calls to one worker, in their order: numbers them, keeps who waits for which reply, and holds calls
@@ -45,13 +49,21 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual void on_disconnected(CallLink& link) = 0;
   };
 
-  CallLink(CallerId caller, std::shared_ptr<const Clock> clock, std::shared_ptr<FlushQueue> flush_queue,
-           std::shared_ptr<LargeValues> large_values, std::weak_ptr<Observer> observer)
+  /// The first number that no call of a caller has: a callee on another machine knows calls by their numbers, also from
+  /// a link that it had before.
+  using Numbers = std::shared_ptr<std::atomic<std::uint64_t>>;
+
+  CallLink(CallerId caller, Numbers numbers, std::shared_ptr<const Clock> clock,
+           std::shared_ptr<FlushQueue> flush_queue, std::shared_ptr<LargeValues> large_values,
+           std::weak_ptr<detail::Caller> receiver, std::weak_ptr<Observer> observer)
       : caller_{caller},
+        numbers_{std::move(numbers)},
         clock_{std::move(clock)},
         flush_queue_{std::move(flush_queue)},
         large_values_{std::move(large_values)},
-        observer_{std::move(observer)} {}
+        receiver_{std::move(receiver)},
+        observer_{std::move(observer)},
+        first_unanswered_{numbers_->load()} {}
 
   /// The other end of a connection.
   struct Callee {
@@ -114,18 +126,24 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void hold_back_user(std::unique_lock<std::mutex>& lock);
   std::size_t send_now(detail::CellHandle cell);
   std::size_t send_held_back();
+  Result<detail::ActorHandles> receive_actors(std::uint64_t number, std::span<const std::byte>& payload);
+  void acknowledge_actors(std::uint64_t number);
+  void take_value(const wire::FrameView& reply, detail::CellHandle cell);
+  wire::FrameHeader note(wire::FrameKind kind, std::uint64_t number) const;
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
 
   const CallerId caller_;
+  const Numbers numbers_;
   const std::shared_ptr<const Clock> clock_;
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::shared_ptr<LargeValues> large_values_;
+  const std::weak_ptr<detail::Caller> receiver_;  // of handles in results
   const std::weak_ptr<Observer> observer_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<net::Link> link_;  // null while not connected
   Callee callee_;
-  std::uint64_t first_unanswered_ = 0;
+  std::uint64_t first_unanswered_;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
   std::map<std::uint64_t, detail::ResultCell*> stragglers_;  // that later calls have left behind
   std::deque<detail::CellHandle> held_back_;                 // not sent yet, and so not numbered

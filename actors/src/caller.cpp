@@ -204,7 +204,8 @@ void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& re
 }
 
 std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> observer) {
-  return std::make_shared<CallLink>(registered_.caller, platform_, flush_queue_, large_values_, std::move(observer));
+  return std::make_shared<CallLink>(registered_.caller, numbers_, platform_, flush_queue_, large_values_,
+                                    weak_from_this(), std::move(observer));
 }
 
 struct Caller::Incomplete {
@@ -212,7 +213,7 @@ struct Caller::Incomplete {
   CellHandle cell;
   std::vector<std::byte> bytes;
   std::shared_ptr<object_store::Object> object;  // instead of the bytes, when they are many
-  std::vector<Arguments::Hole> holes;
+  std::vector<Hole> holes;
   std::atomic<std::size_t> missing = 0;
   async::UniqueFunction<void(std::optional<Error>)> then;
 };
@@ -221,6 +222,8 @@ namespace {
 
 /// Arguments with the results that belong to them in their places.
 struct Filled {
+  Filled() { bytes.set_context(&context); }
+  CodecContext context;
   Encoder bytes;
   std::vector<actors::Piece> pieces;
 
@@ -240,9 +243,19 @@ struct Filled {
   Encoder with_pieces_;
 };
 
+// A result that lies in the store stays there.
+void put_outcome(const CellHandle& cell, Filled& to) {
+  const auto stored = cell->object();
+  if (stored == nullptr) return encode_outcome(cell, to.bytes);
+  Codec<bool>::encode(true, to.bytes);
+  actors::write_carried(cell->actors(), to.bytes);
+  Codec<std::uint64_t>::encode(stored->bytes().size(), to.bytes);
+  to.pieces.push_back({to.bytes.size(), stored->location(), 0, stored->bytes().size()});
+}
+
 // Puts the results in their places. Why not, if one of them is none. The arguments lie in `object`, or else in `bytes`.
 std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::Object* object,
-                          std::span<const Arguments::Hole> holes, Filled& to) {
+                          std::span<const Hole> holes, Filled& to) {
   std::size_t done = 0;
   const auto copy_until = [&](std::size_t until) {
     if (object == nullptr) {
@@ -252,15 +265,20 @@ std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::
     }
     done = until;
   };
-  for (const Arguments::Hole& hole : holes) {
+  for (const Hole& hole : holes) {
     const auto result = hole.cell.wait(Deadline::never());
+    if (hole.splice == nullptr) {
+      copy_until(hole.offset);
+      put_outcome(hole.cell, to);
+      continue;
+    }
     if (!result) {
       return Error{result.error()}.with("an argument, the result of another call").with_outcome(Outcome::kNotStarted);
     }
     copy_until(hole.offset);
-    if (const auto& stored = hole.cell->object(); stored != nullptr && hole.as_it_is) {
+    if (const auto stored = hole.cell->object(); stored != nullptr && hole.as_it_is) {
       to.pieces.push_back({to.bytes.size(), stored->location(), 0, stored->bytes().size()});
-    } else if (!hole.splice(*result, to.bytes)) {
+    } else if (!hole.splice(hole.cell, *result, to.bytes)) {
       return Error{ErrorCode::kCorrupt, "a result that was an argument is none of its type"};
     }
   }
@@ -320,27 +338,21 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
     cell->set_error(cannot_be_encoded("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
     return nullptr;
   }
-  for (const auto& kept : arguments.context.kept) cell->keep(kept);
-  if (arguments.holes.empty() && !arguments.bytes.in_room()) [[likely]] {
+  for (const auto& kept : arguments.context.actors) cell->keep(kept);
+  if (arguments.holes().empty() && !arguments.bytes.in_room()) [[likely]] {
     cell->set_call(call, arguments.bytes);
     return nullptr;
   }
   std::shared_ptr<object_store::Object> object;
   if (arguments.bytes.in_room()) cell->keep(object = room_of(arguments.bytes).seal());
-  const bool all_there =
-      std::all_of(arguments.holes.begin(), arguments.holes.end(), [](const auto& hole) { return hole.cell.ready(); });
-  // A result that lies in the store is read there, so it must stay there.
-  for (const Arguments::Hole& hole : arguments.holes) {
-    if (!hole.cell.ready()) {
-      cell->keep(std::make_shared<const CellHandle>(hole.cell));
-    } else if (hole.cell->object() != nullptr) {
-      cell->keep(hole.cell->object());
-    }
-  }
+  const bool all_there = std::all_of(arguments.holes().begin(), arguments.holes().end(),
+                                     [](const auto& hole) { return hole.cell.ready(); });
+  // A result that lies in the store is read there, and handles in it are received with the call.
+  for (const Hole& hole : arguments.holes()) cell->keep(std::make_shared<const CellHandle>(hole.cell));
   const auto own_bytes = [&] { return object == nullptr ? arguments.bytes.flattened() : std::vector<std::byte>{}; };
   if (all_there) {
     Filled filled;
-    if (auto missing = fill(own_bytes(), object.get(), arguments.holes, filled)) {
+    if (auto missing = fill(own_bytes(), object.get(), arguments.holes(), filled)) {
       cell->set_error(std::move(*missing));
     } else {
       const Encoder& payload = filled.payload(call.flags);
@@ -353,19 +365,20 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
   incomplete->cell = cell;
   incomplete->bytes = own_bytes();
   incomplete->object = std::move(object);
-  incomplete->holes = arguments.holes;
+  incomplete->holes = arguments.holes();
   return incomplete;
 }
 
 CellHandle Caller::put(const Encoder& value) {
   if (value.failure() == CodecFailure::kNoRoom) throw_error(cannot_be_encoded("a value", value));
   CellHandle cell = new_cell();
+  ActorHandles actors = std::exchange(value.context()->actors, {});
   if (value.failed()) {
     cell->set_error(cannot_be_encoded("a value", value));
   } else if (value.in_room()) {
-    cell->set_object(room_of(value).seal());
+    cell->set_object(room_of(value).seal(), std::move(actors));
   } else {
-    cell->set_value(value);
+    cell->set_value(value, std::move(actors));
   }
   return cell;
 }
@@ -379,7 +392,7 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
     incomplete->place = ++last_incomplete_;
     incomplete_.emplace(incomplete->place, incomplete);
   }
-  for (const Arguments::Hole& hole : incomplete->holes) {
+  for (const Hole& hole : incomplete->holes) {
     hole.cell->when_ready([self = weak_from_this(), incomplete] {
       if (incomplete->missing.fetch_sub(1) != 1) return;
       const auto caller = self.lock();
@@ -513,7 +526,7 @@ std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
   const std::lock_guard lock{mutex_};
   for (const auto& [number, each] : incomplete_) {
     if (&*each->cell != &cell) continue;
-    for (const Arguments::Hole& hole : each->holes) {
+    for (const Hole& hole : each->holes) {
       if (!hole.cell.ready()) missing.push_back(hole.cell);
     }
   }
@@ -806,10 +819,12 @@ Arguments& scratch_arguments(Caller& caller) {
 }
 Encoder& scratch_value(Caller& caller) {
   thread_local CallersRoom room;
+  thread_local CodecContext context;
   thread_local Encoder value;
   room.serve(caller);
   value.clear();
   value.set_large_room(&room);
+  value.set_context(&context);
   return value;
 }
 
@@ -824,22 +839,6 @@ void kill_actor(const ActorHandle& actor) {
 }
 ActorId id_of(const ActorHandle& actor) {
   return actor.id();
-}
-
-void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to) {
-  if (to.context() == nullptr) return to.fail(CodecFailure::kInvalid);
-  Codec<std::uint64_t>::encode(actor->id().value(), to);
-  Codec<std::string>::encode(actor->label(), to);
-  to.context()->kept.push_back(actor);
-}
-
-std::shared_ptr<ActorHandle> decode_actor(Decoder& from) {
-  const ActorId id{Codec<std::uint64_t>::decode(from)};
-  const std::string label = Codec<std::string>::decode(from);
-  const auto caller = caller_of_worker();
-  if (caller == nullptr) from.fail(CodecFailure::kInvalid);
-  if (from.failed()) return nullptr;
-  return caller->adopt(id, label, false);
 }
 
 }  // namespace pharos::detail

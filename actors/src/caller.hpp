@@ -14,6 +14,7 @@
 #include <pharos/net/peer.hpp>
 
 #include "call_link.hpp"
+#include "carried_actors.hpp"
 #include "flush_queue.hpp"
 #include "large_values.hpp"
 #include "platform.hpp"
@@ -83,6 +84,10 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
                                                   const char* type_name);
   /// A handle that came with a call, or by its name. The node counts `held` for it already.
   std::shared_ptr<ActorHandle> adopt(ActorId id, const std::string& label, bool held);
+  /// The same for one that came in a result.
+  std::shared_ptr<ActorHandle> receive(const actors::CarriedActor& carried) {
+    return adopt(carried.id, carried.label, false);
+  }
   CellHandle new_cell() const { return ResultCell::make(room_); }
   /// A value that is there. Throws when there is no room for a large one.
   CellHandle put(const Encoder& value);
@@ -96,6 +101,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   /// Tells the node, after all that it has been told before.
   void tell_node(wire::Message message);
+  /// Runs it on the strand once the node has been told what was to be told before.
+  void after_telling_node(async::Callback then) { executor_.post(std::move(then)); }
   void actor_disconnected(std::shared_ptr<ActorHandle> actor);
   /// Nobody here has a handle any more.
   void let_go(ActorHandle& actor);
@@ -162,6 +169,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
   const std::shared_ptr<actors::LargeValues> large_values_;
   const std::shared_ptr<actors::WaitingRoom> room_;
+  const actors::CallLink::Numbers numbers_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   actors::TaskPool tasks_;  // of the usual shape
   std::shared_ptr<net::Peer> node_;
   wire::JobRegistered registered_;

@@ -16,6 +16,7 @@
 #include <pharos/scheduler/resources.hpp>
 #include <pharos/wire/error_codec.hpp>
 
+#include "carried_actors.hpp"
 #include "function_table.hpp"
 #include "large_values.hpp"
 #include "reply_cache.hpp"
@@ -99,6 +100,7 @@ struct RemoteCaller {
   }
 
   const CallerId id;
+  HandedOver handed_over;
   ReplyCache replies;
   mutable std::mutex mutex;
   std::shared_ptr<net::Link> newest_link;
@@ -117,6 +119,7 @@ class CallerLink final : public net::Link::Handler,
         remote_{std::move(remote)},
         room_{calls.caller()->large_values(), serves.caller} {
     result_.set_large_room(room_for(room_));
+    result_.set_context(&carried_);
   }
   /// A caller on another machine does not reach this one's object store.
   LargeRoom* room_for(ObjectRoom& room) const { return remote_ == nullptr ? &room : nullptr; }
@@ -187,6 +190,8 @@ class CallerLink final : public net::Link::Handler,
         const std::lock_guard lock{marks_mutex_};
         marks_[header.number].retries = {exception_types(header.function), header.attempt};
         any_marks_.store(true, std::memory_order_release);
+      } else if (header.kind == FrameKind::kReceived) {
+        handed_over().let_go(header.number);
       } else if (header.time != 0) {
         const std::lock_guard lock{marks_mutex_};
         marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.platform().now());
@@ -201,7 +206,9 @@ class CallerLink final : public net::Link::Handler,
     Retries retries{};
   };
   /// Says something about a call, and is none.
-  static bool is_note(FrameKind kind) { return kind == FrameKind::kCancel || kind == FrameKind::kRetry; }
+  static bool is_note(FrameKind kind) {
+    return kind == FrameKind::kCancel || kind == FrameKind::kRetry || kind == FrameKind::kReceived;
+  }
   Mark mark_of(std::uint64_t number) const {
     if (!any_marks_.load(std::memory_order_acquire)) return {};
     const std::lock_guard lock{marks_mutex_};
@@ -294,14 +301,16 @@ class CallerLink final : public net::Link::Handler,
     header.time = execution.count();
     if (error) {
       result.clear();
+      result.context()->clear();
       Codec<Error>::encode(*error, result);
       header.status = wire::ReplyStatus::kError;
     }
     if (result.failed()) return reply(call, cannot_be_sent(result), result, execution);
-    if (result.in_room()) {
-      reply_in_store(header, result);
-    } else if (result.size() > wire::kCallPayloadMax.bytes()) {
+    if (!result.in_room() && result.size() > wire::kCallPayloadMax.bytes()) {
       return reply_too_large(call, result, execution);
+    }
+    if (result.in_room() || !result.context()->actors.empty()) {
+      reply_with_more(header, result);
     } else if (result.has_shared()) {
       send(header, result.flattened());
     } else {
@@ -309,15 +318,28 @@ class CallerLink final : public net::Link::Handler,
     }
   }
 
-  // The object is the caller's from now on.
-  void reply_in_store(FrameHeader header, const Encoder& result) {
+  // The payload begins with the actors that the value has handles of, and says where it lies if that is elsewhere: the
+  // object is the caller's from now on.
+  void reply_with_more(FrameHeader header, const Encoder& result) {
+    Encoder payload;
+    if (auto actors = std::exchange(result.context()->actors, {}); !actors.empty()) {
+      header.flags |= wire::kCarriesActors;
+      write_carried(actors, payload);
+      handed_over().keep(header.number, std::move(actors));
+    }
+    if (!result.in_room()) {
+      const auto bytes = result.flattened();
+      payload.write(bytes.data(), bytes.size());
+      send(header, payload.bytes());
+      return;
+    }
     const auto object = room_of(result).seal();
     const Piece whole{0, object->location(), 0, object->bytes().size()};
-    Encoder payload;
     write_pieces({&whole, 1}, {}, payload);
-    header.flags = wire::kInPieces;
+    header.flags |= wire::kInPieces;
     if (send(header, payload.bytes())) object->hand_over();
   }
+  HandedOver& handed_over() { return remote_ == nullptr ? handed_over_ : remote_->handed_over; }
 
   void reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
     const ByteCount size{result.size()};
@@ -342,7 +364,9 @@ class CallerLink final : public net::Link::Handler,
   net::FrameBatch batch_;  // what is left of the one that is being run
   TimePoint last_end_;     // of the last call in it
   RoomIn room_;
+  CodecContext carried_;
   Encoder result_;
+  HandedOver handed_over_;  // to a caller on this machine
 };
 
 namespace {
@@ -446,8 +470,10 @@ class Running final : public RunningCall {
     Retries retries;
     if (call.retry_on != 0) retries = {exception_types(call.retry_on - 1), call.max_retries};
     RoomIn room{calls_.caller()->large_values()};
+    CodecContext carried;
     Encoder result;
     result.set_large_room(&room);
+    result.set_context(&carried);
     const Function& function = function_table()[call.function];
     Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
     auto error = running.run(function, nullptr, call.flags, cell.arguments(), result, retries);
@@ -457,9 +483,9 @@ class Running final : public RunningCall {
     } else if (result.failed()) {
       cell.set_error(cannot_be_sent(result));
     } else if (result.in_room()) {
-      cell.set_object(room.seal());
+      cell.set_object(room.seal(), std::move(carried.actors));
     } else {
-      cell.set_value(result);
+      cell.set_value(result, std::move(carried.actors));
     }
     return true;
   }
@@ -488,6 +514,7 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
         running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt),
         room_{calls.caller()->large_values(), CallerId{header.caller}} {
     result_.set_large_room(link_->room_for(room_));
+    result_.set_context(&carried_);
   }
 
   /// Runs it to its first wait, or its end.
@@ -583,6 +610,7 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
   std::vector<std::byte> arguments_;  // kept where it may be run again
   Running running_;
   RoomIn room_;
+  CodecContext carried_;
   Encoder result_;
   std::atomic<bool> cancelled_ = false;
   std::optional<Error> error_;
@@ -799,7 +827,9 @@ void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
   const std::lock_guard lock{links_mutex_};
   const bool here =
       std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
-  if (!here) executor_.post([caller] { caller->replies.forget(); });
+  if (here) return;
+  executor_.post([caller] { caller->replies.forget(); });
+  caller->handed_over.let_go_of_all();
 }
 
 void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number) {

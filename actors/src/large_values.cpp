@@ -169,29 +169,30 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span
   return parts;
 }
 
-void LargeValues::bring(detail::CellHandle cell, std::span<const std::byte> payload) {
+void LargeValues::bring(detail::CellHandle cell, std::span<const std::byte> payload, detail::ActorHandles actors) {
   const auto read = read_pieces(payload);
   if (!read || read->pieces.size() != 1 || !read->bytes.empty()) {
     if (cell) cell->set_error(Error{ErrorCode::kCorrupt, "received a large result that is no object"});
     return;
   }
   const object_store::Location location = read->pieces.front().location;
-  if (const auto lessee = opened()) return take_over(*lessee, cell, location);
-  background_.spawn(bring_later(this, std::move(cell), location));
+  if (const auto lessee = opened()) return take_over(*lessee, cell, location, std::move(actors));
+  background_.spawn(bring_later(this, std::move(cell), location, std::move(actors)));
 }
 
-async::Async<void> LargeValues::bring_later(LargeValues* self, detail::CellHandle cell,
-                                            object_store::Location location) {
+async::Async<void> LargeValues::bring_later(LargeValues* self, detail::CellHandle cell, object_store::Location location,
+                                            detail::ActorHandles actors) {
   const auto lessee = co_await open_store(self);
-  if (lessee) co_return take_over(**lessee, cell, location);
+  if (lessee) co_return take_over(**lessee, cell, location, std::move(actors));
   if (cell) cell->set_error(self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result"));
 }
 
-void LargeValues::take_over(Lessee& lessee, const detail::CellHandle& cell, const object_store::Location& location) {
+void LargeValues::take_over(Lessee& lessee, const detail::CellHandle& cell, const object_store::Location& location,
+                            detail::ActorHandles actors) {
   auto object = lessee.take_over(location);
   if (!cell) return;
   if (object) {
-    cell->set_object(*std::move(object));
+    cell->set_object(*std::move(object), std::move(actors));
   } else {
     cell->set_error(std::move(object).error());
   }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <pharos/actors/codec_context.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
@@ -43,9 +44,9 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   std::vector<std::byte> in_one_piece(std::span<const std::byte> payload);
 
   /// A result that was made for this caller becomes the cell's, at once or once the store is open.
-  void bring(detail::CellHandle cell, std::span<const std::byte> payload);
+  void bring(detail::CellHandle cell, std::span<const std::byte> payload, detail::ActorHandles actors);
   /// One that nobody waits for.
-  void drop(std::span<const std::byte> payload) { bring({}, payload); }
+  void drop(std::span<const std::byte> payload) { bring({}, payload, {}); }
 
   Result<object_store::Slab> lease(std::uint64_t slot_bytes) override;
   void give_back(std::uint32_t first_slot) override;
@@ -59,9 +60,10 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   static async::Async<Result<Opened>> open_store(LargeValues* self);
   static async::Async<Result<Opened>> ask_for_store(LargeValues* self);
   static async::Async<Result<object_store::Slab>> ask_for_slab(LargeValues* self, std::uint64_t slot_bytes);
-  static async::Async<void> bring_later(LargeValues* self, detail::CellHandle cell, object_store::Location location);
+  static async::Async<void> bring_later(LargeValues* self, detail::CellHandle cell, object_store::Location location,
+                                        detail::ActorHandles actors);
   static void take_over(object_store::Lessee& lessee, const detail::CellHandle& cell,
-                        const object_store::Location& location);
+                        const object_store::Location& location, detail::ActorHandles actors);
 
   async::Executor& executor_;
   std::weak_ptr<net::Peer> node_;  // the caller's

@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include <pharos/actors/codec_context.hpp>
 #include <pharos/async/completion.hpp>
 
 #include "running_call.hpp"
@@ -39,20 +40,28 @@ struct Parts {
     if (given_up) given_up.cancel();
   }
 
-  void complete(const CellHandle& from, bool (*find_ends)(std::span<const std::byte>, std::size_t*)) {
+  void complete(const CellHandle& from,
+                bool (*find_ends)(const CellHandle&, std::span<const std::byte>, std::size_t*)) {
     const auto bytes = from.wait(Deadline::never());
     if (!bytes) return fail(bytes.error());
     std::vector<std::size_t> ends(cells.size());
     try {
-      if (!find_ends(*bytes, ends.data())) {
+      if (!find_ends(from, *bytes, ends.data())) {
         return fail(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
       }
     } catch (...) {
       return fail(current_exception());
     }
+    const auto owner = from->owner();
     std::size_t begin = 0;
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      cells[i]->set_value(bytes->subspan(begin, ends[i] - begin));
+      const auto part = bytes->subspan(begin, ends[i] - begin);
+      ActorHandles actors{from->actors().begin(), from->actors().end()};
+      if (owner != nullptr && part.size() >= kSharedBytesMin) {
+        cells[i]->set_value(Bytes{owner, part}, std::move(actors));
+      } else {
+        cells[i]->set_value(part, std::move(actors));
+      }
       begin = ends[i];
     }
     release();
@@ -156,6 +165,24 @@ async::Async<void> until_ready(CellHandle cell) {
   if (!waited) throw_error(std::move(waited).error());
 }
 
+void wait_until_ready(const CellHandle& cell) {
+  auto waited = cell.wait(Deadline::never());
+  if (!cell.ready()) throw_error(std::move(waited).error());
+}
+
+void call_back_when_ready(const std::vector<CellHandle>& cells, async::Callback then) {
+  struct State {
+    std::atomic<std::size_t> pending;
+    async::Callback then;
+  };
+  const std::shared_ptr<State> state{new State{cells.size(), std::move(then)}};
+  for (const CellHandle& cell : cells) {
+    cell.when_ready([state, cell] {
+      if (state->pending.fetch_sub(1) == 1) cell.call_back(std::move(state->then));
+    });
+  }
+}
+
 CellHandle::CellHandle(const CellHandle& other) : cell_{other.cell_} {
   if (cell_ != nullptr) cell_->retain();
 }
@@ -174,7 +201,7 @@ Result<std::span<const std::byte>> CellHandle::wait(Deadline deadline) const {
 }
 
 std::shared_ptr<const void> CellHandle::owner() const {
-  return cell_ == nullptr ? nullptr : cell_->object();
+  return cell_ == nullptr ? nullptr : cell_->owner();
 }
 
 CellHandle CellHandle::sibling() const {
@@ -182,8 +209,9 @@ CellHandle CellHandle::sibling() const {
   return cell_->sibling();
 }
 
-std::vector<CellHandle> CellHandle::split(std::size_t parts, bool (*find_ends)(std::span<const std::byte> whole,
-                                                                               std::size_t* ends)) const {
+std::vector<CellHandle> CellHandle::split(std::size_t parts,
+                                          bool (*find_ends)(const CellHandle& cell, std::span<const std::byte> whole,
+                                                            std::size_t* ends)) const {
   if (cell_ == nullptr) throw_error(moved_from());
   const auto shared = std::make_shared<Parts>();
   shared->whole = *this;
@@ -207,7 +235,7 @@ void CellHandle::cancel() const {
 
 void CellHandle::set_value(const Encoder& value) const {
   if (value.failed()) return set_error(cannot_travel("the result", value));
-  cell_->set_value(value);
+  cell_->set_value(value, value.context() == nullptr ? ActorHandles{} : value.context()->actors);
 }
 void CellHandle::set_error(Error error) const {
   cell_->set_error(std::move(error));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -10,10 +11,11 @@
 #include <span>
 #include <vector>
 
-#include <pharos/actors/ref.hpp>
+#include <pharos/actors/codec_context.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/error.hpp>
 #include <pharos/object_store/lessee.hpp>
+#include <pharos/wire/bytes.hpp>
 #include <pharos/wire/frame.hpp>
 
 #include "waiting_room.hpp"
@@ -72,9 +74,9 @@ class ResultCell {
 
   bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }
 
-  // The first of all counts.
+  // The first of all counts. `actors`: handles that are in the value.
   void set_value(std::span<const std::byte> bytes) {
-    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
+    if (!begin_to_complete()) return;
     if (!bytes.empty()) {
       std::memcpy(room_for(bytes.size()), bytes.data(), bytes.size());
     } else {
@@ -82,26 +84,50 @@ class ResultCell {
     }
     complete();
   }
-  void set_value(const Encoder& value) {
-    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
+  void set_value(std::span<const std::byte> bytes, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    std::ranges::copy(bytes, room_for(bytes.size()));
+    complete();
+  }
+  void set_value(const Encoder& value, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
     store(value);
     complete();
   }
   /// The value lies in the object store.
-  void set_object(std::shared_ptr<const object_store::Object> object) {
-    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
-    object_ = std::move(object);
+  void set_object(std::shared_ptr<const object_store::Object> object, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    elsewhere().bytes = Bytes{object, object->bytes()};
+    elsewhere_->object = std::move(object);
+    complete();
+  }
+  /// The value is a part of something, which it keeps alive.
+  void set_value(Bytes part, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    elsewhere().bytes = std::move(part);
     complete();
   }
   void set_error(Error error) {
-    if (completed_.exchange(true, std::memory_order_acq_rel)) return;
+    if (!begin_to_complete()) return;
     error_ = std::make_unique<Error>(std::move(error));
     complete();
   }
 
   Result<std::span<const std::byte>> wait(Deadline deadline);
   /// Where the value lies, if it is in the object store. Only when ready.
-  const std::shared_ptr<const object_store::Object>& object() const { return object_; }
+  std::shared_ptr<const object_store::Object> object() const {
+    return elsewhere_ == nullptr ? nullptr : elsewhere_->object;
+  }
+  /// What keeps the value alive, if it is not the cell. Only when ready.
+  std::shared_ptr<const void> owner() const { return elsewhere_ == nullptr ? nullptr : elsewhere_->bytes.owner(); }
+  /// Handles that are in the value. Only when ready.
+  std::span<const std::shared_ptr<ActorHandle>> actors() const {
+    return elsewhere_ == nullptr ? std::span<const std::shared_ptr<ActorHandle>>{} : elsewhere_->actors;
+  }
   /// Gives up the call that brings it.
   void cancel() {
     if (ready()) return;
@@ -143,7 +169,25 @@ class ResultCell {
     return inline_.data();
   }
   std::byte* large_room(std::size_t size);
-  std::span<const std::byte> value() const { return object_ != nullptr ? object_->bytes() : arguments(); }
+  /// What a value has that is not in the cell.
+  struct Elsewhere {
+    Bytes bytes;  // the value, if they have an owner
+    std::shared_ptr<const object_store::Object> object;
+    ActorHandles actors;
+  };
+  void keep(ActorHandles actors) {
+    if (!actors.empty()) [[unlikely]]
+      elsewhere().actors = std::move(actors);
+  }
+  Elsewhere& elsewhere() {
+    if (elsewhere_ == nullptr) elsewhere_ = std::make_unique<Elsewhere>();
+    return *elsewhere_;
+  }
+
+  std::span<const std::byte> value() const {
+    return elsewhere_ != nullptr && elsewhere_->bytes.owner() != nullptr ? elsewhere_->bytes.span() : arguments();
+  }
+  bool begin_to_complete() { return !completed_.exchange(true, std::memory_order_acq_rel); }
   void complete();
   void add_watch(Watch watch);
 
@@ -155,7 +199,7 @@ class ResultCell {
   std::atomic<bool> completed_ = false;  // or about to be
   std::size_t size_ = 0;
   std::unique_ptr<std::byte[]> large_;
-  std::shared_ptr<const object_store::Object> object_;
+  std::unique_ptr<Elsewhere> elsewhere_;
   std::unique_ptr<Error> error_;
   std::unique_ptr<std::vector<Watch>> watchers_;
   std::unique_ptr<async::Callback> on_cancel_;

@@ -100,6 +100,8 @@ TEST_F(NodesTest, ActorsOnTwoNodesAreCalledByTheDriverAndByEachOther) {
   EXPECT_SAYS(end.output, "driver to c: 3");
   EXPECT_SAYS(end.output, "b to c: 7");
   EXPECT_SAYS(end.output, "5000 more: 5007");
+  EXPECT_SAYS(end.output, "b asked c: 5008, 5009");
+  EXPECT_SAYS(end.output, "made by b: 5");
   EXPECT_SAYS(end.output, "hello from afar");
   EXPECT_EQ(end.output.find("out of order"), std::string::npos);
 }
@@ -118,6 +120,8 @@ TEST_F(NodesTest, TasksOfADriverWithoutCpusBesideItRunOnNodes) {
   EXPECT_EQ(end.status, 0) << end.output << end.error;
   EXPECT_SAYS(end.output, "sum 999000");
   EXPECT_SAYS(end.output, "tasks go where their resources are");
+  EXPECT_SAYS(end.output, "first on b: 2");
+  EXPECT_SAYS(end.output, "again on b: 42");
 }
 
 TEST_F(NodesTest, AWrongTokenJoinsNothing) {

@@ -18,7 +18,8 @@ Result<void> check(const FrameHeader& header) {
     case FrameKind::kCall:
     case FrameKind::kReply: break;
     case FrameKind::kCancel:
-    case FrameKind::kRetry: most = ByteCount{0}; break;
+    case FrameKind::kRetry:
+    case FrameKind::kReceived: most = ByteCount{0}; break;
     case FrameKind::kAcknowledge: most = kAcknowledgePayloadMax; break;
     case FrameKind::kControl:
     case FrameKind::kRequest:

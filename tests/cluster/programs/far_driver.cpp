@@ -51,6 +51,10 @@ class Caller {
  public:
   int call(pharos::Actor<Counter> counter, int amount) { return wait_for(counter.call<&Counter::add>(amount)); }
   std::string node() { return where(); }
+  pharos::Actor<Counter> make() { return pharos::Runtime{}.spawn<Counter>(); }
+  std::vector<pharos::Ref<int>> ask(pharos::Actor<Counter> counter) {
+    return {counter.call<&Counter::add>(1), counter.call<&Counter::add>(1)};
+  }
 };
 
 int twice(int value) {
@@ -79,6 +83,13 @@ void run_actors(pharos::Runtime& runtime) {
     last = value;
   }
   say("5000 more: " + std::to_string(last));
+  // What b has made and asked for outlives it.
+  const auto sums = wait_for(on_b.call<&Caller::ask>(on_c));
+  const auto made = on_b.call<&Caller::make>();
+  const auto counter = wait_for(made);
+  on_b.kill();
+  say("b asked c: " + std::to_string(sums[0].get()) + ", " + std::to_string(sums[1].get()));
+  say("made by b: " + std::to_string(wait_for(counter.call<&Counter::add>(5))));
 }
 
 void run_gpu(pharos::Runtime& runtime) {
@@ -100,6 +111,13 @@ void run_tasks(pharos::Runtime& runtime) {
   const bool elsewhere = wait_for(runtime.submit<&node_of_task>({.resources = {{"c", 1}}})) !=
                          wait_for(runtime.submit<&node_of_task>({.resources = {{"b", 1}}}));
   say(elsewhere ? "tasks go where their resources are" : "both on one node");
+  // There is room for the actor once the worker on b has been given back; then it is leased again.
+  const pharos::TaskOptions on_b{.resources = {{"b", 1}}};
+  say("first on b: " + std::to_string(wait_for(runtime.submit<&twice>(on_b, 1))));
+  const auto alone = runtime.spawn<Counter>({.resources = {{"b", 1}}});
+  wait_for(alone.call<&Counter::add>(1));
+  alone.kill();
+  say("again on b: " + std::to_string(wait_for(runtime.submit<&twice>(on_b, 21))));
 }
 
 /// One actor that cannot go elsewhere and one that can; the test kills the node below them.

@@ -35,7 +35,7 @@ PHAROS_API ActorId id_of(const ActorHandle& actor);
 
 /// A handle to an object that lives in a worker process of its own. Copies are the same actor; any thread may call.
 /// Calls of one process to one actor run in the order in which they were made, one at a time.
-/// A handle may be an argument of a call; the actor then lives as long as any process has one.
+/// A handle may travel in arguments and results; the actor lives as long as any process has one.
 /// Ends: by kill(); when the last handle is gone and every call has been answered; with its program. Its destructor
 /// runs unless it was killed.
 template <class T>
@@ -74,7 +74,6 @@ class Actor {
   std::shared_ptr<detail::ActorHandle> handle_;
 };
 
-/// A handle in an argument. Results cannot hold handles.
 template <class T>
 struct Codec<Actor<T>> {
   static void encode(const Actor<T>& actor, Encoder& to) { detail::encode_actor(actor.handle(), to); }

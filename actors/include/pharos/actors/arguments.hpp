@@ -12,40 +12,26 @@
 
 namespace pharos {
 
-/// What an encoder collects beside bytes: handles that must live until the call has been answered.
-class CodecContext {
- public:
-  std::vector<std::shared_ptr<const void>> kept;
-};
-
 namespace detail {
 
-/// The arguments of one call on their way out: bytes, and the places where results of other calls go in once they are
-/// there. A result that is there goes in at once.
+/// The arguments of one call on their way out: bytes, and what else they hold. A result that is there goes in at once,
+/// the others when the last of them is.
 struct Arguments {
-  struct Hole {
-    std::size_t offset;  ///< in `bytes`
-    CellHandle cell;
-    bool (*splice)(std::span<const std::byte> result, Encoder& to);  ///< false: the bytes are no such result
-    bool as_it_is;                                                   ///< the result's bytes are the argument's
-  };
   Encoder bytes;
-  std::vector<Hole> holes;  ///< by offset
   CodecContext context;
 
-  Arguments() { bytes.set_context(&context); }
+  Arguments() {
+    context.fills_holes = true;
+    bytes.set_context(&context);
+  }
   Arguments(Arguments&&) = delete;
+  const std::vector<Hole>& holes() const { return context.holes; }
   void clear() {
     bytes.clear();
     let_go();
   }
   /// Of what the call has taken a share in, or never will.
-  void let_go() {
-    if (!context.kept.empty()) [[unlikely]]
-      context.kept.clear();
-    if (!holes.empty()) [[unlikely]]
-      holes.clear();
-  }
+  void let_go() { context.clear(); }
   /// They are large: they must be encoded once more, into the object store.
   bool again() {
     if (!bytes.again()) [[likely]]
@@ -62,14 +48,14 @@ inline constexpr bool kIsRef<Ref<T>> = true;
 
 /// Encodes a result of type From as an argument of type To.
 template <class From, class To>
-bool splice_result(std::span<const std::byte> result, Encoder& to) {
+bool splice_result(const CellHandle& cell, std::span<const std::byte> result, Encoder& to) {
   if constexpr (kSameBytes<From, To>) {
     to.write(result.data(), result.size());
     return true;
   } else {
-    Decoder decoder{result};
+    ResultDecoder decoder{cell, result};
     From value = Codec<From>::decode(decoder);
-    if (decoder.failed() || decoder.left() != 0) return false;
+    if (!decoder.done()) return false;
     Codec<To>::encode(static_cast<To>(std::move(value)), to);
     return true;
   }
@@ -113,7 +99,8 @@ void encode_as(const Argument& argument, Arguments& to) {
   } else if constexpr (kSameBytes<typename Argument::Value, Target> ||
                        std::is_constructible_v<Target, typename Argument::Value>) {
     using From = typename Argument::Value;
-    to.holes.push_back({to.bytes.size(), argument.cell(), &splice_result<From, Target>, kSameBytes<From, Target>});
+    to.context.holes.push_back(
+        {to.bytes.size(), argument.cell(), &splice_result<From, Target>, kSameBytes<From, Target>});
   }
 }
 

@@ -106,10 +106,7 @@ void encode_result_of(Call&& call, Encoder& to) {
   if constexpr (std::is_void_v<R>) {
     call();
   } else {
-    const Sent<R>& value = call();
-    do {
-      Codec<Sent<R>>::encode(value, to);
-    } while (to.again());
+    encode_when_ready<Sent<R>>(call(), to);
   }
 }
 
@@ -205,10 +202,10 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
     if constexpr (std::is_void_v<typename Brought<Result>::Type>) {
       co_await std::move(method);
     } else {
-      auto brought = co_await std::move(method);
-      do {
-        Codec<typename Brought<Result>::Type>::encode(brought, *result);
-      } while (result->again());
+      const auto brought = co_await std::move(method);
+      while (!encode_ready(brought, *result)) {
+        for (const CellHandle& cell : pending_refs(*result)) co_await until_ready(cell);
+      }
     }
   }
   static auto of(void* instance) {

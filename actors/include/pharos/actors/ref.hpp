@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <pharos/actors/cell_handle.hpp>
+#include <pharos/actors/codec_context.hpp>
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/async/async.hpp>
 #include <pharos/async/deadline.hpp>
@@ -21,58 +23,6 @@ template <class T>
 class Ref;
 
 namespace detail {
-
-class ResultCell;
-
-/// A share in a result that is there or will be.
-class PHAROS_API CellHandle {
- public:
-  CellHandle() = default;
-  explicit CellHandle(ResultCell* cell) : cell_{cell} {}  // takes over one reference
-  CellHandle(const CellHandle& other);
-  CellHandle(CellHandle&& other) noexcept : cell_{std::exchange(other.cell_, nullptr)} {}
-  CellHandle& operator=(CellHandle other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~CellHandle() {
-    if (cell_ != nullptr) release();
-  }
-
-  explicit operator bool() const { return cell_ != nullptr; }
-  ResultCell& operator*() const { return *cell_; }
-  ResultCell* operator->() const { return cell_; }
-  ResultCell* detach() { return std::exchange(cell_, nullptr); }
-
-  bool ready() const;
-  /// The encoded result, once it is there.
-  Result<std::span<const std::byte>> wait(Deadline deadline) const;
-  /// What keeps a result alive that lies in the object store.
-  std::shared_ptr<const void> owner() const;
-
-  // For combining results: a pending one beside it, what completes that, and where users' callbacks run.
-  CellHandle sibling() const;
-  void set_value(const Encoder& value) const;
-  void set_error(Error error) const;
-  /// Quick, on the thread that completes it.
-  void when_ready(async::Callback then, const void* watcher = nullptr) const;
-  /// What this watcher has left is not wanted any more; it may be running.
-  void forget(const void* watcher) const;
-  /// A user's code, on the Runtime's thread for callbacks.
-  void call_back(async::Callback then) const;
-  void cancel() const;
-  /// One for each of its parts, which it is cut into when it is there. `find_ends` says where they end; false: the
-  /// bytes are no such result.
-  std::vector<CellHandle> split(std::size_t parts,
-                                bool (*find_ends)(std::span<const std::byte> whole, std::size_t* ends)) const;
-
- private:
-  void release();
-  ResultCell* cell_ = nullptr;
-};
-
-/// Throws Cancelled when the coroutine is cancelled first.
-PHAROS_API async::Async<void> until_ready(CellHandle cell);
 
 template <class T, class F, class R>
 decltype(auto) apply_to(F& function, const R& ref) {
@@ -102,26 +52,41 @@ struct PartsOf<std::tuple<Parts...>> {
   static std::tuple<Ref<Parts>...> refs(const std::vector<CellHandle>& cells, std::index_sequence<indexes...>) {
     return {Ref<Parts>{cells[indexes]}...};
   }
-  static bool find_ends(std::span<const std::byte> whole, std::size_t* ends) {
-    Decoder decoder{whole};
+  static bool find_ends(const CellHandle& cell, std::span<const std::byte> whole, std::size_t* ends) {
+    ResultDecoder decoder{cell, whole};
     ((static_cast<void>(Codec<Parts>::decode(decoder)), *ends++ = whole.size() - decoder.left()), ...);
-    return !decoder.failed() && decoder.left() == 0;
+    return decoder.done();
   }
 };
 template <class A, class B>
 struct PartsOf<std::pair<A, B>> : PartsOf<std::tuple<A, B>> {};
 
+/// Completes the cell with the value, once its Refs are there.
+template <class R>
+void complete_with_value(const CellHandle& cell, R value) {
+  CodecContext context;
+  Encoder encoder;
+  encoder.set_context(&context);
+  if (encode_ready(value, encoder)) return cell.set_value(encoder);
+  call_back_when_ready(pending_refs(encoder), [cell, kept = std::make_unique<R>(std::move(value))] {
+    try {
+      complete_with_value<R>(cell, std::move(*kept));
+    } catch (...) {
+      cell.set_error(current_exception());
+    }
+  });
+}
+
 /// Completes the cell with what `make` returns or throws.
 template <class R, class Make>
 void complete_with(const CellHandle& cell, Make&& make) {
   try {
-    Encoder encoder;
     if constexpr (std::is_void_v<R>) {
       make();
+      cell.set_value({});
     } else {
-      Codec<R>::encode(make(), encoder);
+      complete_with_value<R>(cell, make());
     }
-    cell.set_value(encoder);
   } catch (...) {
     cell.set_error(current_exception());
   }
@@ -131,6 +96,8 @@ void complete_with(const CellHandle& cell, Make&& make) {
 
 /// A result of type T that is there or will be: what submit() and call() return. Copies share it; any thread.
 /// A Ref may outlive its Runtime: what had not come by then is a RuntimeStopped error.
+/// Values may hold Refs: what goes to another process waits until these are ready, and takes their results along. Such
+/// a Ref may have failed; its get() says so.
 template <class T>
 class [[nodiscard]] Ref {
  public:
@@ -153,10 +120,9 @@ class [[nodiscard]] Ref {
     if constexpr (std::is_void_v<T>) {
       return {};
     } else {
-      // Values of it may be views on the object store.
-      Decoder decoder{*bytes, bytes->size() > kInlineBytesMax ? cell_.owner() : nullptr};
+      detail::ResultDecoder decoder{cell_, *bytes};
       T value = Codec<T>::decode(decoder);
-      if (decoder.failed() || decoder.left() != 0) {
+      if (!decoder.done()) {
         return Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"};
       }
       return value;
@@ -193,6 +159,12 @@ class [[nodiscard]] Ref {
 
  private:
   detail::CellHandle cell_;
+};
+
+template <class T>
+struct Codec<Ref<T>> {
+  static void encode(const Ref<T>& ref, Encoder& to) { detail::encode_ref(ref.cell(), to); }
+  static Ref<T> decode(Decoder& from) { return Ref<T>{detail::decode_ref(from)}; }
 };
 
 /// `co_await ref`, in a coroutine: as get(), and meanwhile the actor runs other calls.

@@ -127,13 +127,12 @@ class PHAROS_API Runtime {
   /// A value that is there, as a Ref: to be an argument again and again. One that takes more than 100 KiB lies in the
   /// object store until the last Ref is gone: it is written there once, its Ref travels without it, and Bytes and views
   /// (SharedSpan) that get() gives, or that a function receives, are the object itself. A full store throws Exhausted.
+  /// Waits for the Refs that the value holds.
   template <class T>
   Ref<T> put(const T& value) {
     detail::check_travels<T>();
     Encoder& encoded = detail::scratch_value(*caller_);
-    do {
-      Codec<T>::encode(value, encoded);
-    } while (encoded.again());
+    detail::encode_when_ready(value, encoded);
     return Ref<T>{put_encoded(encoded)};
   }
 

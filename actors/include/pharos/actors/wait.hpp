@@ -116,24 +116,12 @@ Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make) {
     throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
   }
   CellHandle made = cells.front().sibling();
-  struct State {
-    std::atomic<std::size_t> pending;
-    std::vector<CellHandle> cells;
-    Make make;
-    void complete(const CellHandle& made) {
-      for (const CellHandle& cell : cells) {
-        if (auto bytes = cell.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
-      }
-      complete_with<R>(made, make);
+  call_back_when_ready(cells, [made, cells, make = std::move(make)] {
+    for (const CellHandle& cell : cells) {
+      if (auto bytes = cell.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
     }
-  };
-  const std::shared_ptr<State> state{new State{cells.size(), cells, std::move(make)}};
-  for (const CellHandle& cell : cells) {
-    cell.when_ready([state, made, cell] {
-      if (state->pending.fetch_sub(1) != 1) return;
-      cell.call_back([state, made] { state->complete(made); });
-    });
-  }
+    complete_with<R>(made, make);
+  });
   return Ref<R>{std::move(made)};
 }
 

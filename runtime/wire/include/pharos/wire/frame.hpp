@@ -22,6 +22,7 @@ enum class FrameKind : std::uint8_t {
   kResponse = 7,     ///< its answer, under the same number
   kAcknowledge = 8,  ///< of replies; the payload is a list of more numbers, 8 bytes each
   kRetry = 9,        ///< run the call of this number, which follows, again for what `function` lists, up to `attempt`
+  kReceived = 10,    ///< the receiver of this reply has told its node of the actors that it carries
 };
 
 /// How a call ended, in a reply.
@@ -33,9 +34,10 @@ enum class ReplyStatus : std::uint8_t {
 
 enum FrameFlags : std::uint8_t {
   kNoFlags = 0,
-  kUnordered = 1,  ///< may overtake earlier calls of its caller
-  kByName = 2,     ///< the payload begins with the function's name: caller and callee are different programs
-  kInPieces = 4,   ///< the payload begins with a list of objects, whose bytes belong between the others
+  kUnordered = 1,      ///< may overtake earlier calls of its caller
+  kByName = 2,         ///< the payload begins with the function's name: caller and callee are different programs
+  kInPieces = 4,       ///< the payload begins with a list of objects, whose bytes belong between the others
+  kCarriesActors = 8,  ///< a reply; before anything else its payload lists the actors that the result has handles of
 };
 
 /// What goes before every payload, on Unix sockets and TCP alike. Little-endian, as it lies in memory.
@@ -46,7 +48,7 @@ struct FrameHeader {
   std::uint8_t attempt = 0;  ///< 0 the first time that a call is sent to be run, then one more for each retry
   ReplyStatus status = ReplyStatus::kOk;
   std::uint64_t caller = 0;  ///< CallerId, by which numbers are counted
-  std::uint64_t number = 0;  ///< of this caller's calls to this incarnation, from 0 without a gap; a reply repeats it
+  std::uint64_t number = 0;  ///< of this caller's calls; rises from each to the next to one callee. a reply repeats it
   std::uint64_t actor = 0;   ///< ActorId, or 0 for a task
   std::uint32_t incarnation = 0;
   std::uint32_t function = 0;      ///< index in the sorted table of the build that both sides are

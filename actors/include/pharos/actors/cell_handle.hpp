@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <pharos/async/async.hpp>
+#include <pharos/async/deadline.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/wire/encoder.hpp>
+
+namespace pharos::detail {
+
+class ResultCell;
+
+/// A share in a result that is there or will be.
+class PHAROS_API CellHandle {
+ public:
+  CellHandle() = default;
+  explicit CellHandle(ResultCell* cell) : cell_{cell} {}  // takes over one reference
+  CellHandle(const CellHandle& other);
+  CellHandle(CellHandle&& other) noexcept : cell_{std::exchange(other.cell_, nullptr)} {}
+  CellHandle& operator=(CellHandle other) noexcept {
+    std::swap(cell_, other.cell_);
+    return *this;
+  }
+  ~CellHandle() {
+    if (cell_ != nullptr) release();
+  }
+
+  explicit operator bool() const { return cell_ != nullptr; }
+  ResultCell& operator*() const { return *cell_; }
+  ResultCell* operator->() const { return cell_; }
+  ResultCell* detach() { return std::exchange(cell_, nullptr); }
+
+  bool ready() const;
+  /// The encoded result, once it is there.
+  Result<std::span<const std::byte>> wait(Deadline deadline) const;
+  /// What keeps a result alive that lies in the object store.
+  std::shared_ptr<const void> owner() const;
+
+  // For combining results: a pending one beside it, what completes that (handles of actors are in its context), and
+  // where users' callbacks run.
+  CellHandle sibling() const;
+  void set_value(const Encoder& value) const;
+  void set_error(Error error) const;
+  /// Quick, on the thread that completes it.
+  void when_ready(async::Callback then, const void* watcher = nullptr) const;
+  /// What this watcher has left is not wanted any more; it may be running.
+  void forget(const void* watcher) const;
+  /// A user's code, on the Runtime's thread for callbacks.
+  void call_back(async::Callback then) const;
+  void cancel() const;
+  /// One for each of its parts, which it is cut into when it is there. `find_ends` says where they end; false: the
+  /// bytes are no such result.
+  std::vector<CellHandle> split(std::size_t parts,
+                                bool (*find_ends)(const CellHandle& cell, std::span<const std::byte> whole,
+                                                  std::size_t* ends)) const;
+
+ private:
+  void release();
+  ResultCell* cell_ = nullptr;
+};
+
+/// Throws Cancelled when the coroutine is cancelled first.
+PHAROS_API async::Async<void> until_ready(CellHandle cell);
+/// The same for a thread. A result that is an error is ready, too.
+PHAROS_API void wait_until_ready(const CellHandle& cell);
+/// Runs it on the thread for callbacks once all of these, one at least, are ready.
+PHAROS_API void call_back_when_ready(const std::vector<CellHandle>& cells, async::Callback then);
+
+}  // namespace pharos::detail

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <pharos/actors/cell_handle.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/wire/codec.hpp>
+
+namespace pharos {
+
+namespace detail {
+
+class ActorHandle;
+using ActorHandles = std::vector<std::shared_ptr<ActorHandle>>;
+
+/// A place among encoded bytes where the result of another call belongs.
+struct Hole {
+  std::size_t offset;
+  CellHandle cell;
+  /// False: the bytes are no such result. None where a Ref belongs, which is the result or its error.
+  bool (*splice)(const CellHandle& cell, std::span<const std::byte> result, Encoder& to);
+  bool as_it_is;  ///< the result's bytes are what belongs there
+};
+
+}  // namespace detail
+
+/// What values hold that is not bytes. A value travels once the results that its Refs stand for are there: they go
+/// along with it, so that nobody waits for what another process may take with it into its grave
+/// (docs/decisions/0011-a-value-travels-with-its-refs.md).
+class CodecContext {
+ public:
+  detail::ActorHandles actors;                  ///< that were encoded: whoever receives them needs them
+  std::vector<detail::Hole> holes;              ///< where Refs were encoded; by offset
+  bool fills_holes = false;                     ///< also where a result is there: it goes in later
+  const detail::CellHandle* decodes = nullptr;  ///< the result that is being decoded
+
+  void clear() {
+    if (!actors.empty()) [[unlikely]]
+      actors.clear();
+    if (!holes.empty()) [[unlikely]]
+      holes.clear();
+  }
+};
+
+namespace detail {
+
+/// Of a result that is there. Views in its values keep it alive.
+class ResultDecoder : public Decoder {
+ public:
+  ResultDecoder(const CellHandle& cell, std::span<const std::byte> result)
+      : Decoder{result, result.size() >= kSharedBytesMin ? cell.owner() : nullptr} {
+    context_.decodes = &cell;
+    set_context(&context_);
+  }
+  ResultDecoder(ResultDecoder&&) = delete;
+
+  /// All of it was read, and is a value.
+  bool done() const { return !failed() && left() == 0; }
+
+ private:
+  CodecContext context_;
+};
+
+PHAROS_API void encode_ref(const CellHandle& cell, Encoder& to);
+/// Of none, after a failure.
+PHAROS_API CellHandle decode_ref(Decoder& from);
+
+/// Encodes a value. False: it has Refs whose results are not there; wait for `pending_refs()`, and encode it again.
+template <class T>
+bool encode_ready(const T& value, Encoder& to) {
+  do {
+    if (CodecContext* const context = to.context()) context->clear();
+    Codec<T>::encode(value, to);
+    if (to.context() != nullptr && !to.context()->holes.empty()) [[unlikely]]
+      return false;
+  } while (to.again());
+  return true;
+}
+/// The encoder is empty again.
+PHAROS_API std::vector<CellHandle> pending_refs(Encoder& of);
+/// Encodes a value once its Refs are there; throws what get() throws when they will not come.
+template <class T>
+void encode_when_ready(const T& value, Encoder& to) {
+  while (!encode_ready(value, to)) [[unlikely]] {
+      for (const CellHandle& cell : pending_refs(to)) wait_until_ready(cell);
+    }
+}
+
+}  // namespace detail
+}  // namespace pharos

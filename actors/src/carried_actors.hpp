@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <pharos/actors/codec_context.hpp>
+#include <pharos/base/id.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/wire/id_codec.hpp>
+
+namespace pharos {
+
+namespace detail {
+/// A result that is there, or its error, where a Ref belongs: whether it is a value; then the actors that it carries,
+/// and its bytes.
+void encode_outcome(const CellHandle& cell, Encoder& to);
+}  // namespace detail
+
+namespace actors {
+
+/// An actor of which a result holds a handle (FrameFlags::kCarriesActors): whoever receives it takes a share in the
+/// actor at once, and says so, until when the sender keeps its own.
+struct CarriedActor {
+  ActorId id;
+  std::string label;
+};
+
+/// Each once.
+void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors, Encoder& to);
+/// Takes them off the payload's beginning.
+Result<std::vector<CarriedActor>> read_carried(std::span<const std::byte>& payload);
+
+/// Handles that went out in results, until whoever received them has told the node so. Any thread.
+class HandedOver {
+ public:
+  void keep(std::uint64_t reply, detail::ActorHandles handles) {
+    const std::lock_guard lock{mutex_};
+    handles_.emplace(reply, std::move(handles));
+  }
+  void let_go(std::uint64_t reply) {
+    std::unordered_map<std::uint64_t, detail::ActorHandles>::node_type gone;  // after the lock
+    const std::lock_guard lock{mutex_};
+    gone = handles_.extract(reply);
+  }
+  void let_go_of_all() {
+    std::unordered_map<std::uint64_t, detail::ActorHandles> gone;
+    const std::lock_guard lock{mutex_};
+    gone.swap(handles_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, detail::ActorHandles> handles_;
+};
+
+}  // namespace actors
+}  // namespace pharos

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <string>
+
+#include <pharos/actors/actor.hpp>
+#include <pharos/actors/codec_context.hpp>
+#include <pharos/wire/error_codec.hpp>
+
+#include "caller.hpp"
+#include "carried_actors.hpp"
+#include "result_cell.hpp"
+
+namespace pharos::detail {
+namespace {
+
+/// Some bytes of a result, which stays as long as these.
+Bytes bytes_of(const CellHandle& cell, std::span<const std::byte> bytes) {
+  return {std::make_shared<const CellHandle>(cell), bytes};
+}
+
+// With a result they were received when that came; with arguments, now.
+std::shared_ptr<ActorHandle> receive_actor(const actors::CarriedActor& carried, Decoder& from) {
+  if (from.failed()) return nullptr;
+  if (from.context() != nullptr) {
+    const auto actors = (*from.context()->decodes)->actors();
+    const auto found =
+        std::find_if(actors.begin(), actors.end(), [&](const auto& actor) { return actor->id() == carried.id; });
+    if (found != actors.end()) return *found;
+  } else if (const auto caller = caller_of_worker()) {
+    return caller->adopt(carried.id, carried.label, false);
+  }
+  from.fail(CodecFailure::kInvalid);
+  return nullptr;
+}
+
+}  // namespace
+
+// ---- Refs
+
+void encode_ref(const CellHandle& cell, Encoder& to) {
+  CodecContext* const context = to.context();
+  if (context == nullptr || !cell) return to.fail(CodecFailure::kInvalid);
+  if (context->fills_holes || !cell.ready()) {
+    context->holes.push_back({to.size(), cell, nullptr, false});
+  } else {
+    encode_outcome(cell, to);
+  }
+}
+
+void encode_outcome(const CellHandle& cell, Encoder& to) {
+  const auto bytes = cell.wait(Deadline::never());
+  Codec<bool>::encode(bytes.ok(), to);
+  if (!bytes) return Codec<Error>::encode(bytes.error(), to);
+  const auto actors = cell->actors();
+  actors::write_carried(actors, to);
+  to.context()->actors.insert(to.context()->actors.end(), actors.begin(), actors.end());
+  Codec<Bytes>::encode(bytes_of(cell, *bytes), to);
+}
+
+CellHandle decode_ref(Decoder& from) {
+  const CodecContext* const context = from.context();
+  const auto caller = context == nullptr ? caller_of_worker() : nullptr;
+  if (context == nullptr && caller == nullptr) from.fail(CodecFailure::kInvalid);
+  if (from.failed()) return {};
+  CellHandle cell = context == nullptr ? caller->new_cell() : context->decodes->sibling();
+  if (!Codec<bool>::decode(from)) {
+    cell->set_error(Codec<Error>::decode(from));
+    return from.failed() ? CellHandle{} : cell;
+  }
+  ActorHandles actors;
+  for (const auto& carried : Codec<std::vector<actors::CarriedActor>>::decode(from)) {
+    actors.push_back(receive_actor(carried, from));
+  }
+  Bytes bytes = Codec<Bytes>::decode(from);
+  if (from.failed()) return {};
+  if (bytes.size() < kSharedBytesMin) {
+    cell->set_value(bytes.span(), std::move(actors));
+  } else {
+    cell->set_value(std::move(bytes), std::move(actors));
+  }
+  return cell;
+}
+
+std::vector<CellHandle> pending_refs(Encoder& of) {
+  std::vector<CellHandle> pending;
+  for (Hole& hole : of.context()->holes) pending.push_back(std::move(hole.cell));
+  of.context()->clear();
+  of.clear();
+  return pending;
+}
+
+// ---- Handles of actors
+
+void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to) {
+  if (to.context() == nullptr || actor == nullptr) return to.fail(CodecFailure::kInvalid);
+  Codec<actors::CarriedActor>::encode({actor->id(), actor->label()}, to);
+  to.context()->actors.push_back(actor);
+}
+
+std::shared_ptr<ActorHandle> decode_actor(Decoder& from) {
+  return receive_actor(Codec<actors::CarriedActor>::decode(from), from);
+}
+
+}  // namespace pharos::detail
+
+namespace pharos::actors {
+
+void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors, Encoder& to) {
+  std::vector<CarriedActor> all;
+  for (const auto& actor : actors) {
+    const bool again = std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.id == actor->id(); });
+    if (!again) all.push_back({actor->id(), actor->label()});
+  }
+  Codec<std::vector<CarriedActor>>::encode(all, to);
+}
+
+Result<std::vector<CarriedActor>> read_carried(std::span<const std::byte>& payload) {
+  Decoder decoder{payload};
+  auto actors = Codec<std::vector<CarriedActor>>::decode(decoder);
+  if (decoder.failed()) return Error{ErrorCode::kCorrupt, "received a list of actors that makes no sense"};
+  payload = payload.last(decoder.left());
+  return actors;
+}
+
+}  // namespace pharos::actors
