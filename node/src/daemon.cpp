@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
@@ -31,10 +31,10 @@
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>
 
-#include "head.hpp"
 #include "introduction.hpp"
 #include "machine.hpp"
-#include "node.hpp"
+#include "membership.hpp"
+#include "reactor_host.hpp"
 
 namespace pharos::node {
 namespace {
@@ -67,10 +67,9 @@ class Unproven {
   std::size_t& count_;
 };
 
-/// The process around head and node: its keeper, its folder, its listening sockets, who may come in, and the links to
-/// other machines.
+/// The process around head and node: its keeper, its folder, its listening sockets, who may come in, its children.
 /// Everything runs on the one thread that polls the reactor.
-class Daemon final : public net::Peer::Owner {
+class Daemon final {
  public:
   Daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options)
       : kept_{std::move(kept)}, options_{options}, token_{token} {}
@@ -83,7 +82,7 @@ class Daemon final : public net::Peer::Owner {
     compose(machine ? *machine : Machine{});
     auto opened = machine ? open_folder() : Result<void>{machine.error()};
     if (opened && !options_.listen.empty()) opened = listen_at(options_.listen);
-    if (!opened) node_->refuse_jobs(std::move(opened).error());
+    if (!opened) node().refuse_jobs(std::move(opened).error());
     background_.spawn(serve_first_driver(this, std::move(driver)));
     return poll();
   }
@@ -98,12 +97,6 @@ class Daemon final : public net::Peer::Owner {
   }
 
  private:
-  /// A node on another machine.
-  struct FarNode {
-    std::shared_ptr<net::Peer> peer;
-    NodeId id;  // none until it has said that it joins
-  };
-
   int poll() {
     while (!ending_) reactor_.poll_one(async::Deadline::never());
     shut_down();
@@ -154,37 +147,33 @@ class Daemon final : public net::Peer::Owner {
       children = children || signal.ssi_signo == SIGCHLD;
       if (signal.ssi_signo != SIGCHLD) end(0);
     }
-    if (children && node_ != nullptr) node_->reap();
+    if (children) reap();
+  }
+
+  void reap() {
+    int status = 0;
+    while (membership_ != nullptr) {
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid <= 0) return;
+      node().on_child_ended(pid, status);
+    }
   }
 
   void compose(const Machine& machine) {
+    host_ = std::make_unique<ReactorHost>(
+        reactor_,
+        ReactorHost::Settings{.node = identity(), .token = token_, .object_store = ByteCount{options_.object_store}});
     const Node::Settings settings{.id = id_,
-                                  .token = token_,
                                   .address = "unix:" + kept_.run_folder + "/node.sock",
                                   .head_address = options_.head,
-                                  .machine = machine,
-                                  .object_store = ByteCount{options_.object_store}};
-    if (!options_.head.empty()) {
-      node_ = std::make_unique<Node>(
-          reactor_, settings,
-          [this](wire::Message message) {
-            if (head_link_ != nullptr) head_link_->send(message);
-          },
-          [this] { return head_link_ == nullptr ? 0 : head_link_->queued(); });
-      return;
-    }
-    // Never at once: what one says to the other is heard when the one is done.
-    head_ = std::make_unique<Head>(reactor_);
-    node_ = std::make_unique<Node>(
-        reactor_, settings,
-        [this](wire::Message message) {
-          reactor_.post([this, message = std::move(message)]() mutable { head_->on_message(id_, std::move(message)); });
-        },
-        [] { return std::size_t{0}; });
-    head_->add_node(id_, {.address = {}, .total = machine.resources}, [this](wire::Message message) {
-      reactor_.post([this, message = std::move(message)]() mutable { node_->on_head_message(std::move(message)); });
+                                  .machine = machine};
+    membership_ = std::make_unique<Membership>(reactor_, *host_, settings, [this](const Error& why) {
+      log(LogLevel::kError, "the head is gone; the node ends", {kv("head", options_.head), kv("error", why)});
+      end(1);
     });
   }
+
+  Node& node() { return membership_->node(); }
 
   // ---- Doors
 
@@ -241,7 +230,7 @@ class Daemon final : public net::Peer::Owner {
 
   static async::Async<void> serve_driver_of_folder(Daemon* self, Fd socket) {
     const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
-    if (greeted) self->node_->add_driver(std::move(socket));
+    if (greeted) self->node().add_driver(std::move(socket));
   }
 
   static async::Async<void> serve_first_driver(Daemon* self, Fd socket) {
@@ -252,10 +241,10 @@ class Daemon final : public net::Peer::Owner {
     }
     if (!self->options_.head.empty()) {
       auto joined = co_await join(self);
-      if (!joined) self->node_->refuse_jobs(std::move(joined).error());
+      if (!joined) self->node().refuse_jobs(std::move(joined).error());
     }
-    const auto driver = self->node_->add_driver(std::move(socket));
-    self->node_->when_gone(driver, [self] { self->end(0); });
+    const auto driver = self->node().add_driver(std::move(socket));
+    self->node().when_gone(driver, [self] { self->end(0); });
   }
 
   static async::Async<void> serve_node(Daemon* self, Fd socket) {
@@ -268,18 +257,10 @@ class Daemon final : public net::Peer::Owner {
                                                         std::as_writable_bytes(std::span{&introduction, 1}), deadline);
     if (!received) co_return;
     if (introduction.purpose == Introduction::Purpose::kServeCaller) {
-      self->node_->serve_far_caller(introduction, std::move(socket));
+      self->node().serve_far_caller(introduction, std::move(socket));
     } else if (introduction.purpose == Introduction::Purpose::kJoin) {
-      const auto peer = self->link_to(std::move(socket));
-      self->far_nodes_.emplace(peer.get(), FarNode{peer, {}});
+      self->membership_->add_node(std::move(socket));
     }
-  }
-
-  std::shared_ptr<net::Peer> link_to(Fd socket) {
-    const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kRefused);
-    auto peer = net::Peer::make(reactor_, link, *this);
-    link->start(peer);
-    return peer;
   }
 
   // ---- Other machines
@@ -291,7 +272,7 @@ class Daemon final : public net::Peer::Owner {
       self->end(1);
       co_return;
     }
-    std::cout << "Pharos node with " << self->node_->machine().resources.to_string() << "\n"
+    std::cout << "Pharos node with " << self->node().machine().resources.to_string() << "\n"
               << "joined the head at " << self->options_.head << "; listening at " << self->listening_at_ << std::endl;
   }
 
@@ -303,15 +284,9 @@ class Daemon final : public net::Peer::Owner {
 
   static async::Async<Result<void>> join_head(Daemon* self) {
     const auto deadline = async::Deadline::after(kJoinTime, self->reactor_.now());
-    PHAROS_CO_TRY(const net::Address head, net::parse_address(self->options_.head));
-    PHAROS_CO_TRY(Fd socket, co_await net::connect_to(&self->reactor_, head, deadline));
-    PHAROS_CO_TRY_VOID(net::set_up_far_socket(socket.get()));
-    PHAROS_CO_TRY(const net::Address here, net::bound_address(socket.get()));
-    const auto greeted =
-        co_await net::initiate(&self->reactor_, socket.get(), self->token_, self->identity(), deadline);
-    if (!greeted) co_return greeted.error();
     const Introduction introduction{.purpose = Introduction::Purpose::kJoin};
-    PHAROS_CO_TRY_VOID(net::send_all(socket.get(), std::as_bytes(std::span{&introduction, 1}), deadline));
+    PHAROS_CO_TRY(Fd socket, co_await self->host_->reach(self->options_.head, introduction, deadline));
+    PHAROS_CO_TRY(const net::Address here, net::bound_address(socket.get()));
 
     // Other nodes reach it as the head does.
     std::string reached_at;
@@ -319,50 +294,7 @@ class Daemon final : public net::Peer::Owner {
       PHAROS_CO_TRY_VOID(self->listen_at(self->options_.listen.empty() ? here.place + ":0" : self->options_.listen));
       reached_at = here.place + self->listening_at_.substr(self->listening_at_.rfind(':'));
     }
-    self->head_link_ = self->link_to(std::move(socket));
-    wire::Message ask = wire::JoinCluster{self->id_, reached_at, self->node_->machine().resources.amounts()};
-    PHAROS_CO_TRY(const net::Parcel answer,
-                  co_await self->head_link_->request(std::move(ask), std::vector<Fd>{}, deadline));
-    const auto* const cluster = std::get_if<wire::ClusterJoined>(&answer.message);
-    if (cluster == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
-    self->node_->note_cluster(cluster->cpus);
-    co_return {};
-  }
-
-  void admit(FarNode& node, const wire::JoinCluster& join, std::uint64_t request) {
-    if (head_ == nullptr) {
-      node.peer->respond(request, Error{ErrorCode::kFailedPrecondition, "there is a node, and no head",
-                                        "Join its head, at " + options_.head + "."});
-      return;
-    }
-    auto total = scheduler::Resources::checked(join.amounts);
-    if (!total || head_->knows(join.node)) {
-      node.peer->respond(
-          request, total ? Error{ErrorCode::kAlreadyExists, "the node has joined before"} : std::move(total).error());
-      return;
-    }
-    node.id = join.node;
-    head_->add_node(join.node, {.address = join.address, .total = *total},
-                    [peer = node.peer](wire::Message message) { peer->send(message); });
-    node.peer->respond(request, wire::ClusterJoined{head_->cpus()});
-  }
-
-  void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override {
-    if (head_link_ != nullptr && &from == head_link_.get()) return node_->on_head_message(std::move(parcel.message));
-    const auto found = far_nodes_.find(&from);
-    if (found == far_nodes_.end()) return;
-    const auto* const join = std::get_if<wire::JoinCluster>(&parcel.message);
-    if (join != nullptr && request && !found->second.id) return admit(found->second, *join, *request);
-    if (found->second.id) head_->on_message(found->second.id, std::move(parcel.message));
-  }
-
-  void on_peer_closed(net::Peer& peer, const Error& why) override {
-    if (head_link_ != nullptr && &peer == head_link_.get()) {
-      log(LogLevel::kError, "the head is gone; the node ends", {kv("head", options_.head), kv("error", why)});
-      return end(1);
-    }
-    const auto gone = far_nodes_.extract(&peer);
-    if (!gone.empty() && gone.mapped().id) head_->remove_node(gone.mapped().id);
+    co_return co_await Membership::join(self->membership_.get(), std::move(socket), reached_at, deadline);
   }
 
   // ---- The end
@@ -373,10 +305,10 @@ class Daemon final : public net::Peer::Owner {
 
   void shut_down() {
     background_.cancel();
-    if (node_ != nullptr) node_->close();
-    if (head_link_ != nullptr) head_link_->close();
-    for (const auto& [peer, node] : far_nodes_) node.peer->close();
-    while (background_.size() != 0) reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
+    if (membership_ != nullptr) membership_->close();
+    while (background_.size() != 0 || (membership_ != nullptr && !membership_->closed())) {
+      reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
+    }
     reactor_.unwatch(signals_.get());
     if (auto killed = process::kill_descendants(async::Deadline::after(kKillTime, reactor_.now())); !killed) {
       log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});
@@ -395,12 +327,10 @@ class Daemon final : public net::Peer::Owner {
   net::Reactor reactor_;
   Fd signals_;
   std::vector<Fd> listening_;
-  std::string listening_at_;    // the TCP address, if there is one
-  std::size_t unproven_ = 0;    // connections in their handshake
-  std::unique_ptr<Head> head_;  // null: it is elsewhere
-  std::unique_ptr<Node> node_;
-  std::shared_ptr<net::Peer> head_link_;  // null: it is here, or not joined
-  std::unordered_map<const net::Peer*, FarNode> far_nodes_;
+  std::string listening_at_;  // the TCP address, if there is one
+  std::size_t unproven_ = 0;  // connections in their handshake
+  std::unique_ptr<ReactorHost> host_;
+  std::unique_ptr<Membership> membership_;
   async::AsyncGroup background_{reactor_};
 };
 

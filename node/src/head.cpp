@@ -50,6 +50,27 @@ std::uint32_t Head::cpus() const {
   return static_cast<std::uint32_t>(placement_.total().cpus() / scheduler::Resources::kWhole);
 }
 
+std::string Head::leftovers() const {
+  std::string left;
+  const auto count = [&left](const char* what, std::size_t n) {
+    if (n != 0) left += std::string{"the head: "} + what + ": " + std::to_string(n) + '\n';
+  };
+  count("callers", callers_.size());
+  count("jobs", jobs_.size());
+  count("actors", actors_.size());
+  count("requests that wait in the table", actors_.waiting());
+  count("makings", makings_.size());
+  count("actors that wait for resources", placement_.waiting());
+  count("unplaced", unplaced_.size());
+  count("last ends", last_ends_.size());
+  count("running", running_.size());
+  count("requests", requests_.size());
+  count("early", early_.size());
+  count("lease requests", lease_requests_.size());
+  count("leases", leases_.size());
+  return left;
+}
+
 void Head::tell(NodeId node, wire::Message message) {
   if (const auto found = nodes_.find(node); found != nodes_.end()) found->second.tell(std::move(message));
 }
@@ -111,7 +132,7 @@ bool Head::put_off(NodeId from, const wire::Message& message) {
   auto& waiting = early_[actor];
   if (waiting.size() >= kEarlyMax) return false;
   waiting.emplace_back(from, message);
-  if (waiting.size() == 1) reactor_.run_at(reactor_.now() + kEarlyTime, [this, actor] { answer_early(actor); });
+  if (waiting.size() == 1) executor_.run_at(executor_.now() + kEarlyTime, [this, actor] { answer_early(actor); });
   return true;
 }
 
@@ -181,8 +202,8 @@ void Head::connect_actor(NodeId from, const wire::ConnectActor& connect) {
   if (lost == nullptr) return apply(actors_.connect(request, connect.actor, connect.seen));
   // Nearly always the process has died, and that is known in a moment.
   lost->reconnecting.push_back(request);
-  reactor_.run_at(reactor_.now() + (lost->node == from ? kReasonTime : kFarReasonTime),
-                  [this, actor = connect.actor, seen = connect.seen] { reconnect(actor, seen); });
+  executor_.run_at(executor_.now() + (lost->node == from ? kReasonTime : kFarReasonTime),
+                   [this, actor = connect.actor, seen = connect.seen] { reconnect(actor, seen); });
 }
 
 void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
@@ -209,7 +230,7 @@ void Head::hold_actor(const wire::HoldActor& hold) {
   };
   if (hold.count >= 0) return count();
   // A handle that was passed on may be let go of before its new holder is heard.
-  reactor_.run_at(reactor_.now() + kLetGoTime, count);
+  executor_.run_at(executor_.now() + kLetGoTime, count);
 }
 
 void Head::describe_actors(NodeId from, const wire::Asker& asker) {
@@ -408,7 +429,7 @@ void Head::end_incarnation(const scheduler::EndIncarnation& end) {
   if (unplaced == unplaced_.end() || unplaced->second != end.incarnation) return;
   unplaced_.erase(unplaced);
   apply(placement_.give_back(end.actor));
-  apply(actors_.incarnation_ended(end.actor, end.incarnation, "it waited for resources", reactor_.now()));
+  apply(actors_.incarnation_ended(end.actor, end.incarnation, "it waited for resources", executor_.now()));
   forget_if_over(end.actor);
 }
 
@@ -417,7 +438,7 @@ void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std
   const Running ended = std::move(running_.extract(actor).mapped());
   apply(placement_.give_back(actor));
   last_ends_[actor] = reason;
-  apply(actors_.incarnation_ended(actor, incarnation, reason, reactor_.now()));
+  apply(actors_.incarnation_ended(actor, incarnation, reason, executor_.now()));
   for (const auto request : ended.reconnecting) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
   }
@@ -437,9 +458,9 @@ void Head::forget_if_over(ActorId actor) {
 void Head::tick_actors_at(TimePoint when) {
   if (when >= next_tick_) return;
   next_tick_ = when;
-  reactor_.run_at(when, [this, when] {
+  executor_.run_at(when, [this, when] {
     if (next_tick_ == when) next_tick_ = TimePoint::max();
-    apply(actors_.tick(reactor_.now()));
+    apply(actors_.tick(executor_.now()));
   });
 }
 

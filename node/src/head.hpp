@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <pharos/async/executor.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/id.hpp>
-#include <pharos/net/reactor.hpp>
 #include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
@@ -19,13 +19,13 @@ namespace pharos::node {
 /// The head of a cluster: its nodes, its jobs, the life of its actors and their names. Never on the path of a call.
 /// Head and nodes tell each other control messages (runtime/wire), over whatever lies between them; that which is in
 /// the head's own process is a node like the others.
-/// Runs on the reactor's strand, and so does whatever it is given. Does not block.
+/// Runs on one strand, and so does whatever it is given. Does not block.
 class Head {
  public:
   /// Tells a node something; never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
 
-  explicit Head(net::Reactor& reactor) : reactor_{reactor} {}
+  explicit Head(async::Executor& executor) : executor_{executor} {}
   Head(Head&&) = delete;
 
   struct NodeDescription {
@@ -39,6 +39,9 @@ class Head {
   void on_message(NodeId from, wire::Message message);
   /// Of all nodes.
   std::uint32_t cpus() const;
+
+  /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
+  std::string leftovers() const;
 
  private:
   struct Node {
@@ -106,7 +109,7 @@ class Head {
   void tick_actors_at(TimePoint when);
   Running* find_running(ActorId actor, std::uint32_t incarnation);
 
-  net::Reactor& reactor_;
+  async::Executor& executor_;
   std::unordered_map<NodeId, Node> nodes_;
   std::unordered_map<CallerId, CallerPlace> callers_;  // that have asked something
   std::unordered_map<JobId, Job> jobs_;

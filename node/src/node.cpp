@@ -1,25 +1,16 @@
 #include "node.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <span>
 
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
-#include <pharos/net/address.hpp>
-#include <pharos/net/blocking_io.hpp>
-#include <pharos/net/socket_link.hpp>
-#include <pharos/process/inherited.hpp>
-#include <pharos/process/spawn.hpp>
 
 namespace pharos::node {
 namespace {
@@ -75,25 +66,6 @@ std::string describe_end(int status) {
   return "its process exited with status " + std::to_string(WEXITSTATUS(status));
 }
 
-struct Pipe {
-  Fd read;
-  Fd write;
-};
-Result<Pipe> make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
-  Pipe pipe{Fd{ends[0]}, Fd{ends[1]}};
-  ::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
-  return pipe;
-}
-
-/// The key of the one process that is expected at the other end.
-net::Acceptor::KeyFor only(net::Identity expected, const net::Key& key) {
-  return [expected, key](net::Identity peer) {
-    return peer.role == expected.role && peer.id == expected.id ? std::optional{key} : std::nullopt;
-  };
-}
-
 }  // namespace
 
 struct Node::Job {
@@ -126,8 +98,8 @@ struct Node::Worker {
   std::shared_ptr<net::Peer> control;
   Client user;        // who has leased it, or was the last to
   CallerId far_user;  // the same, at another node
-  std::shared_ptr<WorkerOutput> output;
-  std::shared_ptr<WorkerOutput> error_output;
+  std::shared_ptr<Host::Output> output;
+  std::shared_ptr<Host::Output> error_output;
   async::Completion<int> reaped;
   bool crashed = false;  // its zygote finds out where
   async::Completion<wire::WorkerCrashed> crash;
@@ -153,39 +125,51 @@ struct Node::Inspection {
 
 // ---- Start and end of the node
 
-Node::Node(net::Reactor& reactor, const Settings& settings, Tell tell_head, Queued queued_to_head)
-    : reactor_{reactor},
+Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell tell_head, Queued queued_to_head)
+    : executor_{executor},
+      host_{host},
       settings_{settings},
       tell_head_{std::move(tell_head)},
       queued_to_head_{std::move(queued_to_head)},
-      store_{reactor, settings.object_store},
       leases_{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)), kIdleWorkerTime},
-      background_{reactor} {}
+      background_{executor} {}
 
 Node::~Node() = default;
 
 // Orphans of workers become this process's children, and so do workers whose zygote is gone.
-void Node::reap() {
-  for (;;) {
-    int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
-    if (pid <= 0) return;
-    for (const auto& [id, worker] : workers_) {
-      if (worker->pid == pid) worker->reaped.complete(status);
-    }
-    for (const auto& [id, job] : jobs_) {
-      if (job->zygote_pid != pid) continue;
-      job->zygote_pid = 0;
-      job->zygote_ready.fail(
-          Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote: " + describe_end(status)});
-    }
+void Node::on_child_ended(pid_t pid, int status) {
+  for (const auto& [id, worker] : workers_) {
+    if (worker->pid == pid) worker->reaped.complete(status);
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (job->zygote_pid != pid) continue;
+    job->zygote_pid = 0;
+    job->zygote_ready.fail(
+        Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote: " + describe_end(status)});
   }
 }
 
 void Node::close() {
   background_.cancel();
   for (const auto& [id, client] : clients_) client.peer->close();
-  while (background_.size() != 0) reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
+}
+
+std::string Node::leftovers() const {
+  std::string left;
+  const auto count = [&](const char* what, std::size_t n) {
+    if (n != 0) left += "node " + to_string(settings_.id) + ": " + what + ": " + std::to_string(n) + '\n';
+  };
+  count("connections", clients_.size());
+  count("jobs", jobs_.size());
+  count("workers", workers_.size());
+  count("lease requests", lease_requests_.size());
+  count("questions to the head", asked_.size());
+  count("far leases", far_leases_.size());
+  count("starting", starting_.size());
+  count("inspections", inspections_.size());
+  count("coroutines", background_.size());
+  if (leases_.left() != leases_.total()) left += "not given back: all but " + leases_.left().to_string() + '\n';
+  return left;
 }
 
 // ---- Connections
@@ -199,8 +183,8 @@ void Node::when_gone(const std::shared_ptr<net::Peer>& driver, std::function<voi
 }
 
 std::shared_ptr<net::Peer> Node::add_peer(Fd socket) {
-  const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kAccepted);
-  auto peer = net::Peer::make(reactor_, link, *this);
+  const auto link = host_.make_link(std::move(socket), net::Descriptors::kAccepted);
+  auto peer = net::Peer::make(executor_, link, *this);
   clients_.emplace(peer.get(), Client{peer, nullptr, nullptr, {}});
   link->start(peer);
   return peer;
@@ -230,7 +214,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     return;
   }
   if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
-  if (store_.on_message(client.peer, client.caller, parcel, request)) return;
+  if (host_.on_store_message(client.peer, client.caller, parcel, request)) return;
   const bool known =
       on_caller_message(client, parcel, request) ||
       (client.worker != nullptr ? on_worker_message(client, parcel) : on_driver_message(client, parcel, request));
@@ -248,7 +232,7 @@ bool Node::on_caller_message(const Client& client, net::Parcel& parcel, std::opt
     if (far_leases_.erase(returned->worker) != 0) {
       tell_head_(wire::ReturnLease{returned->worker, client.caller});
     } else {
-      apply(leases_.returned(returned->worker, client.caller, reactor_.now()));
+      apply(leases_.returned(returned->worker, client.caller, executor_.now()));
     }
   } else if (std::holds_alternative<wire::Inspect>(parcel.message)) {
     if (request) background_.spawn(inspect(this, client, *request));
@@ -362,7 +346,7 @@ async::Async<Result<void>> Node::load_program(Node* self, std::shared_ptr<Job> j
   const std::string loading = "loading " + job->program.executable + " for its workers";
   auto started = co_await start_zygote(self, job);
   if (!started) co_return std::move(started).error();
-  const auto ready = co_await job->zygote_ready.wait(async::Deadline::after(kZygoteTime, self->reactor_.now()));
+  const auto ready = co_await job->zygote_ready.wait(async::Deadline::after(kZygoteTime, self->executor_.now()));
   if (!ready) co_return Error{ready.error()}.with(loading);
   if (ready->build_id != job->program.build_id) {
     if (job->driver != nullptr) {
@@ -414,35 +398,20 @@ wire::JobRegistered Node::registration_of(const Job& job, CallerId caller) const
 }
 
 async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> job) {
-  constexpr int kSocket = 3;
-  PHAROS_CO_TRY(net::SocketPair pair, net::socket_pair());
-  process::Preamble preamble;
-  preamble.key = net::derive_key(self->settings_.token, net::Role::kZygote, job->id.value());
-  preamble.id = job->id.value();
-  PHAROS_CO_TRY_VOID(process::send_preamble(pair.first.get(), preamble));
-  process::Program program{.path = job->program.executable,
-                           .executable = Fd{::fcntl(job->executable.get(), F_DUPFD_CLOEXEC, 0)},
-                           .arguments = job->program.arguments,
-                           .environment = job->program.environment,
-                           .moved = {{pair.second.get(), kSocket}},
-                           .folder = job->program.folder,
-                           .new_session = true};
-  program.environment.push_back(process::role_variable(process::InheritedRole::kZygote, kSocket));
-  PHAROS_CO_TRY(job->zygote_pid, process::spawn(program));
-  pair.second.reset();
-  const auto deadline = async::Deadline::after(kZygoteTime, self->reactor_.now());
-  net::Acceptor::KeyFor key_for = only({net::Role::kZygote, preamble.id}, preamble.key);
-  const auto identity =
-      co_await net::accept(&self->reactor_, pair.first.get(), self->identity(), std::move(key_for), deadline);
-  if (!identity) co_return Error{identity.error()}.with("loading " + job->program.executable + " for its workers");
+  const net::Identity child{net::Role::kZygote, job->id.value()};
+  PHAROS_CO_TRY(net::SocketPair pair, self->host_.make_inheritance(child, {}));
+  PHAROS_CO_TRY(job->zygote_pid, self->host_.start_zygote(job->program, job->executable.get(), std::move(pair.second)));
+  const auto deadline = async::Deadline::after(kZygoteTime, self->executor_.now());
+  auto proved = co_await self->host_.prove(pair.first.get(), child, deadline);
+  if (!proved) co_return std::move(proved).error().with("loading " + job->program.executable + " for its workers");
   job->zygote = self->add_peer(std::move(pair.first));
   self->clients_.insert_or_assign(job->zygote.get(), Client{job->zygote, job, nullptr, {}});
-  job->zygote_since = self->reactor_.now();
+  job->zygote_since = self->executor_.now();
   co_return {};
 }
 
 async::Async<void> Node::restart_zygote(Node* self, std::shared_ptr<Job> job) {
-  if (self->reactor_.now() - job->zygote_since >= kZygoteLife) job->zygote_restarts = 0;
+  if (self->executor_.now() - job->zygote_since >= kZygoteLife) job->zygote_restarts = 0;
   while (!job->ended && !job->broken && ++job->zygote_restarts <= kZygoteRestartsMax) {
     log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
     job->zygote_ready = {};
@@ -471,7 +440,7 @@ void Node::end_job(JobId id) {
     clients_.erase(job->zygote.get());
     job->zygote->close();
   } else if (job->zygote_pid != 0) {
-    ::kill(job->zygote_pid, SIGKILL);
+    host_.kill_zygote(job->zygote_pid);
   }
 }
 
@@ -481,12 +450,12 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* sel
                                                                        ActorId actor, std::string label,
                                                                        std::uint32_t incarnation,
                                                                        std::vector<std::string> gpus) {
-  const auto deadline = async::Deadline::after(kWorkerTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kWorkerTime, self->executor_.now());
   for (;;) {
     // A zygote that ended comes back within this time, or not at all.
     while (job->zygote == nullptr || !job->loaded) {
       if (job->broken) co_return Error{*job->broken}.with("on node " + to_string(self->settings_.id));
-      if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->reactor_.now())) {
+      if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->executor_.now())) {
         co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers"};
       }
       PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
@@ -513,42 +482,35 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   worker->label = std::move(label);
   worker->gpus = std::move(gpus);
 
-  PHAROS_CO_TRY(net::SocketPair control, net::socket_pair());
-  PHAROS_CO_TRY(Pipe out, make_pipe());
-  PHAROS_CO_TRY(Pipe error, make_pipe());
-  process::Preamble preamble;
-  preamble.key = net::derive_key(self->settings_.token, net::Role::kWorker, worker->id.value());
-  preamble.id = worker->id.value();
-  preamble.set_name(worker->label);
-  PHAROS_CO_TRY_VOID(process::send_preamble(control.first.get(), preamble));
+  const net::Identity child{net::Role::kWorker, worker->id.value()};
+  PHAROS_CO_TRY(net::SocketPair control, self->host_.make_inheritance(child, worker->label));
+  const auto stream = [&](bool is_error) {
+    auto* const raw = worker.get();
+    return self->host_.make_output([self, raw] { return self->takes_output(*raw->job); },
+                                   [self, raw, is_error](std::string lines) {
+                                     self->send_output(*raw->job, wire::Output{raw->label, raw->pid, is_error,
+                                                                               std::move(lines), false, raw->job->id});
+                                   });
+  };
+  PHAROS_CO_TRY(Host::OutputPipe out, stream(false));
+  PHAROS_CO_TRY(Host::OutputPipe error, stream(true));
+  worker->output = std::move(out.output);
+  worker->error_output = std::move(error.output);
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(control.second));
-  descriptors.push_back(std::move(out.write));
-  descriptors.push_back(std::move(error.write));
+  descriptors.push_back(std::move(out.for_worker));
+  descriptors.push_back(std::move(error.for_worker));
   self->workers_.emplace(worker->id, worker);
-  const auto stream = [&](Fd pipe, bool is_error) {
-    auto* const raw = worker.get();
-    return WorkerOutput::make(
-        self->reactor_, std::move(pipe), [self, raw] { return self->takes_output(*raw->job); },
-        [self, raw, is_error](std::string lines) {
-          self->send_output(*raw->job,
-                            wire::Output{raw->label, raw->pid, is_error, std::move(lines), false, raw->job->id});
-        });
-  };
-  worker->output = stream(std::move(out.read), false);
-  worker->error_output = stream(std::move(error.read), true);
   job->zygote->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + joined(worker->gpus)}},
                     std::move(descriptors));
 
-  net::Acceptor::KeyFor key_for = only({net::Role::kWorker, preamble.id}, preamble.key);
-  const auto identity =
-      co_await net::accept(&self->reactor_, control.first.get(), self->identity(), std::move(key_for), deadline);
-  if (!identity || job->ended) {
+  auto proved = co_await self->host_.prove(control.first.get(), child, deadline);
+  if (!proved || job->ended) {
     worker->failed_to_start = true;
     self->kill_worker(*worker);
     self->background_.spawn(conclude_worker(self, worker));
-    if (!identity) {
-      co_return Error{ErrorCode::kWorkerDied, "a worker ended before it was ready: " + identity.error().message()}
+    if (!proved) {
+      co_return Error{ErrorCode::kWorkerDied, "a worker ended before it was ready: " + proved.error().message()}
           .with_outcome(Outcome::kNotStarted);
     }
     co_return Error{ErrorCode::kRuntimeStopped, "the program has ended"}.with_outcome(Outcome::kNotStarted);
@@ -574,7 +536,7 @@ void Node::send_output(const Job& job, wire::Output output) {
 
 void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive,
                      wire::Holding holding) {
-  auto pair = net::socket_pair();
+  auto pair = host_.make_connection();
   if (!pair) {
     user.peer->respond(request, std::move(pair).error());
     return;
@@ -712,15 +674,8 @@ void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
 
 /// A socket to a worker of another node, which has been told whose it is.
 async::Async<Result<Fd>> Node::connect_far(Node* self, std::string address, Introduction introduction) {
-  const auto deadline = async::Deadline::after(kReachTime, self->reactor_.now());
-  PHAROS_CO_TRY(const net::Address place, net::parse_address(address.empty() ? self->settings_.head_address : address));
-  PHAROS_CO_TRY(Fd socket, co_await net::connect_to(&self->reactor_, place, deadline));
-  PHAROS_CO_TRY_VOID(net::set_up_far_socket(socket.get()));
-  const auto greeted =
-      co_await net::initiate(&self->reactor_, socket.get(), self->settings_.token, self->identity(), deadline);
-  if (!greeted) co_return greeted.error();
-  PHAROS_CO_TRY_VOID(net::send_all(socket.get(), std::as_bytes(std::span{&introduction, 1}), deadline));
-  co_return std::move(socket);
+  const auto deadline = async::Deadline::after(kReachTime, self->executor_.now());
+  return self->host_.reach(address.empty() ? self->settings_.head_address : address, introduction, deadline);
 }
 
 // One that is not here has just ended: the caller sees its connection end, and asks again.
@@ -834,7 +789,7 @@ bool Node::on_far_lease_message(wire::Message& message) {
   if (const auto* const lease = std::get_if<wire::LeaseWorker>(&message)) {
     lease_to_far(*lease);
   } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&message)) {
-    apply(leases_.returned(returned->worker, returned->caller, reactor_.now()));
+    apply(leases_.returned(returned->worker, returned->caller, executor_.now()));
   } else if (const auto* const ended_caller = std::get_if<wire::EndCaller>(&message)) {
     end_far_lessee(ended_caller->caller);
   } else if (const auto* const granted = std::get_if<wire::LeaseGranted>(&message)) {
@@ -941,7 +896,7 @@ async::Async<void> Node::end_idle_workers(Node* self) {
   while (self->leases_.idle() != 0) {
     const auto slept = co_await async::sleep(1s);
     if (!slept) break;
-    self->apply(self->leases_.tick(self->reactor_.now()));
+    self->apply(self->leases_.tick(self->executor_.now()));
   }
   self->ends_idle_workers_ = false;
 }
@@ -949,34 +904,32 @@ async::Async<void> Node::end_idle_workers(Node* self) {
 void Node::kill_worker(Worker& worker) {
   worker.gone = true;  // for one whose process is not known yet
   if (!worker.handle) return;
-  ::syscall(SYS_pidfd_send_signal, worker.handle.get(), SIGKILL, nullptr, 0);
-  // What it started and left in its process group. The group's number is not reused while the group has members.
-  ::kill(-worker.pid, SIGKILL);
+  host_.kill_worker(worker.handle.get(), worker.pid);
 }
 
 void Node::end_worker(const std::shared_ptr<Worker>& worker) {
   if (worker->control == nullptr) return kill_worker(*worker);
   worker->control->send(wire::EndWorker{});
-  reactor_.run_at(reactor_.now() + kStopTime, [this, weak = std::weak_ptr{worker}] {
+  executor_.run_at(executor_.now() + kStopTime, [this, weak = std::weak_ptr{worker}] {
     if (const auto late = weak.lock()) kill_worker(*late);
   });
 }
 
 // Its connection has ended. How its process ended is known a moment later.
 async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> worker) {
-  auto reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->reactor_.now()));
+  auto reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
   if (!reaped) {
     // A process that closed its connection but lives on serves nobody.
     self->kill_worker(*worker);
-    reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->reactor_.now()));
+    reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
   }
   std::string reason = reaped ? describe_end(*reaped) : "its connection ended";
   if (!worker->killed_because.empty()) reason = worker->killed_because;
-  if (worker->handle) ::kill(-worker->pid, SIGKILL);
+  if (worker->handle) self->host_.kill_worker(worker->handle.get(), worker->pid);  // what it left behind
   worker->output->drain();
   worker->error_output->drain();
   if (worker->crashed) {
-    auto crash = co_await worker->crash.wait(async::Deadline::after(kCrashTime, self->reactor_.now()));
+    auto crash = co_await worker->crash.wait(async::Deadline::after(kCrashTime, self->executor_.now()));
     if (crash) {
       reason += crash->headline;
       self->send_output(*worker->job,
@@ -1005,7 +958,7 @@ async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t reques
   const std::uint64_t number = ++self->last_number_;
   self->inspections_.emplace(number, inspection);
   self->tell_head_(wire::Inspect{{client.job->id, client.caller, number}});
-  const auto deadline = async::Deadline::after(kInspectTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kInspectTime, self->executor_.now());
   auto& workers = inspection->answer.workers;
   for (const auto& [id, worker] : self->workers_) {
     if (worker->job != client.job) continue;
@@ -1055,7 +1008,7 @@ async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uin
     if (worker->job == job) workers.push_back(worker);
   }
   for (const auto& worker : workers) self->end_worker(worker);
-  const auto deadline = async::Deadline::after(kStopTime + kReasonTime, self->reactor_.now());
+  const auto deadline = async::Deadline::after(kStopTime + kReasonTime, self->executor_.now());
   for (const auto& worker : workers) {
     const auto concluded = co_await worker->concluded.wait(deadline);
     if (!concluded) log(LogLevel::kError, "a worker does not end", {kv("pid", worker->pid)});

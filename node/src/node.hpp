@@ -12,41 +12,37 @@
 
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
+#include <pharos/async/executor.hpp>
 #include <pharos/async/unique_function.hpp>
-#include <pharos/base/byte_count.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
-#include <pharos/net/reactor.hpp>
 #include <pharos/scheduler/leases.hpp>
 
+#include "host.hpp"
 #include "introduction.hpp"
 #include "machine.hpp"
-#include "store_service.hpp"
-#include "worker_output.hpp"
 
 namespace pharos::node {
 
 /// One machine's node: its jobs, each with a zygote, and their workers. What concerns actors as such it passes on to
 /// the head.
-/// Owned by the daemon. Everything runs on the one thread that polls the reactor.
-/// End: close(), then the daemon kills the processes that are left.
+/// Owned by the daemon. Everything runs on one strand.
+/// End: close(), then whatever is posted runs until closed(), then the daemon kills the processes that are left.
 class Node final : public net::Peer::Owner {
  public:
   struct Settings {
     NodeId id;
-    net::Key token{};          ///< the cluster's
     std::string address;       ///< where its Unix socket is
     std::string head_address;  ///< empty: the head is in this process
     Machine machine;
-    ByteCount object_store{};  ///< 0: as much as the machine has to spare
   };
   /// Never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
   using Queued = async::UniqueFunction<std::size_t()>;
 
   /// `queued_to_head`: bytes that the head has not read.
-  Node(net::Reactor& reactor, const Settings& settings, Tell tell_head, Queued queued_to_head);
+  Node(async::Executor& executor, Host& host, const Settings& settings, Tell tell_head, Queued queued_to_head);
   ~Node() override;
 
   const Machine& machine() const { return settings_.machine; }
@@ -63,9 +59,13 @@ class Node final : public net::Peer::Owner {
   /// Why this node takes in no job.
   void refuse_jobs(Error why) { refusal_ = std::move(why); }
 
-  /// Children have ended.
-  void reap();
+  /// A child of this process, or an orphan that came to it.
+  void on_child_ended(pid_t pid, int status);
   void close();
+  bool closed() const { return background_.size() == 0; }
+
+  /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
+  std::string leftovers() const;
 
  private:
   struct Job;
@@ -79,7 +79,6 @@ class Node final : public net::Peer::Owner {
   };
 
   // Connections.
-  net::Identity identity() const { return {net::Role::kNode, settings_.id.value()}; }
   std::shared_ptr<net::Peer> add_peer(Fd socket);
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
@@ -151,7 +150,8 @@ class Node final : public net::Peer::Owner {
   void apply(const scheduler::LeaseEffects& effects);
   std::vector<std::string> names_of(const std::vector<scheduler::GpuShare>& gpus) const;
 
-  net::Reactor& reactor_;
+  async::Executor& executor_;
+  Host& host_;
   const Settings settings_;
   Tell tell_head_;
   Queued queued_to_head_;
@@ -162,8 +162,6 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;
   std::unordered_map<JobId, std::shared_ptr<Job>> jobs_;
   std::unordered_map<WorkerId, std::shared_ptr<Worker>> workers_;
-
-  StoreService store_;
 
   /// A caller's request: for a worker, or one that the head was asked to answer.
   struct Asked {

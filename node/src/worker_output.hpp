@@ -4,28 +4,26 @@
 #include <memory>
 #include <string>
 
-#include <pharos/async/unique_function.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/net/reactor.hpp>
+
+#include "host.hpp"
 
 namespace pharos::node {
 
 /// One of a worker's output streams: reads the pipe, and hands over whole lines.
 /// Owned by the worker's record. Bounds: holds one line of at most `kLineMax`; a longer one is handed over in pieces.
 /// While the driver does not keep up the pipe is not read, so the worker waits in its write.
-class WorkerOutput final : public net::Reactor::Watcher, public std::enable_shared_from_this<WorkerOutput> {
+class WorkerOutput final : public Host::Output,
+                           public net::Reactor::Watcher,
+                           public std::enable_shared_from_this<WorkerOutput> {
  public:
   static constexpr std::size_t kLineMax = 64 << 10;
-
-  /// False when nothing more can be taken now; it is then offered again.
-  using Sink = async::UniqueFunction<void(std::string lines)>;
-  using Ready = async::UniqueFunction<bool()>;
 
   static std::shared_ptr<WorkerOutput> make(net::Reactor& reactor, Fd pipe, Ready may_send, Sink sink);
   ~WorkerOutput() override;
 
-  /// Reads what is there, also when the driver does not keep up: the worker has ended.
-  void drain();
+  void drain() override;
   void on_ready(std::uint32_t events) override;
 
  private:

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <pharos/async/async.hpp>
+#include <pharos/async/deadline.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/net/handshake.hpp>
+#include <pharos/net/peer.hpp>
+#include <pharos/net/socket_link.hpp>
+
+#include "introduction.hpp"
+
+namespace pharos::node {
+
+/// What a node asks of the machine that it runs on: connections, processes, what they write. A daemon has one over
+/// sockets and the kernel (ReactorHost), the simulator has another.
+/// Outlives the node. Everything on the node's strand; nothing here calls back from inside.
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  // ---- Connections
+
+  /// Both ends of one between two processes of this machine.
+  virtual Result<net::SocketPair> make_connection() = 0;
+  /// One whose `second` end a process is to inherit that will be started: it finds there what it can prove with that it
+  /// is `child`. `name` is for the process list.
+  virtual Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) = 0;
+  /// Until whoever has the other end of an inheritance has proved to be `child`.
+  virtual async::Async<Result<void>> prove(int inheritance, net::Identity child, async::Deadline deadline) = 0;
+  virtual std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) = 0;
+  /// Connects to another node. Both have proved themselves, and it knows what this is for.
+  virtual async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) = 0;
+
+  // ---- Processes
+
+  /// Of this program, which is open as `executable`. Whoever waits for children tells the node of its end.
+  virtual Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) = 0;
+  virtual void kill_zygote(pid_t pid) = 0;
+  /// And what it has left in its process group. `handle` is what came with WorkerForked.
+  virtual void kill_worker(int handle, pid_t pid) = 0;
+
+  /// One of a worker's output streams, on its way to the driver. Read until it is gone.
+  class Output {
+   public:
+    /// False when nothing more can be taken now; it is then offered again.
+    using Ready = async::UniqueFunction<bool()>;
+    using Sink = async::UniqueFunction<void(std::string lines)>;
+
+    virtual ~Output() = default;
+    /// Reads what is there, also when the driver does not keep up: the worker has ended.
+    virtual void drain() = 0;
+  };
+  struct OutputPipe {
+    Fd for_worker;
+    std::shared_ptr<Output> output;
+  };
+  virtual Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) = 0;
+
+  // ---- The object store
+
+  /// False for a message that is not the store's, or where there is no store.
+  virtual bool on_store_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
+                                std::optional<std::uint64_t> request) = 0;
+};
+
+}  // namespace pharos::node

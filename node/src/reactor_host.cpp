@@ -1,0 +1,121 @@
+#include "reactor_host.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include <pharos/net/address.hpp>
+#include <pharos/process/inherited.hpp>
+#include <pharos/process/spawn.hpp>
+
+#include "worker_output.hpp"
+
+namespace pharos::node {
+namespace {
+
+constexpr int kInherited = 3;  // the zygote's number for its socket
+
+}  // namespace
+
+ReactorHost::ReactorHost(net::Reactor& reactor, const Settings& settings)
+    : reactor_{reactor}, settings_{settings}, store_{reactor, settings.object_store} {}
+
+// ---- Connections
+
+Result<net::SocketPair> ReactorHost::make_connection() {
+  return net::socket_pair();
+}
+
+Result<net::SocketPair> ReactorHost::make_inheritance(net::Identity child, std::string_view name) {
+  PHAROS_TRY(net::SocketPair pair, net::socket_pair());
+  process::Preamble preamble;
+  preamble.key = net::derive_key(settings_.token, child.role, child.id);
+  preamble.id = child.id;
+  preamble.set_name(name);
+  PHAROS_TRY_VOID(process::send_preamble(pair.first.get(), preamble));
+  return pair;
+}
+
+async::Async<Result<void>> ReactorHost::prove(int inheritance, net::Identity child, async::Deadline deadline) {
+  return prove_to(this, inheritance, child, deadline);
+}
+
+async::Async<Result<void>> ReactorHost::prove_to(ReactorHost* self, int socket, net::Identity child,
+                                                 async::Deadline deadline) {
+  net::Acceptor::KeyFor key_for =
+      [child, key = net::derive_key(self->settings_.token, child.role, child.id)](net::Identity peer) {
+        return peer.role == child.role && peer.id == child.id ? std::optional{key} : std::nullopt;
+      };
+  const auto identity =
+      co_await net::accept(&self->reactor_, socket, self->settings_.node, std::move(key_for), deadline);
+  if (!identity) co_return identity.error();
+  co_return {};
+}
+
+std::shared_ptr<net::Link> ReactorHost::make_link(Fd socket, net::Descriptors descriptors) {
+  return net::SocketLink::make(reactor_, std::move(socket), descriptors);
+}
+
+async::Async<Result<Fd>> ReactorHost::reach(std::string address, Introduction introduction, async::Deadline deadline) {
+  return connect(this, std::move(address), introduction, deadline);
+}
+
+async::Async<Result<Fd>> ReactorHost::connect(ReactorHost* self, std::string address, Introduction introduction,
+                                              async::Deadline deadline) {
+  PHAROS_CO_TRY(const net::Address place, net::parse_address(address));
+  PHAROS_CO_TRY(Fd socket, co_await net::connect_to(&self->reactor_, place, deadline));
+  PHAROS_CO_TRY_VOID(net::set_up_far_socket(socket.get()));
+  const auto greeted =
+      co_await net::initiate(&self->reactor_, socket.get(), self->settings_.token, self->settings_.node, deadline);
+  if (!greeted) co_return greeted.error();
+  PHAROS_CO_TRY_VOID(net::send_all(socket.get(), std::as_bytes(std::span{&introduction, 1}), deadline));
+  co_return std::move(socket);
+}
+
+// ---- Processes
+
+Result<pid_t> ReactorHost::start_zygote(const wire::RegisterJob& job, int executable, Fd inheritance) {
+  process::Program program{.path = job.executable,
+                           .executable = Fd{::fcntl(executable, F_DUPFD_CLOEXEC, 0)},
+                           .arguments = job.arguments,
+                           .environment = job.environment,
+                           .moved = {{inheritance.get(), kInherited}},
+                           .folder = job.folder,
+                           .new_session = true};
+  program.environment.push_back(process::role_variable(process::InheritedRole::kZygote, kInherited));
+  return process::spawn(program);
+}
+
+void ReactorHost::kill_zygote(pid_t pid) {
+  ::kill(pid, SIGKILL);
+}
+
+void ReactorHost::kill_worker(int handle, pid_t pid) {
+  ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
+  // What it started and left in its process group. The group's number is not reused while the group has members.
+  ::kill(-pid, SIGKILL);
+}
+
+Result<Host::OutputPipe> ReactorHost::make_output(Output::Ready may_send, Output::Sink sink) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
+  Fd read{ends[0]};
+  Fd write{ends[1]};
+  ::fcntl(read.get(), F_SETFL, O_NONBLOCK);
+  return OutputPipe{std::move(write),
+                    WorkerOutput::make(reactor_, std::move(read), std::move(may_send), std::move(sink))};
+}
+
+// ---- The object store
+
+bool ReactorHost::on_store_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
+                                   std::optional<std::uint64_t> request) {
+  return store_.on_message(from, caller, parcel, request);
+}
+
+}  // namespace pharos::node

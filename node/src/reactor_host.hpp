@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string_view>
+
+#include <pharos/base/byte_count.hpp>
+#include <pharos/net/handshake.hpp>
+#include <pharos/net/reactor.hpp>
+
+#include "host.hpp"
+#include "store_service.hpp"
+
+namespace pharos::node {
+
+/// A machine of its own: sockets, processes, shared memory.
+/// Owned by the daemon; on the thread that polls the reactor.
+class ReactorHost final : public Host {
+ public:
+  struct Settings {
+    net::Identity node;
+    net::Key token{};          ///< the cluster's
+    ByteCount object_store{};  ///< 0: as much as the machine has to spare
+  };
+  ReactorHost(net::Reactor& reactor, const Settings& settings);
+
+  Result<net::SocketPair> make_connection() override;
+  Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) override;
+  async::Async<Result<void>> prove(int inheritance, net::Identity child, async::Deadline deadline) override;
+  std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) override;
+  async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) override;
+
+  Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
+  void kill_zygote(pid_t pid) override;
+  void kill_worker(int handle, pid_t pid) override;
+  Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
+
+  bool on_store_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
+                        std::optional<std::uint64_t> request) override;
+
+ private:
+  static async::Async<Result<void>> prove_to(ReactorHost* self, int socket, net::Identity child,
+                                             async::Deadline deadline);
+  static async::Async<Result<Fd>> connect(ReactorHost* self, std::string address, Introduction introduction,
+                                          async::Deadline deadline);
+
+  net::Reactor& reactor_;
+  const Settings settings_;
+  StoreService store_;
+};
+
+}  // namespace pharos::node
