@@ -58,11 +58,15 @@ async::Async<Result<Parcel>> Peer::request(wire::Message message, std::vector<Fd
   const std::uint64_t number = ++last_number_;
   async::Completion<Parcel> completion;
   waiting_.emplace(number, completion);
-  if (auto sent = send_frame(FrameKind::kRequest, number, message, std::move(descriptors)); !sent) {
+  auto sent = send_frame(FrameKind::kRequest, number, message, std::move(descriptors));
+  if (!sent && sent.error().code() == ErrorCode::kInvalidArgument) {
     waiting_.erase(number);
     co_return std::move(sent).error().with_outcome(Outcome::kNotStarted);
   }
-  co_return co_await wait_for_response(shared_from_this(), number, std::move(completion), deadline);
+  // When the link has ended, the owner hears of that before this does.
+  auto parcel = co_await wait_for_response(shared_from_this(), number, std::move(completion), deadline);
+  if (!sent && !parcel) co_return std::move(parcel).error().with_outcome(Outcome::kNotStarted);
+  co_return parcel;
 }
 
 async::Async<Result<Parcel>> Peer::wait_for_response(std::shared_ptr<Peer> peer, std::uint64_t number,
