@@ -884,6 +884,8 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
       }
     } else if (const auto* const end = std::get_if<scheduler::EndWorker>(&effect)) {
       if (const auto worker = find_worker(end->worker)) end_worker(worker);
+    } else if (const auto* const refused = std::get_if<scheduler::Refuse>(&effect)) {
+      if (const auto asked = lease_requests_.extract(refused->request)) refuse(asked.mapped(), refused->why);
     } else if (const auto* const reserved = std::get_if<scheduler::Reserved>(&effect)) {
       starting_.at(reserved->reservation).begun = true;
       background_.spawn(start_incarnation(this, reserved->reservation));

@@ -16,7 +16,7 @@ Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lesse
     return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests for workers are waiting"};
   }
   if (lessee.nested && workers() >= workers_max_) {
-    return Error{ErrorCode::kOverloaded, std::to_string(workers()) + " workers run tasks, and more may not"};
+    return too_many();
   }
   waiting_.push(demand, {request, lessee});
   LeaseEffects effects;
@@ -176,6 +176,16 @@ void Leases::grant_what_fits(LeaseEffects& effects) {
     if (fits) grant(next, demand, effects);
     return fits;
   });
+  // They may be what all those workers wait for.
+  if (workers() < workers_max_) return;
+  waiting_.erase_if([&](const Waiting& waiting) {
+    if (waiting.lessee.nested) effects.push_back(Refuse{waiting.request, too_many()});
+    return waiting.lessee.nested;
+  });
+}
+
+Error Leases::too_many() const {
+  return {ErrorCode::kOverloaded, std::to_string(workers()) + " workers run tasks, and more may not"};
 }
 
 void Leases::grant(const Waiting& next, const Resources& demand, LeaseEffects& effects) {

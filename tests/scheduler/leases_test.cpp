@@ -29,6 +29,9 @@ std::string to_text(const LeaseEffect& effect) {
   if (const auto* const reserved = std::get_if<Reserved>(&effect)) {
     return "reserved " + std::to_string(reserved->reservation.value());
   }
+  if (const auto* const refused = std::get_if<Refuse>(&effect)) {
+    return "refuse " + std::to_string(refused->request.value());
+  }
   return "end worker " + std::to_string(std::get<EndWorker>(effect).worker.value());
 }
 
@@ -186,6 +189,20 @@ TEST_F(LeasesTest, AtTheBoundOnlyDriversWaitAndBlockedWorkersBringNoMore) {
   EXPECT_EQ(request(21, 7), Texts{});
   EXPECT_EQ(leases_.waiting(), 1u);
   EXPECT_EQ(returned(51), (Texts{"grant 21 worker 51"}));
+}
+
+TEST_F(LeasesTest, ANestedRequestThatWaitsIsRefusedWhenTheBoundIsReached) {
+  for (std::uint64_t i = 1; i < kWorkersMax; ++i) {
+    request(i, 7);
+    started(i, 50 + i);
+    if (i + 2 < kWorkersMax) leases_.blocked(WorkerId{50 + i});
+  }
+  EXPECT_EQ(in_use(leases_), 2u);
+  EXPECT_EQ(request(20, 7), Texts{});
+  ASSERT_TRUE(nested_request(21, 7, 51).ok());
+  EXPECT_EQ(leases_.waiting(), 2u);
+  EXPECT_EQ(texts(leases_.blocked(WorkerId{50 + kWorkersMax - 1})), (Texts{"start 20 job 7", "refuse 21"}));
+  EXPECT_EQ(leases_.waiting(), 0u);
 }
 
 TEST_F(LeasesTest, TheEndOfALesseeEndsItsWorkersAndNoOthers) {

@@ -49,7 +49,12 @@ struct Reserved {
 struct EndWorker {
   WorkerId worker;
 };
-using LeaseEffect = std::variant<Grant, StartWorker, EndWorker, Reserved>;
+/// A worker's request, which waited: as many processes are there as may be, so its tasks run in it (kOverloaded).
+struct Refuse {
+  LeaseRequestId request;
+  Error why;
+};
+using LeaseEffect = std::variant<Grant, StartWorker, EndWorker, Reserved, Refuse>;
 using LeaseEffects = std::vector<LeaseEffect>;
 
 /// Who has what of one node: which worker process serves whose tasks, and what the processes of actors hold. Who comes
@@ -59,7 +64,8 @@ using LeaseEffects = std::vector<LeaseEffect>;
 /// that may use GPUs ends with its lease, and what it had is free when its process is gone: until then it has memory
 /// there. Pure: events in, effects out, the time passed in. One thread. A worker runs one job's code only, so an idle
 /// worker serves its own job. Bounds: `kWaitingMax` requests wait; the next one is refused with kOverloaded, and so is
-/// a nested one while every process that may be there is there. Reservations are as many as the head makes.
+/// a nested one, also one that waits, while every process that may be there is there. Reservations are as many as the
+/// head makes.
 class Leases {
  public:
   static constexpr std::size_t kWaitingMax = 65536;
@@ -118,6 +124,7 @@ class Leases {
   bool end_lease(WorkerId worker, const Leased& leased);
   void grant_what_fits(LeaseEffects& effects);
   void grant(const Waiting& next, const Resources& demand, LeaseEffects& effects);
+  Error too_many() const;
   std::size_t workers() const { return leased_.size() + starting_.size(); }
 
   Ledger ledger_;
