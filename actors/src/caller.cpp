@@ -723,12 +723,15 @@ void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
   background_.spawn(connect_actor(this, std::move(actor), seen));
 }
 
-// The node tells why; only when it does not, this does.
+// The node tells why; only when it does not, this does. The worker may live: one of another machine, whose connection
+// broke.
 async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
   const auto slept = co_await async::sleep(kReasonTime);
   if (!slept) co_return;
   for (actors::TaskPool* const pool : self->pools()) {
-    pool->lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended"});
+    if (pool->lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended"})) {
+      self->node_->send(wire::ReturnLease{worker, {}, true});
+    }
   }
 }
 

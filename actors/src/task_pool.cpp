@@ -209,13 +209,13 @@ void TaskPool::on_disconnected(CallLink& link) {
   leases_.worker_disconnected(lost);
 }
 
-void TaskPool::lose_worker(WorkerId worker, const Error& why) {
+bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
   std::shared_ptr<CallLink> link;
   std::uint32_t requests = 0;
   {
     const std::lock_guard lock{mutex_};
     const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == worker; });
-    if (found == workers_.end()) return;
+    if (found == workers_.end()) return false;
     link = std::move(found->link);
     workers_.erase(found);
   }
@@ -238,6 +238,7 @@ void TaskPool::lose_worker(WorkerId worker, const Error& why) {
   for (const CellHandle& task : unanswered.sent) task->set_error(Error{why}.with_outcome(Outcome::kUnknown));
   for (const CellHandle& task : unanswered.unsent) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
   request_leases(requests);
+  return true;
 }
 
 bool TaskPool::tend() {

@@ -61,9 +61,11 @@ class TaskPool final : public CallLink::Observer {
 
   void add_worker(WorkerId worker, std::shared_ptr<CallLink> link);
   /// A lease that will not come. When the machine has as many workers as it may (kOverloaded), it is asked for again
-  /// after a while; otherwise, without any worker, the tasks that wait fail with it.
+  /// after a while; otherwise, without any worker, the tasks that wait fail with it, but those that may be run again
+  /// where a worker died (kWorkerDied).
   void lease_refused(const Error& why);
-  void lose_worker(WorkerId worker, const Error& why);
+  /// False if it was lost, or given back, before.
+  bool lose_worker(WorkerId worker, const Error& why);
   /// Gives back what nobody has used for a while, and asks again for what was refused. To be called from time to time,
   /// until it is false.
   bool tend();

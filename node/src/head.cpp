@@ -103,9 +103,9 @@ bool Head::on_lease_message(NodeId from, wire::Message& message) {
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
     refuse_lease(std::move(*refused));
   } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&message)) {
-    end_lease(returned->worker, nullptr);
+    end_lease(returned->worker, returned->broken, nullptr);
   } else if (const auto* const ended = std::get_if<wire::WorkerEnded>(&message)) {
-    end_lease(ended->worker, ended);
+    end_lease(ended->worker, false, ended);
   } else {
     return false;
   }
@@ -318,7 +318,7 @@ void Head::refuse_lease(wire::Refused refused) {
 }
 
 /// Given back by its caller; or its worker has ended, which the caller is told.
-void Head::end_lease(WorkerId worker, const wire::WorkerEnded* ended) {
+void Head::end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ended) {
   const auto found = leases_.extract(worker);
   if (found.empty()) return;
   const Lease& lease = found.mapped();
@@ -326,7 +326,7 @@ void Head::end_lease(WorkerId worker, const wire::WorkerEnded* ended) {
   if (ended != nullptr) {
     tell(lease.asked_from, *ended);
   } else {
-    tell(lease.at, wire::ReturnLease{worker, lease.asker.caller});
+    tell(lease.at, wire::ReturnLease{worker, lease.asker.caller, broken});
   }
 }
 

@@ -93,7 +93,7 @@ class Head {
   void lease_worker(NodeId from, const wire::LeaseWorker& lease);
   void grant_lease(NodeId from, const wire::LeaseGranted& granted);
   void refuse_lease(wire::Refused refused);
-  void end_lease(WorkerId worker, const wire::WorkerEnded* ended);
+  void end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ended);
   void end_leases_of(CallerId caller);
   void lose_leases_at(NodeId node);
   void show_job(NodeId node, JobId job);

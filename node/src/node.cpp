@@ -230,9 +230,9 @@ bool Node::on_caller_message(const Client& client, net::Parcel& parcel, std::opt
   }
   if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
     if (far_leases_.erase(returned->worker) != 0) {
-      tell_head_(wire::ReturnLease{returned->worker, client.caller});
+      tell_head_(wire::ReturnLease{returned->worker, client.caller, returned->broken});
     } else {
-      apply(leases_.returned(returned->worker, client.caller, executor_.now()));
+      take_back(*returned, client.caller);
     }
   } else if (std::holds_alternative<wire::Inspect>(parcel.message)) {
     if (request) background_.spawn(inspect(this, client, *request));
@@ -789,7 +789,7 @@ bool Node::on_far_lease_message(wire::Message& message) {
   if (const auto* const lease = std::get_if<wire::LeaseWorker>(&message)) {
     lease_to_far(*lease);
   } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&message)) {
-    apply(leases_.returned(returned->worker, returned->caller, executor_.now()));
+    take_back(*returned, returned->caller);
   } else if (const auto* const ended_caller = std::get_if<wire::EndCaller>(&message)) {
     end_far_lessee(ended_caller->caller);
   } else if (const auto* const granted = std::get_if<wire::LeaseGranted>(&message)) {
@@ -800,6 +800,13 @@ bool Node::on_far_lease_message(wire::Message& message) {
     return false;
   }
   return true;
+}
+
+// One that still runs a task of a lessee who cannot be answered would hold up the next one.
+void Node::take_back(const wire::ReturnLease& returned, CallerId lessee) {
+  if (!returned.broken) return apply(leases_.returned(returned.worker, lessee, executor_.now()));
+  const auto worker = find_worker(returned.worker);
+  if (worker != nullptr && leases_.lessee_of(worker->id) == lessee) end_worker(worker);
 }
 
 void Node::end_far_lessee(CallerId caller) {

@@ -139,6 +139,7 @@ class Node final : public net::Peer::Owner {
 
   // Leases.
   bool on_far_lease_message(wire::Message& message);
+  void take_back(const wire::ReturnLease& returned, CallerId lessee);
   void end_far_lessee(CallerId caller);
   void lease_to_far(const wire::LeaseWorker& lease);
   static async::Async<void> reach_leased(Node* self, wire::LeaseGranted granted);

@@ -56,7 +56,7 @@ const std::vector<Message>& one_of_each() {
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
       LeaseWorker{{{"cpu", 10}, {"disk", -11}}, some_asker()},
-      ReturnLease{WorkerId{3}, CallerId{72}},
+      ReturnLease{WorkerId{3}, CallerId{72}, true},
       StartActor{ActorId{4},
                  "count\0er"s,
                  40,
@@ -144,8 +144,8 @@ auto fields(const Holding& m) {
   return std::tie(amounts, gpus);
 }
 auto fields(const ReturnLease& m) {
-  const auto& [worker, caller] = m;
-  return std::tie(worker, caller);
+  const auto& [worker, caller, broken] = m;
+  return std::tie(worker, caller, broken);
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,

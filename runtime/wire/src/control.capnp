@@ -89,7 +89,7 @@ struct Holding {                  # what the code of a worker may use
 }
 
 struct LeaseWorker { amounts @0 :List(Amount); asker @1 :Asker; }
-struct ReturnLease { worker @0 :UInt64; caller @1 :UInt64; }  # caller: filled in by its node
+struct ReturnLease { worker @0 :UInt64; caller @1 :UInt64; broken @2 :Bool; }  # caller: filled in by its node
 struct StartActor {
   actor @0 :UInt64;
   label @1 :Text;

@@ -159,6 +159,7 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initReturnLease();
                    b.setWorker(m.worker.value());
                    b.setCaller(m.caller.value());
+                   b.setBroken(m.broken);
                  },
                  [&](const StartActor& m) {
                    auto b = to.initStartActor();
@@ -468,7 +469,8 @@ std::optional<Message> read(Schema::Reader from) {
       return LeaseWorker{read_amounts(from.getLeaseWorker().getAmounts()),
                          read_asker(from.getLeaseWorker().getAsker())};
     case Schema::RETURN_LEASE:
-      return ReturnLease{WorkerId{from.getReturnLease().getWorker()}, CallerId{from.getReturnLease().getCaller()}};
+      return ReturnLease{WorkerId{from.getReturnLease().getWorker()}, CallerId{from.getReturnLease().getCaller()},
+                         from.getReturnLease().getBroken()};
     case Schema::START_ACTOR: {
       const auto r = from.getStartActor();
       return StartActor{.actor = ActorId{r.getActor()},

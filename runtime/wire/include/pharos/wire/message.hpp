@@ -63,7 +63,8 @@ struct LeaseWorker {
 };
 struct ReturnLease {
   WorkerId worker;
-  CallerId caller{};  ///< filled in by its node
+  CallerId caller{};    ///< filled in by its node
+  bool broken = false;  ///< its connection ended first, so what it runs is for nobody
 };
 struct StartActor {
   ActorId actor;
