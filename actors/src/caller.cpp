@@ -682,7 +682,7 @@ void Caller::request_lease(actors::TaskPool& pool) {
 }
 
 async::Async<void> Caller::lease_worker(Caller* self, actors::TaskPool* pool) {
-  if (!std::exchange(self->tends_tasks_, true)) self->background_.spawn(tend_tasks(self));
+  self->begin_to_tend();
   const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
   wire::Message ask = wire::LeaseWorker{pool->demand().amounts()};
   auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
@@ -695,6 +695,16 @@ async::Async<void> Caller::lease_worker(Caller* self, actors::TaskPool* pool) {
   const auto link = self->new_link(std::shared_ptr<CallLink::Observer>{self->shared_from_this(), pool});
   self->connect_worker(*link, *std::move(parcel), "the worker");
   pool->add_worker(worker, link);
+}
+
+void Caller::tend_soon() {
+  executor_.post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->begin_to_tend();
+  });
+}
+
+void Caller::begin_to_tend() {
+  if (!std::exchange(tends_tasks_, true)) background_.spawn(tend_tasks(this));
 }
 
 async::Async<void> Caller::tend_tasks(Caller* self) {

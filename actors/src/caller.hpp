@@ -128,6 +128,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   void request_lease(actors::TaskPool& pool) override;
   void return_lease(WorkerId worker) override;
+  void tend_soon() override;
   void worker_disconnected(WorkerId worker) override;
 
   /// A call whose arguments wait for other results.
@@ -154,6 +155,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
   static async::Async<void> connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen);
   static async::Async<Result<wire::ActorFound>> ask_for_actor(Caller* self, wire::FindActor find);
+  void begin_to_tend();
   static async::Async<void> tend_tasks(Caller* self);
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
 

@@ -17,6 +17,10 @@ constexpr std::size_t kWindowMax = 1024;
 constexpr Duration kIdleTime = 200ms;
 constexpr Duration kRefusalTime = 20ms;  // before leases are asked for again
 
+bool may_run_again(const CellHandle& task) {
+  return task->call().attempt < task->call().max_retries;
+}
+
 }  // namespace
 
 std::size_t TaskPool::Worker::window() const {
@@ -74,13 +78,15 @@ void TaskPool::request_leases(std::uint32_t count) {
 
 void TaskPool::submit(CellHandle cell) {
   std::uint32_t requests = 0;
-  if (auto refused = place(cell, requests))
+  bool asks_later = false;
+  if (auto refused = place(cell, requests, asks_later))
     return cell->set_error(std::move(*refused).with_outcome(Outcome::kNotStarted));
   request_leases(requests);
+  if (asks_later) leases_.tend_soon();
 }
 
 // Takes the cell, unless it says why not.
-std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests) {
+std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests, bool& asks_later) {
   const std::lock_guard lock{mutex_};
   if (closed_) return closed_;
   if (waiting_.size() >= kWaitingMax) {
@@ -93,6 +99,7 @@ std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests) 
   } else {
     waiting_.push_back(std::move(cell));
     requests = leases_to_request();
+    asks_later = clock_.now() < refused_until_;
   }
   return std::nullopt;
 }
@@ -157,9 +164,20 @@ void TaskPool::lease_refused(const Error& why) {
       refused_until_ = clock_.now() + kRefusalTime;
     } else if (workers_.empty() && leases_requested_ == 0) {
       failed.swap(waiting_);
+      if (why.code() == ErrorCode::kWorkerDied) keep_what_may_run_again(failed);
     }
   }
   for (const CellHandle& task : failed) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+}
+
+// It died before it was ready; tend() asks for another.
+void TaskPool::keep_what_may_run_again(std::deque<CellHandle>& failed) {
+  const auto end = std::stable_partition(failed.begin(), failed.end(), may_run_again);
+  for (auto task = failed.begin(); task != end; ++task) {
+    ++(*task)->call().attempt;
+    waiting_.push_back(std::move(*task));
+  }
+  failed.erase(failed.begin(), end);
 }
 
 void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) {
@@ -220,8 +238,7 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
     workers_.erase(found);
   }
   CallLink::Unanswered unanswered = link->cut(why);
-  const auto may = [](const CellHandle& task) { return task->call().attempt < task->call().max_retries; };
-  const auto failed = std::stable_partition(unanswered.sent.begin(), unanswered.sent.end(), may);
+  const auto failed = std::stable_partition(unanswered.sent.begin(), unanswered.sent.end(), may_run_again);
   {
     const std::lock_guard lock{mutex_};
     if (!closed_) {

@@ -32,6 +32,8 @@ class TaskPool final : public CallLink::Observer {
     /// One more worker, if it may be; add_worker() or lease_refused() answers.
     virtual void request_lease(TaskPool& pool) = 0;
     virtual void return_lease(WorkerId worker) = 0;
+    /// Tasks wait, and it is too soon to ask for a worker: tend() is to be called after a while.
+    virtual void tend_soon() = 0;
     /// Its connection has ended; lose_worker() follows when the reason is known.
     virtual void worker_disconnected(WorkerId worker) = 0;
   };
@@ -86,7 +88,8 @@ class TaskPool final : public CallLink::Observer {
     std::size_t window() const;
   };
 
-  std::optional<Error> place(detail::CellHandle& cell, std::uint32_t& requests);
+  std::optional<Error> place(detail::CellHandle& cell, std::uint32_t& requests, bool& asks_later);
+  void keep_what_may_run_again(std::deque<detail::CellHandle>& failed);
   Worker* find(const CallLink& link);
   Worker* least_busy();
   void feed(Worker& worker);
