@@ -152,6 +152,7 @@ void Node::on_child_ended(pid_t pid, int status) {
 void Node::close() {
   background_.cancel();
   for (const auto& [id, client] : clients_) client.peer->close();
+  for (const auto& [id, worker] : workers_) worker->user = {};  // workers may be each other's
 }
 
 std::string Node::leftovers() const {
@@ -301,7 +302,7 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   client.job->zygote = nullptr;
   // Whoever waits for this one is told; the next has a word of its own.
   client.job->zygote_ready.fail(Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote"});
-  if (!client.job->ended) background_.spawn(restart_zygote(this, client.job));
+  if (!client.job->ended && client.job->loaded) background_.spawn(restart_zygote(this, client.job));
 }
 
 // What it asked for and what it started is nobody's now.
@@ -317,6 +318,7 @@ void Node::end_caller(const Client& client) {
 
 async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
                                       std::uint64_t request) {
+  if (!self->clients_.contains(driver.get())) co_return;  // it has ended meanwhile
   if (self->refusal_) {
     driver->respond(request, *self->refusal_);
     co_return;
@@ -361,6 +363,7 @@ async::Async<Result<void>> Node::load_program(Node* self, std::shared_ptr<Job> j
   }
   job->warning = ready->cannot_fork;
   job->loaded = true;
+  if (job->zygote == nullptr && !job->ended) self->background_.spawn(restart_zygote(self, job));  // it has just ended
   co_return {};
 }
 
@@ -380,12 +383,22 @@ void Node::add_far_job(wire::AddJob add) {
 }
 
 async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job) {
-  const auto loaded = co_await load_program(self, job);
+  auto loaded = co_await load_program(self, job);
+  // One that ended may have been killed; a program that cannot be loaded ends again.
+  while (!loaded && loaded.error().code() == ErrorCode::kUnavailable && ++job->zygote_restarts <= kZygoteRestartsMax) {
+    self->drop_zygote(*job);
+    job->zygote_ready = {};
+    loaded = co_await load_program(self, job);
+  }
   if (loaded) co_return;
   job->broken = loaded.error();
-  if (job->zygote == nullptr) co_return;
-  self->clients_.erase(job->zygote.get());
-  std::exchange(job->zygote, nullptr)->close();
+  self->drop_zygote(*job);
+}
+
+void Node::drop_zygote(Job& job) {
+  if (job.zygote == nullptr) return;
+  clients_.erase(job.zygote.get());
+  std::exchange(job.zygote, nullptr)->close();
 }
 
 wire::JobRegistered Node::registration_of(const Job& job, CallerId caller) const {
@@ -398,12 +411,15 @@ wire::JobRegistered Node::registration_of(const Job& job, CallerId caller) const
 }
 
 async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> job) {
+  const Error over{ErrorCode::kRuntimeStopped, "the program has ended"};
+  if (job->ended) co_return over;
   const net::Identity child{net::Role::kZygote, job->id.value()};
   PHAROS_CO_TRY(net::SocketPair pair, self->host_.make_inheritance(child, {}));
   PHAROS_CO_TRY(job->zygote_pid, self->host_.start_zygote(job->program, job->executable.get(), std::move(pair.second)));
   const auto deadline = async::Deadline::after(kZygoteTime, self->executor_.now());
   auto proved = co_await self->host_.prove(pair.first.get(), child, deadline);
   if (!proved) co_return std::move(proved).error().with("loading " + job->program.executable + " for its workers");
+  if (job->ended) co_return over;
   job->zygote = self->add_peer(std::move(pair.first));
   self->clients_.insert_or_assign(job->zygote.get(), Client{job->zygote, job, nullptr, {}});
   job->zygote_since = self->executor_.now();
@@ -416,7 +432,7 @@ async::Async<void> Node::restart_zygote(Node* self, std::shared_ptr<Job> job) {
     log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
     job->zygote_ready = {};
     const auto started = co_await start_zygote(self, job);
-    if (started) co_return;
+    if (started || job->ended) co_return;
     log(LogLevel::kError, "a program's zygote cannot be started", {kv("job", job->id), kv("error", started.error())});
   }
   if (!job->ended) log(LogLevel::kError, "a program's zygote ends again and again", {kv("job", job->id)});
@@ -427,6 +443,7 @@ void Node::end_job(JobId id) {
   if (found == jobs_.end()) return;
   const auto job = found->second;
   job->ended = true;
+  job->zygote_ready.fail(Error{ErrorCode::kRuntimeStopped, "the program has ended"});
   jobs_.erase(found);
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
   std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.job == job; });
@@ -437,8 +454,7 @@ void Node::end_job(JobId id) {
     if (worker->job == job) kill_worker(*worker);
   }
   if (job->zygote != nullptr) {
-    clients_.erase(job->zygote.get());
-    job->zygote->close();
+    drop_zygote(*job);
   } else if (job->zygote_pid != 0) {
     host_.kill_zygote(job->zygote_pid);
   }

@@ -95,6 +95,7 @@ class Node final : public net::Peer::Owner {
   static async::Async<void> load_far_program(Node* self, std::shared_ptr<Job> job);
   void add_far_job(wire::AddJob add);
   static async::Async<Result<void>> start_zygote(Node* self, std::shared_ptr<Job> job);
+  void drop_zygote(Job& job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
   wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
   void end_job(JobId job);
