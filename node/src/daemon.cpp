@@ -230,7 +230,7 @@ class Daemon final {
 
   static async::Async<void> serve_driver_of_folder(Daemon* self, Fd socket) {
     const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
-    if (greeted) self->node().add_driver(std::move(socket));
+    if (greeted) self->membership_->add_driver(std::move(socket));
   }
 
   static async::Async<void> serve_first_driver(Daemon* self, Fd socket) {

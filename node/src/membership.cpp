@@ -1,7 +1,6 @@
 #include "membership.hpp"
 
 #include <utility>
-#include <vector>
 
 namespace pharos::node {
 
@@ -46,7 +45,19 @@ async::Async<Result<void>> Membership::join(Membership* self, Fd head, std::stri
   const auto* const cluster = std::get_if<wire::ClusterJoined>(&answer.message);
   if (cluster == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
   self->node_.note_cluster(cluster->cpus);
+  self->joined_ = true;
+  for (Fd& driver : self->waiting_) self->node_.add_driver(std::move(driver));
+  self->waiting_.clear();
   co_return {};
+}
+
+// A node that has not joined has nobody to tell of a job.
+void Membership::add_driver(Fd socket) {
+  if (head_ != nullptr || joined_) {
+    node_.add_driver(std::move(socket));
+  } else if (waiting_.size() < kWaitingMax) {
+    waiting_.push_back(std::move(socket));
+  }
 }
 
 void Membership::add_node(Fd socket) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include <pharos/async/async.hpp>
 #include <pharos/async/deadline.hpp>
@@ -36,6 +37,8 @@ class Membership final : public net::Peer::Owner {
   static async::Async<Result<void>> join(Membership* self, Fd head, std::string reached_at, async::Deadline deadline);
   /// Of a node that has said that it joins.
   void add_node(Fd socket);
+  /// Of a driver that has proved itself. Its node knows it once it has joined; kWaitingMax may wait for that.
+  void add_driver(Fd socket);
 
   void close();
   bool closed() const { return node_.closed(); }
@@ -44,6 +47,7 @@ class Membership final : public net::Peer::Owner {
   std::string leftovers() const { return node_.leftovers() + (head_ == nullptr ? "" : head_->leftovers()); }
 
  private:
+  static constexpr std::size_t kWaitingMax = 64;
   struct FarNode {
     std::shared_ptr<net::Peer> peer;
     NodeId id;  // none until it has joined
@@ -62,6 +66,8 @@ class Membership final : public net::Peer::Owner {
   const std::function<void(const Error& why)> when_lost_;
   std::unique_ptr<Head> head_;            // null: it is elsewhere
   std::shared_ptr<net::Peer> head_link_;  // null: it is here, or not joined
+  bool joined_ = false;
+  std::vector<Fd> waiting_;  // drivers
   Node node_;
   std::unordered_map<const net::Peer*, FarNode> far_nodes_;
 };
