@@ -30,7 +30,7 @@ TEST(Kernel, AProgramRunsTasksAndActors) {
   Cluster cluster{7, {}};
   int sum = 0;
   int count = 0;
-  cluster.start_driver("driver", [&](Runtime& runtime) {
+  cluster.start_driver("driver", 0, [&](Runtime& runtime) {
     sum = runtime.submit<&add>(1, 2).get();
     const auto counter = runtime.spawn<Counter>(10);
     for (int i = 0; i < 100; ++i) static_cast<void>(counter.call<&Counter::add>(1));

@@ -42,15 +42,19 @@ inline constexpr Row kWithDescriptor{"as for every message on that connection",
                                      true,
                                      "Rows"};
 inline constexpr Row kOfZygote{
-    "the zygote is started again, and with it the worker that was asked for", "the same", "the same", kTakenOnce, false,
-    "tests/cluster/deaths_test.cpp: workers are forked by real zygotes alone"};
+    "the zygote is started again, and with it the worker that was asked for; those that it has forked live on",
+    "the same",
+    "the same; a node that dies takes its zygotes along",
+    kTakenOnce,
+    true,
+    "Rows; real zygotes in tests/cluster/deaths_test.cpp"};
 inline constexpr Row kOfHead{
     "in the head's own node it cannot be; another node whose connection ends is gone: its actors restart elsewhere",
     "the same",
     "the same, for the end that lives",
     kTakenOnce,
-    false,
-    "tests/cluster/joining_test.cpp; the simulator has one node, whose head is in its process"};
+    true,
+    "Rows"};
 inline constexpr Row kOfStore{
     "to the node the process still uses the store until it closes the pipe that it was given, or dies: then its leases "
     "are taken back; the process gets no more memory, and its puts fail",
@@ -82,11 +86,11 @@ template <> struct RowOf<wire::WorkerReady> { static constexpr Row kRow = kWithD
 template <> struct RowOf<wire::WorkerEnded> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::Output> { static constexpr Row kRow{
     "the driver is gone: there is nobody to print it", "it has no answer", "lines of a worker that dies are read to their end",
-    kTakenOnce, false, "tests/actors/output_test.cpp"}; };
+    kTakenOnce, true, "Rows, of crashes; tests/actors/output_test.cpp"}; };
 template <> struct RowOf<wire::Stop> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::Done> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::ZygoteReady> { static constexpr Row kRow = kOfZygote; };
-template <> struct RowOf<wire::ForkWorker> { static constexpr Row kRow = kOfZygote; };
+template <> struct RowOf<wire::ForkWorker> { static constexpr Row kRow = kWithDescriptor; };
 template <> struct RowOf<wire::WorkerForked> { static constexpr Row kRow = kWithDescriptor; };
 template <> struct RowOf<wire::WorkerReaped> { static constexpr Row kRow = kOfZygote; };
 template <> struct RowOf<wire::ServeCaller> { static constexpr Row kRow = kWithDescriptor; };

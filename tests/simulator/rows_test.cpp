@@ -18,7 +18,7 @@ namespace {
 
 using Fault = Network::Fault;
 
-constexpr std::uint64_t kSeedsMax = 40;  // until one of them has such a message
+constexpr std::uint64_t kSeedsMax = 200;  // until one of them has such a message
 constexpr int kStrikes = 2;
 
 template <class... Messages>

@@ -228,6 +228,8 @@ class Faults {
     kills_ = lots().one_in(3) ? 0 : lots().between(1, 4);
     cuts_ = lots().one_in(3) ? 0 : lots().between(1, 6);
     stops_ = lots().one_in(2) ? 0 : lots().between(1, 3);
+    zygotes_ = lots().one_in(2) ? 0 : lots().between(1, 2);
+    loses_node_ = cluster.nodes() > 1 && lots().one_in(6);
     next();
   }
 
@@ -241,6 +243,15 @@ class Faults {
   }
 
   void strike() {
+    if (loses_node_ && lots().one_in(6)) {
+      loses_node_ = false;
+      return cluster_.node(1).kill("is killed");
+    }
+    const auto zygotes = cluster_.processes("zygote");
+    if (zygotes_ != 0 && !zygotes.empty() && lots().one_in(6)) {
+      --zygotes_;
+      return zygotes[lots().below(zygotes.size())]->kill("is killed");
+    }
     const std::uint64_t all = kills_ + cuts_ + stops_;
     if (all == 0) return;
     const std::uint64_t drawn = lots().below(all);
@@ -248,7 +259,7 @@ class Faults {
       cluster_.network().cut_one();
       return;
     }
-    const auto workers = cluster_.workers();
+    const auto workers = cluster_.processes("worker");
     if (workers.empty()) return;
     Process& worker = *workers[lots().below(workers.size())];
     if (drawn < cuts_ + kills_) return worker.kill("is killed");
@@ -261,6 +272,8 @@ class Faults {
   std::uint64_t kills_;
   std::uint64_t cuts_;
   std::uint64_t stops_;
+  std::uint64_t zygotes_;  // each is started again so often, and no more
+  bool loses_node_;
 };
 
 }  // namespace
@@ -319,9 +332,7 @@ std::string History::check() const {
     }
     const bool lives = call.actor == 0 || std::find(immortal_.begin(), immortal_.end(), call.actor) != immortal_.end();
     const bool node_gone = call.error->code() == ErrorCode::kRuntimeStopped;
-    // A worker that dies before it is ready fails the tasks that wait for one: they have not begun, and say so.
-    const bool no_worker = call.actor == 0 && call.error->outcome() == Outcome::kNotStarted;
-    if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_worker) {
+    if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone) {
       say("failed although it had retries left: " + call.error->to_string());
     }
   }
@@ -336,14 +347,16 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
   the_history = &history;
   {
     Lots draw{seed};
-    Cluster::Options options{.cpus = static_cast<std::uint32_t>(draw.between(1, 4))};
+    Cluster::Options options{.cpus = {static_cast<std::uint32_t>(draw.between(1, 4))}};
+    if (!draw.one_in(3)) options.cpus.push_back(static_cast<std::uint32_t>(draw.between(1, 4)));
     if (draw.one_in(3)) options.delays = {.least = 50us, .most = 2ms, .one_in = 8, .longest = 40ms};
     Cluster cluster{seed, options};
     if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
     const std::uint64_t drivers = draw.between(1, plan.drivers_max);
     for (std::uint64_t i = 0; i < drivers; ++i) {
       const auto calls = static_cast<std::uint32_t>(draw.between(5, plan.calls_max));
-      cluster.start_driver("driver" + std::to_string(i + 1), [number = i + 1, calls](Runtime& runtime) {
+      const std::size_t node = draw.below(cluster.nodes() + 1);
+      cluster.start_driver("driver" + std::to_string(i + 1), node, [number = i + 1, calls](Runtime& runtime) {
         DriverCode{runtime, number, calls}.run();
       });
     }
@@ -353,15 +366,7 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
       run.wrong += "the programs have not ended\n";
     }
     cluster.run_for(12s);  // idle workers go
-    if (!cluster.node_alive()) {
-      if (!cluster.workers().empty()) run.wrong += "workers are left without their node\n";
-    } else if (const Node& node = cluster.node(); node.workers() != 0 || node.jobs() != 0 ||
-                                                  node.actors().size() != 0 ||
-                                                  node.leases().left() != node.leases().total()) {
-      run.wrong += "left behind: " + std::to_string(node.workers()) + " workers, " + std::to_string(node.jobs()) +
-                   " jobs, " + std::to_string(node.actors().size()) + " actors, " + node.leases().left().to_string() +
-                   " left\n";
-    }
+    if (const std::string left = cluster.leftovers(); !left.empty()) run.wrong += "left behind:\n" + left;
     run.hash = cluster.world().trace().hash();
     run.events = cluster.world().steps();
   }

@@ -1,17 +1,17 @@
 #include "cluster.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include <pharos/async/block_on.hpp>
 
 #include "caller.hpp"
-#include "calls.hpp"
 #include "function_table.hpp"
 
 namespace pharos::simulator {
@@ -20,18 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kFlushDelayMax = 200us;
-constexpr Duration kForkMin = 300us;
-constexpr Duration kForkMax = 4ms;
-constexpr Duration kReapMax = 3ms;  // until the node knows that a process has ended
 constexpr auto kStartTime = 60s;
 constexpr auto kStopTime = 10s;
-
-// What stands for an open file in a message that has one.
-std::vector<Fd> some_file() {
-  std::vector<Fd> files;
-  files.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  return files;
-}
 
 }  // namespace
 
@@ -67,8 +57,8 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
  private:
   bool register_job() {
     const auto deadline = async::Deadline::after(kStartTime, process_.executor());
-    const auto answer =
-        async::block_on(process_.executor(), node_->request(wire::RegisterJob{}, some_file(), deadline));
+    wire::Message ask = wire::RegisterJob{.executable = "/dev/null", .arguments = {}, .environment = {}, .folder = {}};
+    const auto answer = async::block_on(process_.executor(), node_->request(std::move(ask), some_file(), deadline));
     if (!answer) return false;
     caller_->join(node_, std::get<wire::JobRegistered>(answer->message));
     return true;
@@ -101,96 +91,50 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   bool stopping_ = false;
 };
 
-// ---- A worker, as actors::run_worker composes it
-
-class Cluster::WorkerProgram final : public Program, public net::Peer::Owner {
- public:
-  WorkerProgram(Process& process, Fd node) : process_{process}, calls_{process.platform()} {
-    const auto link = process.network().open(std::move(node), process);
-    node_ = net::Peer::make(process.executor(), link, *this);
-    link->start(node_);
-  }
-  void begin(WorkerId id) { node_->send(wire::WorkerForked{id, 1}, some_file()); }
-
-  void end() override {
-    node_->close();
-    calls_.caller()->end();
-    calls_.stop();
-  }
-  std::shared_ptr<detail::Caller> caller() override { return calls_.caller(); }
-
- private:
-  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
-    if (std::holds_alternative<wire::EndWorker>(parcel.message)) {
-      calls_.stop();
-      return process_.exit();
-    }
-    calls_.on_node_message(node_, std::move(parcel));
-  }
-  void on_peer_closed(net::Peer&, const Error&) override { process_.exit(); }
-
-  Process& process_;
-  actors::Calls calls_;
-  std::shared_ptr<net::Peer> node_;
-};
-
 // ---- Cluster
 
-Cluster::Cluster(std::uint64_t seed, const Options& options) : world_{seed}, network_{world_} {
+Cluster::Cluster(std::uint64_t seed, const Options& options)
+    : world_{seed}, network_{world_}, kernel_{world_, network_}, nodes_{options.cpus.size()} {
   actors::fix_function_table();
+  ::setenv("PHAROS_LOG", "off", 0);  // nodes warn of what faults do to them
   network_.set_delays(options.delays);
-  node_process_ = &processes_.emplace_back(world_, network_, "node");
-  auto node = std::make_unique<Node>(*node_process_, *this, options.cpus);
-  node_ = node.get();
-  node_process_->start(std::move(node));
+  for (const std::uint32_t cpus : options.cpus) add_host("node" + std::to_string(hosts_.size() + 1), cpus);
 }
 
-Cluster::~Cluster() {
-  for (Process& process : processes_) process.kill("ends with its cluster");
-  world_.forget_events();
+SimulatedHost& Cluster::add_host(std::string name, std::uint32_t cpus) {
+  return hosts_.emplace_back(
+      kernel_,
+      SimulatedHost::Settings{
+          .name = std::move(name), .cpus = cpus, .head = hosts_.empty() ? nullptr : &hosts_.front()},
+      [this](const std::string& address) { return find_host(address); });
 }
 
-Process& Cluster::start_driver(std::string name, std::function<void(Runtime&)> main) {
-  Process& process = processes_.emplace_back(world_, network_, std::move(name));
-  drivers_.push_back(&process);
+SimulatedHost* Cluster::find_host(const std::string& address) {
+  for (SimulatedHost& host : hosts_) {
+    if (host.address() == address) return &host;
+  }
+  return nullptr;
+}
+
+Process& Cluster::start_driver(const std::string& name, std::size_t node, std::function<void(Runtime&)> main) {
+  const bool alone = node == nodes_;
+  SimulatedHost& host =
+      alone ? add_host(name + "'s node", 0) : *std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(node));
   auto [its, nodes] = network_.connect(false);
-  auto program = std::make_unique<DriverProgram>(process, std::move(its));
-  auto* const raw = program.get();
-  process.start(std::move(program));
-  const auto accepted = std::make_shared<Fd>(std::move(nodes));
-  node_process_->soon([this, accepted] { node_->accept(std::move(*accepted)); });
-  process.soon([raw, main = std::move(main)] { raw->run(main); });
+  Process& process = kernel_.start(
+      name, nullptr, Duration{0},
+      [socket = std::move(its), main = std::move(main)](Process& its_own) mutable -> std::unique_ptr<Program> {
+        auto program = std::make_unique<DriverProgram>(its_own, std::move(socket));
+        its_own.soon([raw = program.get(), main = std::move(main)] { raw->run(main); });
+        return program;
+      });
+  drivers_.push_back(&process);
+  host.serve_driver(std::move(nodes), alone);
   return process;
 }
 
-void Cluster::spawn_worker(WorkerId worker, Fd control) {
-  const auto inherited = std::make_shared<Fd>(std::move(control));
-  world_.after(lots().between(kForkMin, kForkMax), [this, worker, inherited] {
-    if (!node_process_->alive()) return;
-    Process& process = processes_.emplace_back(world_, network_, "worker" + std::to_string(++last_worker_));
-    world_.note(process.name(), "is forked");
-    workers_.emplace(worker, &process);
-    process.on_end([this, worker] {
-      workers_.erase(worker);
-      node_process_->at(world_.now() + lots().between(Duration{0}, kReapMax),
-                        [this, worker] { node_->on_worker_ended(worker, "its process ended"); });
-    });
-    auto program = std::make_unique<WorkerProgram>(process, std::move(*inherited));
-    auto* const raw = program.get();
-    process.start(std::move(program));
-    process.soon([raw, worker] { raw->begin(worker); });
-  });
-}
-
-// It may be on its way still: then it is killed once it is there.
-void Cluster::kill_worker(WorkerId worker) {
-  world_.after(kForkMax, [this, worker] {
-    if (const auto found = workers_.find(worker); found != workers_.end()) found->second->kill("is killed by its node");
-  });
-}
-
 void Cluster::crash() {
-  Process::current()->exit();
+  Process::current()->exit(SIGSEGV);
   Process::current()->park(async::Deadline::never());
   throw std::exception{};  // for the code of a process that is no more
 }
@@ -214,10 +158,13 @@ void Cluster::run_for(Duration time) {
   run_until([&over] { return over; }, time);
 }
 
-std::vector<Process*> Cluster::workers() const {
-  std::vector<Process*> all;
-  for (const auto& [id, process] : workers_) all.push_back(process);
-  return all;
+std::string Cluster::leftovers() const {
+  std::string left;
+  for (const SimulatedHost& host : hosts_) left += host.leftovers();
+  for (const char* const what : {"worker", "zygote"}) {
+    for (const Process* const process : kernel_.alive(what)) left += process->name() + " is alive\n";
+  }
+  return left;
 }
 
 bool Cluster::all_drivers_ended() const {

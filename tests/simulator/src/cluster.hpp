@@ -2,49 +2,52 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <list>
-#include <map>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <pharos/actors/runtime.hpp>
 
+#include "kernel.hpp"
 #include "network.hpp"
-#include "node.hpp"
 #include "process.hpp"
+#include "simulated_host.hpp"
 #include "world.hpp"
 
 namespace pharos::simulator {
 
-/// A cluster in one thread: a node, its workers, and drivers, each a simulated process, on one network and one clock.
-/// Programs are ordinary code, with the public API: they run on fibres, and wait as if they were threads.
-class Cluster final : public Spawner {
+/// A cluster in one thread: nodes, zygotes, workers and drivers, each a simulated process, on one network and one
+/// clock. Programs are ordinary code, with the public API: they run on fibres, and wait as if they were threads.
+class Cluster final {
  public:
   struct Options {
-    std::uint32_t cpus = 2;
+    std::vector<std::uint32_t> cpus{2};  ///< of each node; the first has the head, the others join it
     Network::Delays delays{};
   };
   Cluster(std::uint64_t seed, const Options& options);
   Cluster(Cluster&&) = delete;
-  ~Cluster() override;
 
   World& world() { return world_; }
   Network& network() { return network_; }
   Lots& lots() { return world_.lots(); }
-  Node& node() { return *node_; }
-  bool node_alive() const { return node_process_->alive(); }
+  std::size_t nodes() const { return nodes_; }
+  Process& node(std::size_t place) { return std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(place))->process(); }
 
-  /// A program whose main() is this. It ends with its process.
-  Process& start_driver(std::string name, std::function<void(Runtime&)> main);
+  /// A program whose main() is this. It ends with its process. `node`: the place of the one that serves it; nodes():
+  /// one that it has for itself, which gives nothing.
+  Process& start_driver(const std::string& name, std::size_t node, std::function<void(Runtime&)> main);
 
   /// Lets things happen until `done`, but no longer than that. True when done.
   bool run_until(const std::function<bool()>& done, Duration limit);
   void run_for(Duration time);
 
-  /// Those that are alive.
-  std::vector<Process*> workers() const;
+  /// Those that are alive: "worker", "zygote".
+  std::vector<Process*> processes(std::string_view what) const { return kernel_.alive(what); }
   bool all_drivers_ended() const;
+  /// What should not be there once all drivers have ended, or are not there any more. Empty: nothing.
+  std::string leftovers() const;
 
   /// Whose code this is: for what programs write down. False in code of a process that has ended.
   static bool alive() { return Process::current() != nullptr && Process::current()->alive(); }
@@ -55,20 +58,17 @@ class Cluster final : public Spawner {
 
  private:
   class DriverProgram;
-  class WorkerProgram;
 
-  void spawn_worker(WorkerId worker, Fd control) override;
-  void kill_worker(WorkerId worker) override;
+  SimulatedHost& add_host(std::string name, std::uint32_t cpus);
+  SimulatedHost* find_host(const std::string& address);
   void step_done();
 
   World world_;
   Network network_;
-  std::list<Process> processes_;
-  Process* node_process_ = nullptr;
-  Node* node_ = nullptr;
-  std::map<WorkerId, Process*> workers_;
+  std::list<SimulatedHost> hosts_;  // the nodes, then those that a driver has for itself; outlive their processes
+  Kernel kernel_;
+  std::size_t nodes_;
   std::vector<Process*> drivers_;
-  std::uint64_t last_worker_ = 0;
 };
 
 }  // namespace pharos::simulator

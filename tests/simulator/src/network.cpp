@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <pharos/base/check.hpp>
@@ -115,6 +118,7 @@ Network::~Network() {
 }
 
 std::pair<Fd, Fd> Network::connect(bool may_break) {
+  look_after_unopened();  // before their numbers are used again
   const auto connection = std::make_shared<Connection>();
   connection->number = ++last_number_;
   connection->may_break = may_break;
@@ -140,7 +144,22 @@ std::shared_ptr<net::Link> Network::open(Fd descriptor, Process& process) {
   end.process = &process;
   auto link = std::make_shared<SimulatedLink>(*this, process, connection, side);
   end.link = link;
+  tell_about_other(connection->ends[1 - side], true);
   return link;
+}
+
+void Network::when_other_opens(int end, async::UniqueFunction<void(bool opened)> then) {
+  const auto found = unopened_.find(end);
+  PHAROS_CHECK(found != unopened_.end());
+  const auto [connection, side] = found->second;
+  connection->ends[side].waits_for_other = std::move(then);
+  const End& other = connection->ends[1 - side];
+  if (other.closed || other.process != nullptr) tell_about_other(connection->ends[side], !other.closed);
+}
+
+void Network::tell_about_other(End& end, bool opened) {
+  if (!end.waits_for_other) return;
+  world_.after(delay(), [then = std::exchange(end.waits_for_other, {}), opened]() mutable { then(opened); });
 }
 
 void Network::look_after_unopened() {
@@ -174,16 +193,30 @@ void Network::transmit(const std::shared_ptr<Connection>& connection, int to, Se
   world_.at(end.last_arrival, [this, connection, to] { arrive(connection, to); });
 }
 
-Network::Fault Network::fault_of(const Segment& segment) {
-  if (!choose_) return Fault::kNone;
+/// Nothing for calls and replies.
+std::optional<wire::Message> Network::message_in(const Segment& segment) {
   FrameHeader header;
   std::memcpy(&header, segment.bytes.data(), sizeof header);
   if (header.kind != FrameKind::kControl && header.kind != FrameKind::kRequest && header.kind != FrameKind::kResponse) {
-    return Fault::kNone;
+    return std::nullopt;
   }
-  const auto message = wire::decode(std::span{segment.bytes}.subspan(sizeof header, header.payload_bytes));
+  auto message = wire::decode(std::span{segment.bytes}.subspan(sizeof header, header.payload_bytes));
   PHAROS_CHECK(message.ok());
-  return choose_(*message);
+  return *std::move(message);
+}
+
+Network::Fault Network::fault_of(const Segment& segment) {
+  const auto message = choose_ ? message_in(segment) : std::nullopt;
+  return message ? choose_(*message) : Fault::kNone;
+}
+
+void Network::print(const Connection& connection, int to, const Segment& segment) {
+  const auto message = message_in(segment);
+  const auto name_of = [&](int side) {
+    return connection.ends[side].process == nullptr ? "?" : connection.ends[side].process->name().c_str();
+  };
+  std::printf("%14s %s -> %s: %s\n", "", name_of(1 - to), name_of(to),
+              message ? std::string{wire::name_of(*message)}.c_str() : "calls or replies");
 }
 
 void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
@@ -194,6 +227,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
   if (end.closed) return;
   world_.note("link", "arrives", connection->number * 2 + static_cast<std::uint64_t>(to), segment.bytes.size());
   world_.trace().note_bytes(segment.bytes);
+  if (world_.trace().printed()) print(*connection, to, segment);
   const auto pass_on = [&](Segment it) {
     end.arrived.push_back(std::move(it));
     if (const auto link = end.link.lock()) link->come();
@@ -201,7 +235,10 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
   Process* const sender = connection->ends[1 - to].process;
   switch (fault_of(segment)) {
     case Fault::kNone: pass_on(std::move(segment)); break;
-    case Fault::kLost: cut(connection); break;
+    case Fault::kLost:
+      end.on_its_way.clear();  // nothing comes after what is lost
+      cut(connection);
+      break;
     case Fault::kReplyLost:
       pass_on(std::move(segment));
       cut(connection);
@@ -211,7 +248,8 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
       if (sender != nullptr) sender->kill("killed");
       break;
     case Fault::kReceiverDies:
-      if (end.process != nullptr) end.process->kill("killed");
+      if (end.process == nullptr) return pass_on(std::move(segment));  // nobody's yet
+      end.process->kill("killed");
       break;
     case Fault::kTwice: {
       Segment again{segment.bytes, {}};
@@ -239,6 +277,7 @@ void Network::close(const std::shared_ptr<Connection>& connection, int from) {
   if (std::exchange(end.closed, true)) return;
   end.arrived.clear();
   end.on_its_way.clear();
+  tell_about_other(connection->ends[1 - from], false);
   finish(connection, 1 - from, Error{ErrorCode::kUnavailable, "the peer closed the connection"});
   forget_closed();
 }

@@ -47,6 +47,9 @@ class Network {
 
   /// Both ends of a new connection. `may_break`: its ends are on different machines.
   std::pair<Fd, Fd> connect(bool may_break);
+  /// Asks, for the end that is this descriptor, whether a process opens the other one. Answered a little later; false:
+  /// nobody will.
+  void when_other_opens(int end, async::UniqueFunction<void(bool opened)> then);
   /// Takes an end over, for code in that process.
   std::shared_ptr<net::Link> open(Fd end, Process& process);
   /// The process is gone, and its ends are closed.
@@ -75,6 +78,7 @@ class Network {
     TimePoint last_arrival;
     std::deque<Segment> arrived;
     std::optional<Error> over;  // nothing comes after what has arrived
+    async::UniqueFunction<void(bool opened)> waits_for_other;
   };
   struct Connection {
     std::uint64_t number;
@@ -88,9 +92,12 @@ class Network {
   void finish(const std::shared_ptr<Connection>& connection, int at, Error why);
   void close(const std::shared_ptr<Connection>& connection, int from);
   void cut(const std::shared_ptr<Connection>& connection);
+  static std::optional<wire::Message> message_in(const Segment& segment);
+  static void print(const Connection& connection, int to, const Segment& segment);
   Fault fault_of(const Segment& segment);
   Duration delay();
   void forget_closed();
+  void tell_about_other(End& end, bool opened);
 
   World& world_;
   Delays delays_;

@@ -1,5 +1,7 @@
 #include "process.hpp"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -197,10 +199,13 @@ class Process::ProcessPlatform final : public actors::Platform, public std::enab
 
 // ---- Process
 
-Process::Process(World& world, Network& network, std::string name)
+Process::Process(World& world, Network& network, std::string name, pid_t number, Process* parent)
     : world_{world},
       network_{network},
       name_{std::move(name)},
+      number_{number},
+      parent_{parent},
+      status_{SIGKILL},
       executor_{*this},
       platform_{std::make_shared<ProcessPlatform>(*this)} {}
 
@@ -293,8 +298,9 @@ void Process::proceed() {
     schedule(world_.now() + Duration{++place}, std::move(happen));
 }
 
-void Process::exit() {
+void Process::exit(int status) {
   if (!alive_ || std::exchange(ending_, true)) return;
+  status_ = status;
   world_.at(world_.now(), [this] { kill("exits"); });
 }
 

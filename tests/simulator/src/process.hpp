@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -63,15 +65,17 @@ class Program {
   /// so that all fibres do, and the Program can be destroyed.
   virtual void end() = 0;
   /// What user code in it calls with.
-  virtual std::shared_ptr<detail::Caller> caller() = 0;
+  virtual std::shared_ptr<detail::Caller> caller() { return nullptr; }
+  /// As waitpid() tells it.
+  virtual void on_child_ended(pid_t, int) {}
 };
 
 /// One simulated process: an executor, fibres for threads, a program. It can be killed, stopped and continued at any
 /// moment between two events.
-/// Owned by the cluster; what belongs to it may outlive its end, but not the object.
+/// Owned by the kernel; what belongs to it may outlive its end, but not the object.
 class Process {
  public:
-  Process(World& world, Network& network, std::string name);
+  Process(World& world, Network& network, std::string name, pid_t number, Process* parent);
   Process(Process&&) = delete;
   ~Process();
 
@@ -81,6 +85,8 @@ class Process {
   World& world() { return world_; }
   Network& network() { return network_; }
   const std::string& name() const { return name_; }
+  pid_t number() const { return number_; }
+  Process* parent() const { return parent_; }
   ProcessExecutor& executor() { return executor_; }
   const std::shared_ptr<actors::Platform>& platform() { return platform_; }
   void start(std::unique_ptr<Program> program) { program_ = std::move(program); }
@@ -91,8 +97,10 @@ class Process {
   bool stopped() const { return stopped_; }
   /// Nothing of it happens any more. Not from inside of it.
   void kill(std::string_view how);
-  /// From inside: it is killed as soon as this fibre parks or ends.
-  void exit();
+  /// From inside: it is killed as soon as this fibre parks or ends. `status` is what its parent hears.
+  void exit(int status = 0);
+  /// Of one that has ended.
+  int status() const { return status_; }
   /// What is to happen in it waits until proceed().
   void stop();
   void proceed();
@@ -122,6 +130,9 @@ class Process {
   World& world_;
   Network& network_;
   const std::string name_;
+  const pid_t number_;
+  Process* const parent_;
+  int status_;
   bool alive_ = true;
   bool ending_ = false;
   bool stopped_ = false;

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host.hpp"
+#include "kernel.hpp"
+#include "membership.hpp"
+
+namespace pharos::simulator {
+
+/// What stands for an open file in a message that has one.
+std::vector<Fd> some_file();
+
+/// A simulated machine, and the process of its node. Zygotes and workers are processes of the kernel; there is no
+/// object store, and nobody prints anything.
+class SimulatedHost final : public node::Host {
+ public:
+  struct Settings {
+    std::string name;
+    std::uint32_t cpus = 0;         ///< 0: it is there for its driver alone
+    SimulatedHost* head = nullptr;  ///< null: it has the cluster's head
+  };
+  /// Who is where.
+  using Find = std::function<SimulatedHost*(const std::string& address)>;
+  SimulatedHost(Kernel& kernel, Settings settings, Find find);
+  SimulatedHost(SimulatedHost&&) = delete;
+
+  Process& process() { return process_; }
+  const std::string& address() const { return settings_.name; }
+  /// A driver's connection. With `it_alone` the node joins first, and ends with that driver.
+  void serve_driver(Fd socket, bool it_alone);
+  /// What node and head keep of what has ended; empty if nothing, or if they are no more.
+  std::string leftovers() const;
+
+  Result<net::SocketPair> make_connection() override;
+  Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) override;
+  async::Async<Result<void>> prove(int inheritance, net::Identity child, async::Deadline deadline) override;
+  std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) override;
+  async::Async<Result<Fd>> reach(std::string address, node::Introduction introduction,
+                                 async::Deadline deadline) override;
+
+  Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
+  void kill_zygote(pid_t pid) override { kernel_.kill(pid); }
+  void kill_worker(int, pid_t pid) override { kernel_.kill(pid); }
+  Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
+
+  bool on_store_message(const std::shared_ptr<net::Peer>&, CallerId, const net::Parcel&,
+                        std::optional<std::uint64_t>) override {
+    return false;
+  }
+
+ private:
+  class NodeProgram;
+
+  static async::Async<Result<Fd>> connect(SimulatedHost* self, std::string address, node::Introduction introduction);
+  void serve_node(const node::Introduction& introduction, Fd socket);
+
+  Kernel& kernel_;
+  Network& network_;
+  const Settings settings_;
+  const Find find_;
+  Process& process_;
+  NodeProgram* program_ = nullptr;  // once its process has begun
+};
+
+}  // namespace pharos::simulator

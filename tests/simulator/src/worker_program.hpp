@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+
+#include <pharos/net/peer.hpp>
+
+#include "calls.hpp"
+#include "process.hpp"
+
+namespace pharos::simulator {
+
+/// A worker, as actors::run_worker composes it.
+class WorkerProgram final : public Program, public net::Peer::Owner {
+ public:
+  WorkerProgram(Process& process, WorkerId worker, Fd node);
+
+  void end() override;
+  std::shared_ptr<detail::Caller> caller() override { return calls_.caller(); }
+
+ private:
+  void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
+  void on_peer_closed(net::Peer&, const Error&) override { process_.exit(); }
+
+  Process& process_;
+  actors::Calls calls_;
+  std::shared_ptr<net::Peer> node_;
+};
+
+}  // namespace pharos::simulator
