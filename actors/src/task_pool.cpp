@@ -21,6 +21,11 @@ bool may_run_again(const CellHandle& task) {
   return task->call().attempt < task->call().max_retries;
 }
 
+/// Of one that waits. A worker that was lost may have begun with it.
+void fail(const CellHandle& task, const Error& why) {
+  task->set_error(Error{why}.with_outcome(task->call().attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown));
+}
+
 }  // namespace
 
 std::size_t TaskPool::Worker::window() const {
@@ -167,7 +172,7 @@ void TaskPool::lease_refused(const Error& why) {
       if (why.code() == ErrorCode::kWorkerDied) keep_what_may_run_again(failed);
     }
   }
-  for (const CellHandle& task : failed) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  for (const CellHandle& task : failed) fail(task, why);
 }
 
 // It died before it was ready; tend() asks for another.
@@ -211,7 +216,7 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
     }
   }
   if (closed) {
-    for (const CellHandle& task : cells) task->set_error(Error{*closed}.with_outcome(Outcome::kNotStarted));
+    for (const CellHandle& task : cells) fail(task, *closed);
   }
   request_leases(requests);
 }
@@ -253,7 +258,7 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
     requests = leases_to_request();
   }
   for (const CellHandle& task : unanswered.sent) task->set_error(Error{why}.with_outcome(Outcome::kUnknown));
-  for (const CellHandle& task : unanswered.unsent) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  for (const CellHandle& task : unanswered.unsent) fail(task, why);
   request_leases(requests);
   return true;
 }
@@ -295,7 +300,7 @@ void TaskPool::close(const Error& why) {
     failed.swap(waiting_);
     workers.swap(workers_);
   }
-  for (const CellHandle& task : failed) task->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  for (const CellHandle& task : failed) fail(task, why);
   for (const Worker& worker : workers) worker.link->lose(why);
 }
 
