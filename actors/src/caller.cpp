@@ -80,6 +80,11 @@ const Function* not_in_table(const RegisteredFunction& function, const Exception
   return types != nullptr && types->index == RegisteredFunction::kNoIndex ? &types->function : nullptr;
 }
 
+/// Of the function that brings this result.
+std::string name_of(ResultCell& cell) {
+  return actors::readable_name(actors::function_table()[cell.call().function].name());
+}
+
 }  // namespace
 
 // ---- ActorHandle
@@ -438,9 +443,9 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
   executor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
     if (cell->ready()) return;
     if (const auto caller = self.lock()) caller->cancel(*cell, ErrorCode::kDeadlineExceeded, "its deadline has passed");
-    cell->set_error(
-        Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"}.with_outcome(
-            Outcome::kUnknown));
+    cell->set_error(Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"}
+                        .with(name_of(*cell))
+                        .with_outcome(Outcome::kUnknown));
   });
 }
 
@@ -518,7 +523,7 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
     given_up = true;
     actor->link()->advance();
   }
-  if (given_up) cell.set_error(Error{code, why}.with_outcome(Outcome::kNotStarted));
+  if (given_up) cell.set_error(Error{code, why}.with(name_of(cell)).with_outcome(Outcome::kNotStarted));
 }
 
 std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {

@@ -676,14 +676,6 @@ void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
 
 // Why the call does not begin.
 std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
-  const Mark mark = mark_of(header.number);
-  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
-    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"};
-  }
-  if (mark.cancelled) return Error{ErrorCode::kCancelled, "the call was cancelled"};
-  if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
-    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
-  }
   const auto functions = function_table();
   if (header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
@@ -692,6 +684,17 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
                  "Caller and worker must be the same build."};
   }
   const Function& function = functions[header.function];
+  const Mark mark = mark_of(header.number);
+  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with(
+        readable_name(function.name()));
+  }
+  if (mark.cancelled) {
+    return Error{ErrorCode::kCancelled, "the call was cancelled"}.with(readable_name(function.name()));
+  }
+  if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
+  }
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
     return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",

@@ -85,6 +85,13 @@ TEST_F(OutputTest, ALineThatFiveWorkersWriteAlikeIsShownOnceAndToldToHaveBeenRep
   EXPECT_SAYS(end.output, ") all the same [repeated 4x across 5 processes]\n");
 }
 
+TEST_F(OutputTest, AtExitWithoutTheRuntimesEndNothingIsHeldBack) {
+  ChildProgram program{WRITING_PROGRAM, {"exit"}};
+  const auto end = program.wait();
+  EXPECT_EQ(end.status, 0);
+  EXPECT_SAYS(end.output, ") all the same [repeated 4x across 5 processes]\n");
+}
+
 TEST_F(OutputTest, FoldingCanBeTurnedOff) {
   ChildProgram program{WRITING_PROGRAM, {"alike"}, {{"PHAROS_FOLD_OUTPUT", "0"}}};
   const auto end = program.wait();
