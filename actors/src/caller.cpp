@@ -26,7 +26,8 @@ constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
-constexpr std::size_t kShapesMax = 256;  // of tasks, by what they hold
+constexpr std::size_t kShapesMax = 256;                              // of tasks, by what they hold
+constexpr std::size_t kConstructionBytesMax = std::size_t{3} << 20;  // in a control message
 
 // Every live caller, for the child of a fork alone.
 struct LiveCallers {
@@ -585,6 +586,14 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     const auto bytes = cell->arguments();
     start.arguments.assign(bytes.begin(), bytes.end());
     start.in_pieces = (cell->call().flags & wire::kInPieces) != 0;
+    if (start.in_pieces) {
+      // Where the actor will be is not known yet, and another machine does not reach this one's object store.
+      auto all = large_values_->in_one_piece(bytes, kConstructionBytesMax);
+      if (!all.empty()) {
+        start.arguments = std::move(all);
+        start.in_pieces = false;
+      }
+    }
     actor->keep_construction(cell);
     background_.spawn(start_actor(this, std::move(actor), std::move(start)));
   };

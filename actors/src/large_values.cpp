@@ -134,7 +134,7 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte
   return gather(*lessee, payload);
 }
 
-std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payload) {
+std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payload, std::size_t most) {
   std::vector<std::byte> bytes;
   const auto lessee = opened();
   PHAROS_CHECK(lessee != nullptr);
@@ -142,7 +142,7 @@ std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payl
   if (!parts) return bytes;
   std::size_t size = 0;
   for (const Decoder::Part& part : *parts) size += part.bytes.size();
-  if (size > wire::kCallPayloadMax.bytes()) return bytes;
+  if (size > most) return bytes;
   bytes.reserve(size);
   for (const Decoder::Part& part : *parts) bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
   return bytes;

@@ -40,8 +40,8 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload);
 
   /// The same, copied together, of objects that this process holds. Empty, which is nobody's arguments, when that is
-  /// more than a frame can carry.
-  std::vector<std::byte> in_one_piece(std::span<const std::byte> payload);
+  /// more than `most`.
+  std::vector<std::byte> in_one_piece(std::span<const std::byte> payload, std::size_t most);
 
   /// A result that was made for this caller becomes the cell's, at once or once the store is open.
   void bring(detail::CellHandle cell, std::span<const std::byte> payload, detail::ActorHandles actors);
