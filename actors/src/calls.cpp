@@ -66,14 +66,6 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   }
 }
 
-ObjectRoom& room_of(const Encoder& result) {
-  return static_cast<ObjectRoom&>(*result.large_room());
-}
-Error cannot_be_sent(const Encoder& result) {
-  return result.failure() == CodecFailure::kNoRoom ? room_of(result).why().with("storing the result")
-                                                   : detail::cannot_travel("the result", result);
-}
-
 /// What a call is run again for.
 struct Retries {
   const Function* types = nullptr;  ///< null: nothing
@@ -305,7 +297,7 @@ class CallerLink final : public net::Link::Handler,
       Codec<Error>::encode(*error, result);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result.failed()) return reply(call, cannot_be_sent(result), result, execution);
+    if (result.failed()) return reply(call, not_encoded("the result", result), result, execution);
     if (!result.in_room() && result.size() > wire::kCallPayloadMax.bytes()) {
       return reply_too_large(call, result, execution);
     }
@@ -481,7 +473,7 @@ class Running final : public RunningCall {
     if (error) {
       cell.set_error(std::move(*error));
     } else if (result.failed()) {
-      cell.set_error(cannot_be_sent(result));
+      cell.set_error(not_encoded("the result", result));
     } else if (result.in_room()) {
       cell.set_object(room.seal(), std::move(carried.actors));
     } else {

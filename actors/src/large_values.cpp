@@ -216,6 +216,11 @@ std::shared_ptr<Object> ObjectRoom::seal() {
   return object;
 }
 
+Error not_encoded(const char* what, const Encoder& encoder) {
+  return encoder.failure() == CodecFailure::kNoRoom ? room_of(encoder).why().with(std::string{"storing "} + what)
+                                                    : detail::cannot_travel(what, encoder);
+}
+
 Arrived::Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload) : payload_{payload} {
   if ((flags & wire::kInPieces) == 0) [[likely]]
     return;

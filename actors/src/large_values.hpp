@@ -102,6 +102,13 @@ class ObjectRoom : public LargeRoom {
   std::optional<Error> why_;
 };
 
+/// Of an encoder that was given one.
+inline ObjectRoom& room_of(const Encoder& encoder) {
+  return static_cast<ObjectRoom&>(*encoder.large_room());
+}
+/// Why there is nothing in it. `what`: "the result".
+Error not_encoded(const char* what, const Encoder& encoder);
+
 /// One for values of a caller that is known.
 class RoomIn final : public ObjectRoom {
  public:
