@@ -159,6 +159,7 @@ async::Async<void> until_ready(CellHandle cell) {
   if (!cell) throw_error(moved_from());
   if (cell->ready()) co_return;
   cell->flush();
+  const auto note = cell->note_coroutine();
   async::Completion<void> there;
   cell->when_ready([there]() mutable { there.complete(); });
   auto waited = co_await there.wait(Deadline::never());

@@ -144,6 +144,11 @@ class ResultCell {
   /// Nothing that this waits for waits to be written.
   void flush() { room_->flush(); }
 
+  /// A coroutine waits for it as long as the note lives.
+  actors::WaitingThreads::Note note_coroutine() {
+    return {room_->threads(), *this, actors::WaitingThreads::Who::kCoroutine};
+  }
+
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.
   /// `watcher` may forget() it.
