@@ -188,7 +188,7 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
       large_values_{std::make_shared<actors::LargeValues>(executor_)},
       room_{std::make_shared<actors::WaitingRoom>(
           *platform_, [queue = flush_queue_.get()] { queue->flush_all(); },
-          [this](ResultCell& cell) { cancel(cell, ErrorCode::kCancelled, "the call was cancelled"); })},
+          [this](ResultCell& cell) { cancel(cell); })},
       tasks_{*this, executor_, scheduler::Resources::of_cpus(1)},
       background_{executor_} {}
 
@@ -327,13 +327,17 @@ ResultCell::Call Caller::new_call(const RegisteredFunction& function, const Opti
   return call;
 }
 
+// What the worker answers to being told comes too late for the cell, which this completes.
 void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
   executor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
-    if (cell->ready()) return;
-    if (const auto caller = self.lock()) caller->cancel(*cell, ErrorCode::kDeadlineExceeded, "its deadline has passed");
-    cell->set_error(Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"}
-                        .with(name_of(*cell))
-                        .with_outcome(Outcome::kUnknown));
+    if (!cell->claim()) return;
+    const auto caller = self.lock();
+    const bool given_up = caller != nullptr && caller->give_up(*cell);
+    const Error passed =
+        given_up ? Error{ErrorCode::kDeadlineExceeded, "its deadline has passed"}
+                 : Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"};
+    cell->fail_claimed(
+        Error{passed}.with(name_of(*cell)).with_outcome(given_up ? Outcome::kNotStarted : Outcome::kUnknown));
   });
 }
 
@@ -398,7 +402,13 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
   return cell;
 }
 
-void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
+void Caller::cancel(ResultCell& cell) {
+  if (!give_up(cell)) return;
+  cell.set_error(
+      Error{ErrorCode::kCancelled, "the call was cancelled"}.with(name_of(cell)).with_outcome(Outcome::kNotStarted));
+}
+
+bool Caller::give_up(ResultCell& cell) {
   bool given_up = false;
   for (actors::TaskPool* const pool : pools()) given_up = given_up || pool->cancel(cell);
   if (!given_up) {
@@ -411,7 +421,7 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
     given_up = true;
     actor->link()->advance();
   }
-  if (given_up) cell.set_error(Error{code, why}.with(name_of(cell)).with_outcome(Outcome::kNotStarted));
+  return given_up;
 }
 
 std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {

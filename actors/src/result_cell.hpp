@@ -112,7 +112,12 @@ class ResultCell {
     complete();
   }
   void set_error(Error error) {
-    if (!begin_to_complete()) return;
+    if (begin_to_complete()) fail_claimed(std::move(error));
+  }
+
+  /// From here on nobody else completes it: false if somebody has, or is about to.
+  bool claim() { return begin_to_complete(); }
+  void fail_claimed(Error error) {
     error_ = std::make_unique<Error>(std::move(error));
     complete();
   }
