@@ -187,8 +187,8 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
       flush_queue_{std::move(flush_queue)},
       large_values_{std::make_shared<actors::LargeValues>(executor_)},
       room_{std::make_shared<actors::WaitingRoom>(
-          *platform_, [queue = flush_queue_.get()] { queue->flush_all(); },
-          [this](ResultCell& cell) { cancel(cell); })},
+          *platform_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); },
+          large_values_)},
       tasks_{*this, executor_, scheduler::Resources::of_cpus(1)},
       background_{executor_} {}
 

@@ -33,6 +33,7 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   /// Nothing is asked of the node any more.
   void end();
   void abandon_after_fork() { ended_.store(true); }
+  bool ended() const { return ended_.load(); }
 
   /// Waits for the node, if there is no memory here.
   Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir);

@@ -149,6 +149,8 @@ class ResultCell {
   /// Nothing that this waits for waits to be written.
   void flush() { room_->flush(); }
 
+  /// Where a large value goes that is made for it; null: into private memory, since the Runtime has ended.
+  std::shared_ptr<actors::LargeValues> large_values() const;
   /// A coroutine waits for it as long as the note lives.
   actors::WaitingThreads::Note note_coroutine() {
     return {room_->threads(), *this, actors::WaitingThreads::Who::kCoroutine};
