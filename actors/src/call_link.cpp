@@ -161,7 +161,7 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   if (callee_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
     // Another machine does not reach this one's object store.
     header.flags &= static_cast<std::uint8_t>(~wire::kInPieces);
-    link_->send(header, large_values_->in_one_piece(cell.arguments()));
+    link_->send(header, large_values_->in_one_piece(cell.arguments(), wire::kCallPayloadMax.bytes()));
   } else {
     link_->send(header, cell.arguments());
   }

@@ -12,6 +12,7 @@
 #include <pharos/base/random.hpp>
 
 #include "demand.hpp"
+#include "filled.hpp"
 #include "function_table.hpp"
 #include "running_call.hpp"
 #include "thread_state.hpp"
@@ -26,7 +27,8 @@ constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
-constexpr std::size_t kShapesMax = 256;  // of tasks, by what they hold
+constexpr std::size_t kShapesMax = 256;                              // of tasks, by what they hold
+constexpr std::size_t kConstructionBytesMax = std::size_t{3} << 20;  // in a control message
 
 // Every live caller, for the child of a fork alone.
 struct LiveCallers {
@@ -78,6 +80,11 @@ const Function* not_in_table(const RegisteredFunction& function, const Exception
   if (function.index == RegisteredFunction::kNoIndex) return &function.function;
   const auto* const types = retry_on.registered();
   return types != nullptr && types->index == RegisteredFunction::kNoIndex ? &types->function : nullptr;
+}
+
+/// Of the function that brings this result.
+std::string name_of(ResultCell& cell) {
+  return actors::readable_name(actors::function_table()[cell.call().function].name());
 }
 
 }  // namespace
@@ -180,8 +187,8 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
       flush_queue_{std::move(flush_queue)},
       large_values_{std::make_shared<actors::LargeValues>(executor_)},
       room_{std::make_shared<actors::WaitingRoom>(
-          *platform_, [queue = flush_queue_.get()] { queue->flush_all(); },
-          [this](ResultCell& cell) { cancel(cell, ErrorCode::kCancelled, "the call was cancelled"); })},
+          *platform_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); },
+          large_values_)},
       tasks_{*this, executor_, scheduler::Resources::of_cpus(1)},
       background_{executor_} {}
 
@@ -218,124 +225,10 @@ struct Caller::Incomplete {
   async::UniqueFunction<void(std::optional<Error>)> then;
 };
 
-namespace {
-
-/// Arguments with the results that belong to them in their places.
-struct Filled {
-  Filled() { bytes.set_context(&context); }
-  CodecContext context;
-  Encoder bytes;
-  std::vector<actors::Piece> pieces;
-
-  /// What goes into the frame; the flags say how.
-  const Encoder& payload(std::uint8_t& flags) {
-    if (pieces.empty()) return bytes;
-    flags |= wire::kInPieces;
-    if (!bytes.has_shared()) {
-      actors::write_pieces(pieces, bytes.bytes(), with_pieces_);
-    } else {
-      actors::write_pieces(pieces, bytes.flattened(), with_pieces_);
-    }
-    return with_pieces_;
-  }
-
- private:
-  Encoder with_pieces_;
-};
-
-// A result that lies in the store stays there.
-void put_outcome(const CellHandle& cell, Filled& to) {
-  const auto stored = cell->object();
-  if (stored == nullptr) return encode_outcome(cell, to.bytes);
-  Codec<bool>::encode(true, to.bytes);
-  actors::write_carried(cell->actors(), to.bytes);
-  Codec<std::uint64_t>::encode(stored->bytes().size(), to.bytes);
-  to.pieces.push_back({to.bytes.size(), stored->location(), 0, stored->bytes().size()});
-}
-
-// Puts the results in their places. Why not, if one of them is none. The arguments lie in `object`, or else in `bytes`.
-std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::Object* object,
-                          std::span<const Hole> holes, Filled& to) {
-  std::size_t done = 0;
-  const auto copy_until = [&](std::size_t until) {
-    if (object == nullptr) {
-      to.bytes.write(bytes.data() + done, until - done);
-    } else if (until != done) {
-      to.pieces.push_back({to.bytes.size(), object->location(), done, until - done});
-    }
-    done = until;
-  };
-  for (const Hole& hole : holes) {
-    const auto result = hole.cell.wait(Deadline::never());
-    if (hole.splice == nullptr) {
-      copy_until(hole.offset);
-      put_outcome(hole.cell, to);
-      continue;
-    }
-    if (!result) {
-      return Error{result.error()}.with("an argument, the result of another call").with_outcome(Outcome::kNotStarted);
-    }
-    copy_until(hole.offset);
-    if (const auto stored = hole.cell->object(); stored != nullptr && hole.as_it_is) {
-      to.pieces.push_back({to.bytes.size(), stored->location(), 0, stored->bytes().size()});
-    } else if (!hole.splice(hole.cell, *result, to.bytes)) {
-      return Error{ErrorCode::kCorrupt, "a result that was an argument is none of its type"};
-    }
-  }
-  copy_until(object == nullptr ? bytes.size() : object->bytes().size());
-  return std::nullopt;
-}
-
-/// Where this thread's large arguments and values go: into the store of whoever calls.
-class CallersRoom final : public actors::ObjectRoom {
- public:
-  void serve(const ActorHandle& actor) {
-    actor_ = &actor;
-    caller_ = nullptr;
-  }
-  void serve(Caller& caller) { caller_ = &caller; }
-
- private:
-  std::shared_ptr<actors::LargeValues> values() override {
-    return caller_ != nullptr ? caller_->large_values().shared_from_this() : actor_->large_values();
-  }
-  const ActorHandle* actor_ = nullptr;
-  Caller* caller_ = nullptr;
-};
-
-struct Scratch {
-  Scratch() { arguments.bytes.set_large_room(&room); }
-  CallersRoom room;
-  Arguments arguments;
-};
-// Found without a call, unlike what a thread_local of a class is.
-PHAROS_THREAD_LOCAL Scratch* scratch = nullptr;
-
-/// This thread's next arguments.
-Scratch& cleared_scratch() {
-  if (scratch == nullptr) [[unlikely]] {
-    thread_local Scratch of_this_thread;
-    scratch = &of_this_thread;
-  }
-  scratch->arguments.clear();
-  return *scratch;
-}
-
-actors::ObjectRoom& room_of(const Encoder& encoder) {
-  return static_cast<actors::ObjectRoom&>(*encoder.large_room());
-}
-
-Error cannot_be_encoded(const char* what, const Encoder& encoder) {
-  return encoder.failure() == CodecFailure::kNoRoom ? room_of(encoder).why().with(std::string{"storing "} + what)
-                                                    : cannot_travel(what, encoder);
-}
-
-}  // namespace
-
 std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, ResultCell::Call call,
                                                     const Arguments& arguments) {
   if (arguments.bytes.failed()) [[unlikely]] {
-    cell->set_error(cannot_be_encoded("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
+    cell->set_error(actors::not_encoded("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
     return nullptr;
   }
   for (const auto& kept : arguments.context.actors) cell->keep(kept);
@@ -344,7 +237,7 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
     return nullptr;
   }
   std::shared_ptr<object_store::Object> object;
-  if (arguments.bytes.in_room()) cell->keep(object = room_of(arguments.bytes).seal());
+  if (arguments.bytes.in_room()) cell->keep(object = actors::room_of(arguments.bytes).seal());
   const bool all_there = std::all_of(arguments.holes().begin(), arguments.holes().end(),
                                      [](const auto& hole) { return hole.cell.ready(); });
   // A result that lies in the store is read there, and handles in it are received with the call.
@@ -352,7 +245,7 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
   const auto own_bytes = [&] { return object == nullptr ? arguments.bytes.flattened() : std::vector<std::byte>{}; };
   if (all_there) {
     Filled filled;
-    if (auto missing = fill(own_bytes(), object.get(), arguments.holes(), filled)) {
+    if (auto missing = filled.fill(own_bytes(), object.get(), arguments.holes())) {
       cell->set_error(std::move(*missing));
     } else {
       const Encoder& payload = filled.payload(call.flags);
@@ -370,13 +263,13 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
 }
 
 CellHandle Caller::put(const Encoder& value) {
-  if (value.failure() == CodecFailure::kNoRoom) throw_error(cannot_be_encoded("a value", value));
+  if (value.failure() == CodecFailure::kNoRoom) throw_error(actors::not_encoded("a value", value));
   CellHandle cell = new_cell();
   ActorHandles actors = std::exchange(value.context()->actors, {});
   if (value.failed()) {
-    cell->set_error(cannot_be_encoded("a value", value));
+    cell->set_error(actors::not_encoded("a value", value));
   } else if (value.in_room()) {
-    cell->set_object(room_of(value).seal(), std::move(actors));
+    cell->set_object(actors::room_of(value).seal(), std::move(actors));
   } else {
     cell->set_value(value, std::move(actors));
   }
@@ -410,7 +303,7 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
     if (incomplete_.erase(incomplete->place) == 0) return;  // everything is lost, and this was told
   }
   Filled filled;
-  auto missing = fill(incomplete->bytes, incomplete->object.get(), incomplete->holes, filled);
+  auto missing = filled.fill(incomplete->bytes, incomplete->object.get(), incomplete->holes);
   if (!missing) incomplete->cell->complete_arguments(filled.payload(incomplete->cell->call().flags));
   incomplete->then(std::move(missing));
 }
@@ -434,13 +327,17 @@ ResultCell::Call Caller::new_call(const RegisteredFunction& function, const Opti
   return call;
 }
 
+// What the worker answers to being told comes too late for the cell, which this completes.
 void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
   executor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
-    if (cell->ready()) return;
-    if (const auto caller = self.lock()) caller->cancel(*cell, ErrorCode::kDeadlineExceeded, "its deadline has passed");
-    cell->set_error(
-        Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"}.with_outcome(
-            Outcome::kUnknown));
+    if (!cell->claim()) return;
+    const auto caller = self.lock();
+    const bool given_up = caller != nullptr && caller->give_up(*cell);
+    const Error passed =
+        given_up ? Error{ErrorCode::kDeadlineExceeded, "its deadline has passed"}
+                 : Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"};
+    cell->fail_claimed(
+        Error{passed}.with(name_of(*cell)).with_outcome(given_up ? Outcome::kNotStarted : Outcome::kUnknown));
   });
 }
 
@@ -505,7 +402,13 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
   return cell;
 }
 
-void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
+void Caller::cancel(ResultCell& cell) {
+  if (!give_up(cell)) return;
+  cell.set_error(
+      Error{ErrorCode::kCancelled, "the call was cancelled"}.with(name_of(cell)).with_outcome(Outcome::kNotStarted));
+}
+
+bool Caller::give_up(ResultCell& cell) {
   bool given_up = false;
   for (actors::TaskPool* const pool : pools()) given_up = given_up || pool->cancel(cell);
   if (!given_up) {
@@ -518,7 +421,7 @@ void Caller::cancel(ResultCell& cell, ErrorCode code, const char* why) {
     given_up = true;
     actor->link()->advance();
   }
-  if (given_up) cell.set_error(Error{code, why}.with_outcome(Outcome::kNotStarted));
+  return given_up;
 }
 
 std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
@@ -580,6 +483,14 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     const auto bytes = cell->arguments();
     start.arguments.assign(bytes.begin(), bytes.end());
     start.in_pieces = (cell->call().flags & wire::kInPieces) != 0;
+    if (start.in_pieces) {
+      // Where the actor will be is not known yet, and another machine does not reach this one's object store.
+      auto all = large_values_->in_one_piece(bytes, kConstructionBytesMax);
+      if (!all.empty()) {
+        start.arguments = std::move(all);
+        start.in_pieces = false;
+      }
+    }
     actor->keep_construction(cell);
     background_.spawn(start_actor(this, std::move(actor), std::move(start)));
   };
@@ -819,27 +730,6 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
 }
 
 // ---- what the public templates call
-
-Arguments& scratch_arguments(const ActorHandle& actor) {
-  Scratch& of_this_thread = cleared_scratch();
-  of_this_thread.room.serve(actor);
-  return of_this_thread.arguments;
-}
-Arguments& scratch_arguments(Caller& caller) {
-  Scratch& of_this_thread = cleared_scratch();
-  of_this_thread.room.serve(caller);
-  return of_this_thread.arguments;
-}
-Encoder& scratch_value(Caller& caller) {
-  thread_local CallersRoom room;
-  thread_local CodecContext context;
-  thread_local Encoder value;
-  room.serve(caller);
-  value.clear();
-  value.set_large_room(&room);
-  value.set_context(&context);
-  return value;
-}
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
                       Arguments& arguments) {

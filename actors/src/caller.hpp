@@ -77,9 +77,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
                                      const RegisteredFunction& constructor, const Arguments& arguments);
-  /// The call of a pending result is wanted no more: given up with this error if it has not begun, else its worker is
-  /// told.
-  void cancel(ResultCell& cell, ErrorCode code, const char* why);
+  /// The call of a pending result is wanted no more: Cancelled if it has not begun, else its worker is told.
+  void cancel(ResultCell& cell);
   Result<std::shared_ptr<ActorHandle>> find_actor(const std::string& name, const std::string& name_space,
                                                   const char* type_name);
   /// A handle that came with a call, or by its name. The node counts `held` for it already.
@@ -137,6 +136,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   template <class Options>
   static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
+  /// True: the call has not begun, and will not. Else its worker is told.
+  bool give_up(ResultCell& cell);
   std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
   void complete_later(const std::shared_ptr<Incomplete>& incomplete,

@@ -66,14 +66,6 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   }
 }
 
-ObjectRoom& room_of(const Encoder& result) {
-  return static_cast<ObjectRoom&>(*result.large_room());
-}
-Error cannot_be_sent(const Encoder& result) {
-  return result.failure() == CodecFailure::kNoRoom ? room_of(result).why().with("storing the result")
-                                                   : detail::cannot_travel("the result", result);
-}
-
 /// What a call is run again for.
 struct Retries {
   const Function* types = nullptr;  ///< null: nothing
@@ -305,7 +297,7 @@ class CallerLink final : public net::Link::Handler,
       Codec<Error>::encode(*error, result);
       header.status = wire::ReplyStatus::kError;
     }
-    if (result.failed()) return reply(call, cannot_be_sent(result), result, execution);
+    if (result.failed()) return reply(call, not_encoded("the result", result), result, execution);
     if (!result.in_room() && result.size() > wire::kCallPayloadMax.bytes()) {
       return reply_too_large(call, result, execution);
     }
@@ -481,7 +473,7 @@ class Running final : public RunningCall {
     if (error) {
       cell.set_error(std::move(*error));
     } else if (result.failed()) {
-      cell.set_error(cannot_be_sent(result));
+      cell.set_error(not_encoded("the result", result));
     } else if (result.in_room()) {
       cell.set_object(room.seal(), std::move(carried.actors));
     } else {
@@ -676,14 +668,6 @@ void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
 
 // Why the call does not begin.
 std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
-  const Mark mark = mark_of(header.number);
-  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
-    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"};
-  }
-  if (mark.cancelled) return Error{ErrorCode::kCancelled, "the call was cancelled"};
-  if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
-    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
-  }
   const auto functions = function_table();
   if (header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
@@ -692,6 +676,17 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
                  "Caller and worker must be the same build."};
   }
   const Function& function = functions[header.function];
+  const Mark mark = mark_of(header.number);
+  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with(
+        readable_name(function.name()));
+  }
+  if (mark.cancelled) {
+    return Error{ErrorCode::kCancelled, "the call was cancelled"}.with(readable_name(function.name()));
+  }
+  if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
+  }
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
     return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",

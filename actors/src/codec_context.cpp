@@ -7,6 +7,7 @@
 
 #include "caller.hpp"
 #include "carried_actors.hpp"
+#include "large_values.hpp"
 #include "result_cell.hpp"
 
 namespace pharos::detail {
@@ -87,6 +88,25 @@ std::vector<CellHandle> pending_refs(Encoder& of) {
   of.clear();
   return pending;
 }
+
+// ---- Values of cells
+
+class ValueEncoder::Room final : public actors::ObjectRoom {
+ public:
+  explicit Room(std::shared_ptr<actors::LargeValues> values) : values_{std::move(values)} {}
+
+ private:
+  std::shared_ptr<actors::LargeValues> values() override { return values_; }
+  const std::shared_ptr<actors::LargeValues> values_;
+};
+
+ValueEncoder::ValueEncoder(const CellHandle& cell) {
+  if (auto values = cell->large_values()) room_ = std::make_unique<Room>(std::move(values));
+  encoder_.set_large_room(room_.get());
+  encoder_.set_context(&context_);
+}
+
+ValueEncoder::~ValueEncoder() = default;
 
 // ---- Handles of actors
 

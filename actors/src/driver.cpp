@@ -12,10 +12,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include <pharos/async/block_on.hpp>
+#include <pharos/base/check.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/socket_link.hpp>
@@ -25,6 +29,7 @@
 
 #include "embedded_cluster.hpp"
 #include "function_table.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -43,6 +48,24 @@ std::string own_path() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
   return error ? "program" : path.string();
+}
+
+/// exit() leaves a Runtime standing that is on a thread's stack. What it started ends all the same, and its last words
+/// are shown. Not where one of the Runtime's own threads calls exit(): it would wait for itself.
+void stop_at_exit(const std::shared_ptr<Driver>& driver) {
+  static std::mutex mutex;
+  static std::vector<std::weak_ptr<Driver>> started;
+  static const int registered = std::atexit([] {
+    const std::unique_lock lock{mutex, std::try_to_lock};  // not there in a child of fork(), if it was locked then
+    if (!lock.owns_lock() || actors::this_thread.is_runtimes) return;
+    for (const auto& each : started) {
+      if (const auto left = each.lock()) left->stop();
+    }
+  });
+  PHAROS_CHECK(registered == 0, registered);
+  const std::lock_guard lock{mutex};
+  std::erase_if(started, [](const auto& each) { return each.expired(); });
+  started.push_back(driver);
 }
 
 }  // namespace
@@ -74,6 +97,7 @@ Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {
     driver->stop();
     return std::move(connected).error().with("starting Pharos");
   }
+  stop_at_exit(driver);
   return driver;
 }
 
@@ -158,6 +182,7 @@ void Driver::answer_quit_signal() {
 
 void Driver::run_io() {
   ::pthread_setname_np(::pthread_self(), "pharos-io");
+  actors::this_thread.is_runtimes = true;
   while (!io_ends_.load()) reactor_.poll_one(async::Deadline::never());
 }
 

@@ -134,7 +134,7 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte
   return gather(*lessee, payload);
 }
 
-std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payload) {
+std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payload, std::size_t most) {
   std::vector<std::byte> bytes;
   const auto lessee = opened();
   PHAROS_CHECK(lessee != nullptr);
@@ -142,7 +142,7 @@ std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payl
   if (!parts) return bytes;
   std::size_t size = 0;
   for (const Decoder::Part& part : *parts) size += part.bytes.size();
-  if (size > wire::kCallPayloadMax.bytes()) return bytes;
+  if (size > most) return bytes;
   bytes.reserve(size);
   for (const Decoder::Part& part : *parts) bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
   return bytes;
@@ -214,6 +214,11 @@ std::shared_ptr<Object> ObjectRoom::seal() {
   auto object = std::move(*object_).seal();
   object_.reset();
   return object;
+}
+
+Error not_encoded(const char* what, const Encoder& encoder) {
+  return encoder.failure() == CodecFailure::kNoRoom ? room_of(encoder).why().with(std::string{"storing "} + what)
+                                                    : detail::cannot_travel(what, encoder);
 }
 
 Arrived::Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload) : payload_{payload} {

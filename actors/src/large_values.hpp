@@ -33,6 +33,7 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   /// Nothing is asked of the node any more.
   void end();
   void abandon_after_fork() { ended_.store(true); }
+  bool ended() const { return ended_.load(); }
 
   /// Waits for the node, if there is no memory here.
   Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir);
@@ -40,8 +41,8 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload);
 
   /// The same, copied together, of objects that this process holds. Empty, which is nobody's arguments, when that is
-  /// more than a frame can carry.
-  std::vector<std::byte> in_one_piece(std::span<const std::byte> payload);
+  /// more than `most`.
+  std::vector<std::byte> in_one_piece(std::span<const std::byte> payload, std::size_t most);
 
   /// A result that was made for this caller becomes the cell's, at once or once the store is open.
   void bring(detail::CellHandle cell, std::span<const std::byte> payload, detail::ActorHandles actors);
@@ -101,6 +102,13 @@ class ObjectRoom : public LargeRoom {
   std::optional<object_store::WritableObject> object_;
   std::optional<Error> why_;
 };
+
+/// Of an encoder that was given one.
+inline ObjectRoom& room_of(const Encoder& encoder) {
+  return static_cast<ObjectRoom&>(*encoder.large_room());
+}
+/// Why there is nothing in it. `what`: "the result".
+Error not_encoded(const char* what, const Encoder& encoder);
 
 /// One for values of a caller that is known.
 class RoomIn final : public ObjectRoom {

@@ -5,6 +5,7 @@
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/async/completion.hpp>
 
+#include "large_values.hpp"
 #include "running_call.hpp"
 
 namespace pharos::detail {
@@ -127,6 +128,11 @@ void ResultCell::add_watch(Watch watch) {
   watchers_->push_back(std::move(watch));
 }
 
+std::shared_ptr<actors::LargeValues> ResultCell::large_values() const {
+  const auto& values = room_->large_values();
+  return values->ended() ? nullptr : values;
+}
+
 void ResultCell::call_back(async::Callback then) {
   when_ready([room = room_, then = std::move(then)]() mutable { room->call_back(std::move(then)); });
 }
@@ -159,6 +165,7 @@ async::Async<void> until_ready(CellHandle cell) {
   if (!cell) throw_error(moved_from());
   if (cell->ready()) co_return;
   cell->flush();
+  const auto note = cell->note_coroutine();
   async::Completion<void> there;
   cell->when_ready([there]() mutable { there.complete(); });
   auto waited = co_await there.wait(Deadline::never());
@@ -234,8 +241,13 @@ void CellHandle::cancel() const {
 }
 
 void CellHandle::set_value(const Encoder& value) const {
-  if (value.failed()) return set_error(cannot_travel("the result", value));
-  cell_->set_value(value, value.context() == nullptr ? ActorHandles{} : value.context()->actors);
+  if (value.failed()) return set_error(actors::not_encoded("the result", value));
+  ActorHandles actors = value.context() == nullptr ? ActorHandles{} : value.context()->actors;
+  if (value.in_room()) {
+    cell_->set_object(actors::room_of(value).seal(), std::move(actors));
+  } else {
+    cell_->set_value(value, std::move(actors));
+  }
 }
 void CellHandle::set_error(Error error) const {
   cell_->set_error(std::move(error));

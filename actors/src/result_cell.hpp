@@ -112,7 +112,12 @@ class ResultCell {
     complete();
   }
   void set_error(Error error) {
-    if (!begin_to_complete()) return;
+    if (begin_to_complete()) fail_claimed(std::move(error));
+  }
+
+  /// From here on nobody else completes it: false if somebody has, or is about to.
+  bool claim() { return begin_to_complete(); }
+  void fail_claimed(Error error) {
     error_ = std::make_unique<Error>(std::move(error));
     complete();
   }
@@ -143,6 +148,13 @@ class ResultCell {
 
   /// Nothing that this waits for waits to be written.
   void flush() { room_->flush(); }
+
+  /// Where a large value goes that is made for it; null: into private memory, since the Runtime has ended.
+  std::shared_ptr<actors::LargeValues> large_values() const;
+  /// A coroutine waits for it as long as the note lives.
+  actors::WaitingThreads::Note note_coroutine() {
+    return {room_->threads(), *this, actors::WaitingThreads::Who::kCoroutine};
+  }
 
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.

@@ -15,6 +15,7 @@ struct ThreadState {
   RunningCall* running = nullptr;        ///< the innermost call of a user's function
   const void* scope = nullptr;           ///< where on the stack that began
   const WaitingRoom* leading = nullptr;  ///< what it completes while it polls needs no waking, if it waits there itself
+  bool is_runtimes = false;              ///< it is no thread of the user's
   std::uint64_t last_trace = 0;          ///< of the calls that it has made; 0 before the first
 };
 extern PHAROS_THREAD_LOCAL constinit ThreadState this_thread;

@@ -38,7 +38,7 @@ class Report {
     const PendingResult& wait = waits[at];
     std::string who;
     if (wait.argument_of < 0) {
-      who = "thread " + std::to_string(wait.thread);
+      who = wait.thread == 0 ? std::string{"a coroutine"} : "thread " + std::to_string(wait.thread);
       if (wait.inside != wire::kNoFunction) who += ", in " + name_of_(wait.inside) + ",";
       who += " waits for ";
     } else {
@@ -75,9 +75,11 @@ class Report {
     const std::string state = worker.state.empty() ? "" : " (" + worker.state + ")";
     if (!worker.answered) return say(depth, process + state + " did not answer in time");
     if (worker.function == wire::kNoFunction) {
-      return say(depth, process + state + " runs nothing: " +
-                            (wait.stage == Stage::kSent ? "its answer is on its way, or it is a coroutine that waits"
-                                                        : "its connection is being made"));
+      say(depth, process + state + " runs nothing: " +
+                     (wait.stage != Stage::kSent ? "its connection is being made"
+                      : worker.waits.empty()     ? "its answer is on its way, or it is a coroutine that waits"
+                                                 : "its coroutines wait"));
+      return explain_waits_of(worker, depth);
     }
     const std::string running = seconds(worker.nanoseconds);
     if (wait.stage == Stage::kSent && worker.caller == caller && worker.number == wait.number) {

@@ -77,7 +77,10 @@ void WaitingRoom::call_back(async::Callback then) {
   if (!abandoned_.load()) {
     const std::lock_guard lock{callbacks_mutex_};
     if (!closed_.load()) {
-      if (callbacks_ == nullptr) callbacks_ = platform_.make_thread("pharos-then");
+      if (callbacks_ == nullptr) {
+        callbacks_ = platform_.make_thread("pharos-then");
+        callbacks_->post([] { this_thread.is_runtimes = true; });
+      }
       callbacks_->post(std::move(then));
       return;
     }

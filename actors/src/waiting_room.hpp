@@ -17,6 +17,8 @@ class ResultCell;
 
 namespace pharos::actors {
 
+class LargeValues;
+
 /// Where a user's threads wait for results. The first one that comes leads: it reads by itself, so that the reply it
 /// waits for reaches it without a hand-off. Those that come while it leads sleep on their result's word, and are woken
 /// by whoever completes it: the leader, or the background thread. Outlives its platform, since results may outlive
@@ -24,9 +26,13 @@ namespace pharos::actors {
 class WaitingRoom {
  public:
   /// `flush` sends what calls have queued; called before anybody sleeps. `cancel` gives up the call that a result waits
-  /// for.
-  WaitingRoom(Platform& platform, async::Callback flush, async::UniqueFunction<void(detail::ResultCell&)> cancel)
-      : platform_{platform}, flush_{std::move(flush)}, cancel_{std::move(cancel)} {}
+  /// for. `large_values`: where those go that are made here.
+  WaitingRoom(Platform& platform, async::Callback flush, async::UniqueFunction<void(detail::ResultCell&)> cancel,
+              std::shared_ptr<LargeValues> large_values)
+      : platform_{platform},
+        flush_{std::move(flush)},
+        cancel_{std::move(cancel)},
+        large_values_{std::move(large_values)} {}
 
   /// Returns when `word` holds kReady, or at the deadline.
   void wait(std::atomic<std::uint32_t>& word, async::Deadline deadline);
@@ -37,6 +43,7 @@ class WaitingRoom {
   /// What calls have queued is written, for whoever will wait without sleeping here.
   void flush();
 
+  const std::shared_ptr<LargeValues>& large_values() const { return large_values_; }
   /// Who waits here.
   WaitingThreads& threads() { return threads_; }
 
@@ -69,6 +76,7 @@ class WaitingRoom {
   Platform& platform_;
   async::Callback flush_;
   async::UniqueFunction<void(detail::ResultCell&)> cancel_;
+  const std::shared_ptr<LargeValues> large_values_;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> abandoned_ = false;
   std::atomic<std::uint32_t> inside_ = 0;  // threads that may touch the platform

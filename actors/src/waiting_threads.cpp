@@ -19,10 +19,18 @@ pid_t number_of_this_thread() {
   return known_number;
 }
 
+const char* function_that_runs() {
+  const RunningCall* const running = RunningCall::of_this_thread();
+  return running == nullptr ? nullptr : running->function_name();
+}
+
 }  // namespace
 
-WaitingThreads::Note::Note(WaitingThreads& threads, detail::ResultCell& cell)
-    : threads_{threads}, cell_{cell}, thread_{number_of_this_thread()}, running_{RunningCall::of_this_thread()} {
+WaitingThreads::Note::Note(WaitingThreads& threads, detail::ResultCell& cell, Who who)
+    : threads_{threads},
+      cell_{cell},
+      thread_{who == Who::kThread ? number_of_this_thread() : 0},
+      inside_{function_that_runs()} {
   const std::lock_guard lock{threads_.mutex_};
   before_ = threads_.newest_;
   if (before_ != nullptr) before_->after_ = this;
@@ -35,14 +43,13 @@ WaitingThreads::Note::~Note() {
   (after_ != nullptr ? after_->before_ : threads_.newest_) = before_;
 }
 
-// Whoever waits keeps its cell and its call until it has the lock.
+// Whoever waits keeps its cell until it has the lock.
 std::vector<WaitingThreads::Wait> WaitingThreads::all() {
   std::vector<Wait> waits;
   const std::lock_guard lock{mutex_};
   for (const Note* each = newest_; each != nullptr; each = each->before_) {
     each->cell_.retain();
-    waits.push_back({detail::CellHandle{&each->cell_}, each->thread_,
-                     each->running_ == nullptr ? nullptr : each->running_->function_name()});
+    waits.push_back({detail::CellHandle{&each->cell_}, each->thread_, each->inside_});
   }
   return waits;
 }

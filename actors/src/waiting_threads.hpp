@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -9,15 +10,16 @@
 
 namespace pharos::actors {
 
-class RunningCall;
-
-/// The threads that wait for results of one caller, and what for, for whoever asks meanwhile. Any thread.
+/// The threads and coroutines that wait for results of one caller, and what for, for whoever asks meanwhile. Any
+/// thread.
 class WaitingThreads {
  public:
-  /// This thread waits for that cell as long as this lives, on its stack.
+  enum class Who : std::uint8_t { kThread, kCoroutine };
+  /// This thread, or a coroutine that runs on it, waits for that cell as long as this lives, on its stack or in its
+  /// frame.
   class Note {
    public:
-    Note(WaitingThreads& threads, detail::ResultCell& cell);
+    Note(WaitingThreads& threads, detail::ResultCell& cell, Who who = Who::kThread);
     Note(Note&&) = delete;
     ~Note();
 
@@ -26,14 +28,14 @@ class WaitingThreads {
     WaitingThreads& threads_;
     detail::ResultCell& cell_;
     const pid_t thread_;
-    const RunningCall* const running_;
+    const char* const inside_;
     Note* before_ = nullptr;
     Note* after_ = nullptr;
   };
 
   struct Wait {
     detail::CellHandle cell;
-    pid_t thread = 0;
+    pid_t thread = 0;              ///< 0: a coroutine
     const char* inside = nullptr;  ///< mangled name of the call that waits; null: the thread runs none
   };
   std::vector<Wait> all();

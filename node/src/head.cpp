@@ -14,6 +14,13 @@ constexpr auto kEarlyTime = 1s;  // for the word of who makes an actor, after th
 constexpr std::size_t kEarlyMax = 65536;
 constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
 
+Error cannot_be_made_elsewhere() {
+  return {ErrorCode::kInvalidArgument,
+          "its constructor's arguments have more than 3 MiB, and lie in the memory of another machine than it was to "
+          "run on",
+          "Pass them to a method: calls carry up to 1 GiB from machine to machine."};
+}
+
 }  // namespace
 
 void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) {
@@ -400,6 +407,12 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
     if (const auto* const placed = std::get_if<scheduler::Placed>(&effect)) {
       const wire::StartActor& making = makings_.at(placed->actor);
       const std::uint32_t incarnation = unplaced_.extract(placed->actor).mapped();
+      const auto maker = callers_.find(making.asker.caller);
+      if (making.in_pieces && (maker == callers_.end() || maker->second.node != placed->node)) {
+        apply(placement_.give_back(placed->actor));
+        apply(actors_.constructor_failed(placed->actor, incarnation, cannot_be_made_elsewhere()));
+        continue;
+      }
       running_.insert_or_assign(placed->actor, Running{incarnation, placed->node, {}});
       wire::StartIncarnation start{.actor = placed->actor,
                                    .incarnation = incarnation,

@@ -202,8 +202,8 @@ TEST_F(CoroutinesTest, ACancelledOneStopsWaitingAndSeesWhy) {
 TEST_F(CoroutinesTest, ADeadlineEndsOneThatWaits) {
   Runtime runtime;
   const auto exchange = runtime.spawn<Exchange>();
-  const auto deadline = Deadline::after(100ms, std::chrono::steady_clock::now());
-  const auto waits = exchange.call<&Exchange::wait_until_cancelled>(CallOptions{.deadline = deadline});
+  EXPECT_EQ(exchange.call<&Exchange::at_once>(1).get(soon()), 2);  // so that the next one begins in time
+  const auto waits = exchange.call<&Exchange::wait_until_cancelled>(CallOptions{.deadline = Deadline::in(500ms)});
   message_of<DeadlineExceeded>([&] { waits.get(soon()); });
   EXPECT_TRUE(eventually([&] { return exchange.call<&Exchange::saw_cancel>().get(soon()); }));
 }

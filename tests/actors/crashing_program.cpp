@@ -53,8 +53,9 @@ class Careless {
   int null(int value) { return write_to_nowhere(value); }
   int call_null(int value) { return call_no_function(value); }
   int recurse(int depth) { return recurse_to_death(depth); }
-  [[gnu::no_sanitize("undefined")]] int divide(int value) { return value / zero; }
-  int abort(int) { std::abort(); }
+  // What is inlined has no scope in its name.
+  [[gnu::noinline, gnu::no_sanitize("undefined")]] int divide(int value) { return value / zero; }
+  [[gnu::noinline]] int abort(int) { std::abort(); }
   int terminate(int) noexcept {
     overheat(80);
     return 0;

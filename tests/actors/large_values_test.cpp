@@ -145,6 +145,23 @@ TEST_F(LargeValuesTest, ResultsAreArgumentsWithoutTheirBytes) {
   EXPECT_EQ(runtime.submit<&sum_text>(chained).get(), sum_of(text + "!!"));
 }
 
+TEST_F(LargeValuesTest, WhatThenAndWhenAllMakeIsSharedToo) {
+  std::optional<Ref<Bytes>> later;
+  {
+    Runtime runtime;
+    const auto made = runtime.submit<&make_text>(std::size_t{2 * kMiB});
+    const auto bytes = made.then([](const std::string& text) { return Bytes{text}; });
+    EXPECT_EQ(bytes.get().data(), bytes.get().data()) << "copied by each get()";
+    EXPECT_EQ(bytes.get().size(), 2 * kMiB);
+    const auto all = when_all(bytes, bytes);
+    EXPECT_EQ(std::get<1>(all.get()).data(), std::get<1>(all.get()).data());
+    later = bytes;
+  }
+  // Without a Runtime in memory of this process.
+  EXPECT_EQ(later->then([](const Bytes& made) { return Bytes{std::string(made.size() + 1, 'x')}; }).get().size(),
+            2 * kMiB + 1);
+}
+
 TEST_F(LargeValuesTest, LargeAndSmallArgumentsAndRefsMix) {
   Runtime runtime;
   const std::string large = pattern(2 * kMiB);

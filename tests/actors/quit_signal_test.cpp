@@ -49,6 +49,15 @@ TEST_F(QuitSignalTest, ItNamesTheWholeChainDownToTheCallThatRunsAndTheProgramGoe
   EXPECT_FALSE(program_->ended()) << "the question ended the program";
 }
 
+TEST_F(QuitSignalTest, ACoroutineThatWaitsIsFollowedToo) {
+  start("coroutine");
+  const std::string text = report_with("Slow::stay of actor \"deep\"");
+  EXPECT_SAYS(text, "waits for Slow::await of actor \"front\"");
+  EXPECT_SAYS(text, "runs nothing: its coroutines wait");
+  EXPECT_SAYS(text, "a coroutine, in Slow::await, waits for Slow::stay of actor \"deep\"");
+  EXPECT_SAYS(text, "runs in process " + deep_ + " for ");
+}
+
 TEST_F(QuitSignalTest, ATaskThatHasNoWorkerNamesTheCpusAndWhoHasThem) {
   start("cpus");
   const std::string text = report_with("1 of 1 CPUs are in use");

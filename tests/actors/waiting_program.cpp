@@ -1,4 +1,4 @@
-// A program that waits: `waiting_program chain|cpus|argument|stopped|own`. What for, SIGQUIT tells.
+// A program that waits: `waiting_program chain|coroutine|cpus|argument|stopped|own`. What for, SIGQUIT tells.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -22,6 +22,9 @@ class Slow {
     return seconds;
   }
   int ask(pharos::Actor<Slow> other, int seconds) { return other.call<&Slow::stay>(seconds).get(); }
+  pharos::Async<int> await(pharos::Actor<Slow> other, int seconds) {
+    co_return co_await other.call<&Slow::stay>(seconds);
+  }
   int stop_itself() {
     std::cout << "staying" << std::endl;
     return ::raise(SIGSTOP);
@@ -57,6 +60,7 @@ int main(int, char** argv) {
   const auto front = runtime.spawn<Slow>(pharos::ActorOptions{.name = "front"});
   std::cout << deep.call<&Slow::process>().get() << std::endl;
   if (mode == "chain" || mode == "own") front.call<&Slow::ask>(deep, 60).get();
+  if (mode == "coroutine") front.call<&Slow::await>(deep, 60).get();
   if (mode == "cpus") {
     const auto first = runtime.submit<&work_for>(60);
     runtime.submit<&add_one>(1).get();

@@ -1,11 +1,12 @@
 // A program whose workers write to their standard streams: `writing_program
-// few|many|long|alike|numbers|last_words|flood`.
+// few|many|long|alike|exit|numbers|last_words|flood`.
 
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -78,11 +79,13 @@ int main(int, char** argv) {
     if (mode == "many") writer.call<&Writer::write_many>(100'000).get();
     if (mode == "unwaited") [[maybe_unused]]
       const auto dropped = writer.call<&Writer::write_many>(100'000);
-    if (mode == "alike" || mode == "numbers") {
+    if (mode == "alike" || mode == "exit" || mode == "numbers") {
       std::vector<pharos::Actor<Writer>> writers;
       for (int i = 0; i < 5; ++i)
         writers.push_back(runtime.spawn<Writer>(pharos::ActorOptions{.name = "rank" + std::to_string(i)}));
-      for (const auto& each : writers) each.call<&Writer::write_line>(mode == "alike" ? "all the same" : "0.25").get();
+      for (const auto& each : writers)
+        each.call<&Writer::write_line>(mode == "numbers" ? "0.25" : "all the same").get();
+      if (mode == "exit") std::exit(0);
     }
     if (mode == "last_words") {
       const auto said = writer.call<&Writer::write_and_die>("my last words");

@@ -124,6 +124,14 @@ TEST_F(NodesTest, TasksOfADriverWithoutCpusBesideItRunOnNodes) {
   EXPECT_SAYS(end.output, "again on b: 42");
 }
 
+TEST_F(NodesTest, LargeArgumentsOfAConstructorReachAnotherNodeOrAreRefused) {
+  start_three();
+  const auto end = start_driver("large")->wait();
+  EXPECT_EQ(end.status, 256) << end.output << end.error;
+  EXPECT_SAYS(end.output, "held 1048576");
+  EXPECT_SAYS(end.output, "its constructor's arguments have more than 3 MiB");
+}
+
 TEST_F(NodesTest, AWrongTokenJoinsNothing) {
   start_head();
   const fs::path wrong = folder() / "wrong";

@@ -47,6 +47,10 @@ std::vector<double> numbers_after(const std::string& text, const std::string& ou
 
 using ExamplesTest = ClusterTest;
 
+TEST_F(ExamplesTest, TheFirstPageCountsToThirteen) {
+  EXPECT_EQ(output_of(COUNTER), "13\n");
+}
+
 TEST_F(ExamplesTest, HelloGreetsBothVisitorsInOrder) {
   EXPECT_EQ(output_of(HELLO),
             "Hello, Ada Lovelace! You are visitor number 1.\nHello, Grace Hopper! You are visitor number 2.\n");

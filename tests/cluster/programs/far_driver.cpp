@@ -46,6 +46,15 @@ class Counter {
   int value_ = 0;
 };
 
+class Holder {
+ public:
+  explicit Holder(std::string text) : text_{std::move(text)} {}
+  int size() { return static_cast<int>(text_.size()); }
+
+ private:
+  std::string text_;
+};
+
 /// Calls another actor from inside of its own.
 class Caller {
  public:
@@ -90,6 +99,16 @@ void run_actors(pharos::Runtime& runtime) {
   on_b.kill();
   say("b asked c: " + std::to_string(sums[0].get()) + ", " + std::to_string(sums[1].get()));
   say("made by b: " + std::to_string(wait_for(counter.call<&Counter::add>(5))));
+}
+
+void run_large(pharos::Runtime& runtime) {
+  const pharos::ActorOptions on_c{.resources = {{"c", 1}}};
+  {
+    const auto holder = runtime.spawn<Holder>(on_c, std::string(1 << 20, 'a'));
+    say("held " + std::to_string(wait_for(holder.call<&Holder::size>())));
+    holder.kill();
+  }
+  wait_for(runtime.spawn<Holder>(on_c, std::string(8 << 20, 'a')).call<&Holder::size>());
 }
 
 void run_gpu(pharos::Runtime& runtime) {
@@ -179,6 +198,7 @@ int main(int, char** argv) {
   try {
     pharos::Runtime runtime;
     if (mode == "actors") run_actors(runtime);
+    if (mode == "large") run_large(runtime);
     if (mode == "gpu") run_gpu(runtime);
     if (mode == "tasks") run_tasks(runtime);
     if (mode == "loss") run_loss(runtime);

@@ -89,5 +89,19 @@ void encode_when_ready(const T& value, Encoder& to) {
     }
 }
 
+/// Encodes a value that is to be a cell's: what is large goes to the object store.
+class PHAROS_API ValueEncoder {
+ public:
+  explicit ValueEncoder(const CellHandle& cell);
+  ~ValueEncoder();
+  Encoder& operator*() { return encoder_; }
+
+ private:
+  class Room;
+  std::unique_ptr<Room> room_;
+  CodecContext context_;
+  Encoder encoder_;
+};
+
 }  // namespace detail
 }  // namespace pharos

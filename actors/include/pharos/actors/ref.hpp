@@ -64,11 +64,9 @@ struct PartsOf<std::pair<A, B>> : PartsOf<std::tuple<A, B>> {};
 /// Completes the cell with the value, once its Refs are there.
 template <class R>
 void complete_with_value(const CellHandle& cell, R value) {
-  CodecContext context;
-  Encoder encoder;
-  encoder.set_context(&context);
-  if (encode_ready(value, encoder)) return cell.set_value(encoder);
-  call_back_when_ready(pending_refs(encoder), [cell, kept = std::make_unique<R>(std::move(value))] {
+  ValueEncoder encoder{cell};
+  if (encode_ready(value, *encoder)) return cell.set_value(*encoder);
+  call_back_when_ready(pending_refs(*encoder), [cell, kept = std::make_unique<R>(std::move(value))] {
     try {
       complete_with_value<R>(cell, std::move(*kept));
     } catch (...) {

@@ -278,7 +278,7 @@ struct PendingResult {
   std::string label{};
   WorkerId worker{};                   ///< that a task was sent to
   std::uint64_t number = 0;            ///< of a call that was sent, among the calls of its caller
-  std::int32_t thread = 0;             ///< that waits
+  std::int32_t thread = 0;             ///< that waits; 0: a coroutine
   std::uint32_t inside = kNoFunction;  ///< what the waiting thread runs
   friend bool operator==(const PendingResult&, const PendingResult&) = default;
 };

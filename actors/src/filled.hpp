@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <pharos/actors/codec_context.hpp>
+#include <pharos/base/error.hpp>
+#include <pharos/object_store/lessee.hpp>
+
+#include "pieces.hpp"
+
+namespace pharos::detail {
+
+/// Arguments with the results that belong to them in their places. What lies in the object store stays there.
+class Filled {
+ public:
+  Filled() { bytes_.set_context(&carried_); }
+
+  /// Once, when all results are there. Why not, if one that is an argument is an error. The arguments lie in `object`,
+  /// or else in `bytes`.
+  std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::Object* object,
+                            std::span<const Hole> holes);
+  /// What goes into the frame; the flags say how.
+  const Encoder& payload(std::uint8_t& flags);
+
+ private:
+  void put_outcome(const CellHandle& cell);
+  void put_object(const object_store::Object& object, std::size_t begin, std::size_t size);
+
+  CodecContext carried_;
+  Encoder bytes_;
+  std::vector<actors::Piece> pieces_;
+  Encoder with_pieces_;
+};
+
+}  // namespace pharos::detail
