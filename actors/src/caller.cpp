@@ -581,6 +581,11 @@ void Caller::tell_node(wire::Message message) {
   });
 }
 
+void Caller::finish_telling_node() {
+  // What is posted runs in turn.
+  async::block_on(executor_, []() -> async::Async<void> { co_return; }());
+}
+
 void Caller::let_go(ActorHandle& actor) {
   tell_node(wire::HoldActor{actor.id(), -1});
   lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\""});

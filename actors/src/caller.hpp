@@ -100,6 +100,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   /// Tells the node, after all that it has been told before.
   void tell_node(wire::Message message);
+  /// Waits until the node has been told what was to be told before. Not on the strand.
+  void finish_telling_node();
   /// Runs it on the strand once the node has been told what was to be told before.
   void after_telling_node(async::Callback then) { executor_.post(std::move(then)); }
   void actor_disconnected(std::shared_ptr<ActorHandle> actor);

@@ -315,6 +315,8 @@ class CallerLink final : public net::Link::Handler,
   void reply_with_more(FrameHeader header, const Encoder& result) {
     Encoder payload;
     if (auto actors = std::exchange(result.context()->actors, {}); !actors.empty()) {
+      // Whoever receives them may end this process, and the node must know by then of those that were made here.
+      calls_.caller()->finish_telling_node();
       header.flags |= wire::kCarriesActors;
       write_carried(actors, payload);
       handed_over().keep(header.number, std::move(actors));
