@@ -135,6 +135,10 @@ TEST_F(ForkTest, AChildMayDestroyTheHandlesAndTheRuntimeOfItsParent) {
 
 TEST_F(ForkTest, AForkWhileOtherThreadsCallAndWaitHangsNeitherParentNorChild) {
   SKIP_IF_CHILDREN_CANNOT_START_THREADS();
+#if defined(__SANITIZE_ADDRESS__)
+  // A lock of its allocator that another thread has at that moment is never free again in the child.
+  GTEST_SKIP() << "GCC 12's address sanitizer does not survive a fork beside threads that allocate";
+#endif
   Runtime runtime;
   const auto counter = runtime.spawn<Counter>();
   std::atomic<bool> done = false;
