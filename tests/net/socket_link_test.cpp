@@ -282,6 +282,31 @@ TEST_P(SocketLinkTest, AnEndInTheMiddleOfAFrameIsAnEnd) {
   listener_->look([](const Heard& heard) { EXPECT_TRUE(heard.frames.empty()); });
 }
 
+TEST_P(SocketLinkTest, AClaimOfAGibibyteTakesMemoryAsItsBytesCome) {
+  constexpr std::size_t kSize = 50 << 20;
+  const Pollers pollers{reactor_, 1};
+  SocketPair ends = connected(GetParam());
+  const auto listener = std::make_shared<Listener>();
+  const auto link = link_on(std::move(ends.first), listener);
+  largest_allocation();
+  FrameHeader large = call(0);
+  large.payload_bytes = kSize;
+  std::vector<std::byte> stream;
+  append(stream, large, std::vector<std::byte>(kSize));
+  FrameHeader claim = call(1);
+  claim.payload_bytes = 1 << 30;
+  append(stream, claim, std::vector<std::byte>(100));
+  largest_allocation();
+  ASSERT_TRUE(send_all(ends.second.get(), stream, soon()).ok());
+  ends.second = {};
+  ASSERT_TRUE(listener->wait_for_end());
+  EXPECT_LT(largest_allocation(), 2 * kSize);
+  listener->look([&](const Heard& heard) {
+    ASSERT_EQ(heard.frames.size(), 1u);
+    EXPECT_EQ(heard.frames[0].payload.size(), kSize);
+  });
+}
+
 TEST_P(SocketLinkTest, ABadHeaderEndsItBeforeAnythingIsAllocatedForItsPayload) {
   FrameHeader no_kind = call(1, 1 << 29);
   no_kind.kind = static_cast<FrameKind>(99);

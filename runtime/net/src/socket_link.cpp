@@ -22,6 +22,7 @@ namespace {
 using wire::FrameHeader;
 
 constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kClaimBytes = 16 << 20;
 constexpr std::size_t kKeptBytes = 256 << 10;  // of an empty queue
 constexpr std::size_t kDescriptorsMax = 64;    // received and not yet claimed by a frame
 
@@ -195,7 +196,10 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     if (kept >= sizeof(FrameHeader)) {
       FrameHeader header;
       std::memcpy(&header, buffer_.bytes() + begin_, sizeof header);
-      needed = std::max(needed, sizeof header + header.payload_bytes);  // checked in deliver()
+      // Checked in deliver(). Nobody gets more for a claim alone than kClaimBytes: the rest as bytes come.
+      const std::size_t claimed = sizeof header + header.payload_bytes;
+      const std::size_t grown = kept == buffer_.capacity() ? 2 * kept : buffer_.capacity();
+      needed = std::max(needed, std::min(claimed, std::max(kClaimBytes, grown)));
     }
     const bool shared = !buffer_.unshared();
     if (!shared && begin_ == 0 && buffer_.capacity() >= needed && filled_ < buffer_.capacity()) return;
