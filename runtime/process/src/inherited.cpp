@@ -71,9 +71,7 @@ std::string role_variable(InheritedRole role, int socket, int crash) {
 }
 
 void Preamble::set_name(std::string_view text) {
-  const std::size_t size = std::min(text.size(), sizeof name - 1);
-  std::memcpy(name, text.data(), size);
-  name[size] = '\0';
+  name[text.copy(name, sizeof name - 1)] = '\0';
 }
 
 Result<void> send_preamble(int socket, const Preamble& preamble) {
