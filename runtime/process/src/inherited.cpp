@@ -5,7 +5,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <span>
 
 #include <pharos/net/blocking_io.hpp>
