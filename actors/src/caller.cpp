@@ -15,6 +15,7 @@
 #include "filled.hpp"
 #include "function_table.hpp"
 #include "running_call.hpp"
+#include "stopped.hpp"
 #include "thread_state.hpp"
 
 namespace pharos::detail {
@@ -55,11 +56,6 @@ void add_live(Caller* caller) {
 void remove_live(Caller* caller) {
   const std::lock_guard lock{live().mutex};
   std::erase(live().callers, caller);
-}
-
-Error stopped() {
-  return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
-          "Keep the Runtime alive until the last get()."};
 }
 
 Error forked() {
@@ -104,7 +100,7 @@ ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std:
 CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function,
                              const Arguments& arguments) {
   const auto caller = caller_.lock();
-  if (caller == nullptr) throw_error(stopped());
+  if (caller == nullptr) throw_error(actors::stopped());
   CellHandle cell = caller->new_cell();
   if (caller->abandoned()) {
     cell->set_error(forked());
@@ -702,7 +698,7 @@ void Caller::lose_everything(const Error& why) {
 }
 
 void Caller::close() {
-  lose_everything(stopped());
+  lose_everything(actors::stopped());
 }
 
 void Caller::end() {

@@ -6,6 +6,7 @@
 #include <pharos/async/block_on.hpp>
 
 #include "result_cell.hpp"
+#include "stopped.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -17,11 +18,6 @@ using object_store::Object;
 constexpr auto kOpenTime = 10s;
 constexpr auto kLeaseTime = 10s;  // the node refuses sooner
 constexpr auto kEndTime = 10s;
-
-Error stopped() {
-  return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
-          "Keep the Runtime alive until the last get()."};
-}
 
 }  // namespace
 
