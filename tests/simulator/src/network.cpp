@@ -144,7 +144,11 @@ std::shared_ptr<net::Link> Network::open(Fd descriptor, Process& process) {
   end.process = &process;
   auto link = std::make_shared<SimulatedLink>(*this, process, connection, side);
   end.link = link;
-  tell_about_other(connection->ends[1 - side], true);
+  if (process.alive()) {
+    tell_about_other(connection->ends[1 - side], true);
+  } else {
+    close(connection, side);
+  }
   return link;
 }
 

@@ -155,7 +155,7 @@ async::Async<Result<Fd>> SimulatedHost::connect(SimulatedHost* self, std::string
   Lots& lots = self->kernel_.world().lots();
   PHAROS_CO_TRY_VOID(co_await async::sleep(lots.between(kGreetMin, kGreetMax)));
   SimulatedHost* const other = self->find_(address);
-  if (other == nullptr || !other->process_.alive()) {
+  if (other == nullptr || !other->process_.alive() || !self->process_.alive()) {
     co_return Error{ErrorCode::kUnavailable, "nobody listens at " + address};
   }
   // What is for callers may break; a node whose connection to the head breaks is lost.
@@ -178,6 +178,7 @@ void SimulatedHost::serve_node(const node::Introduction& introduction, Fd socket
 // ---- Processes
 
 Result<pid_t> SimulatedHost::start_zygote(const wire::RegisterJob& program, int, Fd inheritance) {
+  if (!process_.alive()) return Error{ErrorCode::kUnavailable, "the node has ended"};
   const Duration loading = kernel_.world().lots().between(kLoadMin, kLoadMax);
   const Process& zygote =
       kernel_.start("zygote", &process_, loading,

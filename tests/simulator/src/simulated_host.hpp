@@ -45,8 +45,8 @@ class SimulatedHost final : public node::Host {
                                  async::Deadline deadline) override;
 
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
-  void kill_zygote(pid_t pid) override { kernel_.kill(pid); }
-  void kill_worker(int, pid_t pid) override { kernel_.kill(pid); }
+  void kill_zygote(pid_t pid) override { kill(pid); }
+  void kill_worker(int, pid_t pid) override { kill(pid); }
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
   bool on_store_message(const std::shared_ptr<net::Peer>&, CallerId, const net::Parcel&,
@@ -57,6 +57,9 @@ class SimulatedHost final : public node::Host {
  private:
   class NodeProgram;
 
+  void kill(pid_t pid) {
+    if (process_.alive()) kernel_.kill(pid);
+  }
   static async::Async<Result<Fd>> connect(SimulatedHost* self, std::string address, node::Introduction introduction);
   void serve_node(const node::Introduction& introduction, Fd socket);
 
