@@ -38,7 +38,7 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
   {
     const std::lock_guard lock{mutex_};
     link_ = link;
-    const bool same = callee.remote && callee_.actor == callee.actor && callee_.incarnation == callee.incarnation;
+    const bool same = callee.comes_back() && callee_.actor == callee.actor && callee_.incarnation == callee.incarnation;
     callee_ = callee;
     if (why_lost_) {
       link_->close();
@@ -52,6 +52,7 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
     }
   }
   link->flush();
+  fail_refused();
   in_flight_.fetch_sub(failed.size(), std::memory_order_acq_rel);
   for (const CellHandle& cell : failed) cell->set_error(Error{why_ended}.with_outcome(Outcome::kUnknown));
 }
@@ -85,10 +86,15 @@ std::uint32_t CallLink::incarnation() const {
 // Under the mutex, with a link to the incarnation that had the last one: it knows by their numbers what it has seen.
 void CallLink::send_again() {
   set_stragglers_aside();
-  for (const auto& [number, cell] : stragglers_) {
-    send_call(*cell, number);
+  std::erase_if(stragglers_, [&](const auto& straggler) {
+    const auto& [number, cell] = straggler;
+    if (auto why = send_call(*cell, number)) {
+      refused_.push_back({CellHandle{cell}, *std::move(why)});
+      return true;
+    }
     if (cell->call().cancelled) send_cancel(number);
-  }
+    return false;
+  });
 }
 
 // Under the mutex. All that are unanswered become stragglers, and new ones begin a run of their own.
@@ -139,8 +145,8 @@ void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
   link_->send(header, {});
 }
 
-// Under the mutex, with a link.
-void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+// Under the mutex, with a link. Why it cannot be sent.
+std::optional<Error> CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   if (cell.call().retry_on != 0) [[unlikely]]
     send_retry(cell.call(), number);
   FrameHeader header;
@@ -160,19 +166,35 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   }
   if (callee_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
     // Another machine does not reach this one's object store.
+    const auto all = large_values_->in_one_piece(cell.arguments(), wire::kCallPayloadMax);
+    if (!all) return all.error();
     header.flags &= static_cast<std::uint8_t>(~wire::kInPieces);
-    link_->send(header, large_values_->in_one_piece(cell.arguments(), wire::kCallPayloadMax.bytes()));
+    link_->send(header, *all);
   } else {
     link_->send(header, cell.arguments());
   }
+  return std::nullopt;
 }
 
 // Under the mutex, with a link. The bytes that it takes.
 std::size_t CallLink::send_now(CellHandle cell) {
   const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
-  send_call(*cell, first_unanswered_ + unanswered_.size());
+  if (auto why = send_call(*cell, first_unanswered_ + unanswered_.size())) [[unlikely]] {
+    refused_.push_back({std::move(cell), (*std::move(why)).with_outcome(Outcome::kNotStarted)});
+    return 0;
+  }
   unanswered_.push_back(cell.detach());
   return bytes;
+}
+
+void CallLink::fail_refused() {
+  std::vector<Refused> refused;
+  {
+    const std::lock_guard lock{mutex_};
+    refused.swap(refused_);
+  }
+  in_flight_.fetch_sub(refused.size(), std::memory_order_acq_rel);
+  for (auto& [cell, why] : refused) cell->set_error(std::move(why));
 }
 
 // Under the mutex, with a link. As far as arguments are complete.
@@ -196,6 +218,7 @@ void CallLink::advance() {
     link = link_;
   }
   link->flush();
+  fail_refused();
 }
 
 bool CallLink::cancel(ResultCell& cell) {
@@ -259,6 +282,10 @@ void CallLink::send(CellHandle cell) {
   }
   const bool clean = unflushed_bytes_ == 0;
   unflushed_bytes_ += send_now(std::move(cell));
+  if (!refused_.empty()) [[unlikely]] {
+    lock.unlock();
+    return fail_refused();
+  }
   // Nothing under way: the worker is idle, and should begin now. Else more calls may come before it is done with
   // those it has, and they can go together.
   if (before == 0 || unflushed_bytes_ >= kFlushBytes) {
@@ -329,7 +356,7 @@ void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cell
     const wire::FrameView frame = frames.next();
     const bool is_reply = frame.header.kind == FrameKind::kReply;
     cells.push_back(is_reply ? take(frame.header.number) : nullptr);
-    if (is_reply && callee_.remote) {
+    if (is_reply && callee_.comes_back()) {
       unacknowledged_.push_back(frame.header.number);
       unacknowledged_bytes_ += frame.payload.size();
     }

@@ -70,7 +70,10 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     ActorId actor;  ///< none: it runs tasks
     std::uint32_t incarnation = 0;
     std::int32_t max_retries = 0;  ///< how often a call that was on its way is sent again
-    bool remote = false;           ///< knows which calls it has seen, and keeps its replies until they are acknowledged
+    bool remote = false;           ///< on another machine: does not reach this one's object store
+    /// It may be reached again after its connection has ended: it knows which calls it has seen, and keeps its replies
+    /// until they are acknowledged.
+    bool comes_back() const { return remote && actor; }
   };
   /// The worker is there: starts the link, and what was held back goes out. After an earlier connection has ended,
   /// calls that were on their way go out again before all others: to the same incarnation of a remote actor all of
@@ -115,7 +118,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
  private:
   std::vector<detail::CellHandle> take_sent(std::int32_t max_retries);
   void send_again();
-  void send_call(detail::ResultCell& cell, std::uint64_t number);
+  std::optional<Error> send_call(detail::ResultCell& cell, std::uint64_t number);
   void send_cancel(std::uint64_t number);
   void send_retry(const detail::ResultCell::Call& call, std::uint64_t number);
   void set_stragglers_aside();
@@ -126,6 +129,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void hold_back_user(std::unique_lock<std::mutex>& lock);
   std::size_t send_now(detail::CellHandle cell);
   std::size_t send_held_back();
+  void fail_refused();
   Result<detail::ActorHandles> receive_actors(std::uint64_t number, std::span<const std::byte>& payload);
   void acknowledge_actors(std::uint64_t number);
   void take_value(const wire::FrameView& reply, detail::CellHandle cell);
@@ -147,6 +151,11 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
   std::map<std::uint64_t, detail::ResultCell*> stragglers_;  // that later calls have left behind
   std::deque<detail::CellHandle> held_back_;                 // not sent yet, and so not numbered
+  struct Refused {
+    detail::CellHandle cell;
+    Error why;
+  };
+  std::vector<Refused> refused_;  // could not be sent; fail when the mutex is free
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
   // Of a remote actor: whose replies have come since the last acknowledgement.

@@ -28,8 +28,8 @@ constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
-constexpr std::size_t kShapesMax = 256;                              // of tasks, by what they hold
-constexpr std::size_t kConstructionBytesMax = std::size_t{3} << 20;  // in a control message
+constexpr std::size_t kShapesMax = 256;                             // of tasks, by what they hold
+constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // in a control message
 
 // Every live caller, for the child of a fork alone.
 struct LiveCallers {
@@ -473,8 +473,11 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
   const auto incomplete = prepare(cell, {}, arguments);
   const auto begin = [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
     if (missing) {
-      return lose_actor(*actor, Error{ErrorCode::kActorDied,
-                                      "actor \"" + actor->label() + "\" could not be made: " + missing->to_string()});
+      if (const auto why = over()) return lose_actor(*actor, *why);
+      const Error why{ErrorCode::kActorDied,
+                      "actor \"" + actor->label() + "\" could not be made: " + missing->to_string()};
+      tell_node(wire::PromiseActor{actor->id(), why});
+      return lose_actor(*actor, why);
     }
     const auto bytes = cell->arguments();
     start.arguments.assign(bytes.begin(), bytes.end());
@@ -482,8 +485,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     if (start.in_pieces) {
       // Where the actor will be is not known yet, and another machine does not reach this one's object store.
       auto all = large_values_->in_one_piece(bytes, kConstructionBytesMax);
-      if (!all.empty()) {
-        start.arguments = std::move(all);
+      if (all) {
+        start.arguments = *std::move(all);
         start.in_pieces = false;
       }
     }
@@ -491,6 +494,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     background_.spawn(start_actor(this, std::move(actor), std::move(start)));
   };
   if (incomplete != nullptr) {
+    tell_node(wire::PromiseActor{actor->id(), std::nullopt});
     complete_later(incomplete, begin);
   } else {
     auto now = begin;

@@ -104,7 +104,7 @@ class CallerLink final : public net::Link::Handler,
                          public Flushable,
                          public std::enable_shared_from_this<CallerLink> {
  public:
-  /// `remote`: null for a caller on this machine, whose connection ends only with one of the two.
+  /// `remote`: null for one whose connection ends only with one of the two: on this machine, or of a task.
   CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
       : calls_{calls},
         serves_{serves},
@@ -114,7 +114,7 @@ class CallerLink final : public net::Link::Handler,
     result_.set_context(&carried_);
   }
   /// A caller on another machine does not reach this one's object store.
-  LargeRoom* room_for(ObjectRoom& room) const { return remote_ == nullptr ? &room : nullptr; }
+  LargeRoom* room_for(ObjectRoom& room) const { return serves_.remote ? nullptr : &room; }
 
   void start(std::shared_ptr<net::Link> link) {
     link_ = std::move(link);
@@ -798,7 +798,7 @@ void Calls::serve(wire::ServeCaller caller, Fd socket) {
   {
     const std::lock_guard lock{links_mutex_};
     std::shared_ptr<RemoteCaller> remote;
-    if (caller.remote) {
+    if (caller.remote && caller.actor) {
       remote = remote_callers_.try_emplace(caller.caller, std::make_shared<RemoteCaller>(caller.caller)).first->second;
     }
     link = std::make_shared<CallerLink>(*this, caller, std::move(remote));

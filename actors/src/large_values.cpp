@@ -130,17 +130,21 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte
   return gather(*lessee, payload);
 }
 
-std::vector<std::byte> LargeValues::in_one_piece(std::span<const std::byte> payload, std::size_t most) {
-  std::vector<std::byte> bytes;
+Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::byte> payload, ByteCount most) {
   const auto lessee = opened();
   PHAROS_CHECK(lessee != nullptr);
-  const auto parts = gather(*lessee, payload);
-  if (!parts) return bytes;
+  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*lessee, payload));
   std::size_t size = 0;
-  for (const Decoder::Part& part : *parts) size += part.bytes.size();
-  if (size > most) return bytes;
+  for (const Decoder::Part& part : parts) size += part.bytes.size();
+  if (size > most.bytes()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "the arguments have " + to_string(ByteCount{size}) + "; at most " + to_string(most) +
+                     " travel to another machine",
+                 "Pass them in several calls."};
+  }
+  std::vector<std::byte> bytes;
   bytes.reserve(size);
-  for (const Decoder::Part& part : *parts) bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+  for (const Decoder::Part& part : parts) bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
   return bytes;
 }
 

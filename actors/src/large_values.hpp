@@ -40,9 +40,9 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   /// A payload's parts, in their order. Waits for the node when it is the first such payload.
   Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload);
 
-  /// The same, copied together, of objects that this process holds. Empty, which is nobody's arguments, when that is
+  /// The same, copied together for another machine, of objects that this process holds. kInvalidArgument when that is
   /// more than `most`.
-  std::vector<std::byte> in_one_piece(std::span<const std::byte> payload, std::size_t most);
+  Result<std::vector<std::byte>> in_one_piece(std::span<const std::byte> payload, ByteCount most);
 
   /// A result that was made for this caller becomes the cell's, at once or once the store is open.
   void bring(detail::CellHandle cell, std::span<const std::byte> payload, detail::ActorHandles actors);

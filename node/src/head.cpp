@@ -39,6 +39,7 @@ void Head::remove_node(NodeId node) {
     if (job.node == node) jobs.push_back(id);
   }
   for (const JobId job : jobs) end_job(job);
+  for (const auto& [id, job] : jobs_) job_stopped(id, node);
   std::vector<CallerId> callers;
   for (const auto& [caller, place] : callers_) {
     if (place.node == node) callers.push_back(caller);
@@ -73,6 +74,7 @@ std::string Head::leftovers() const {
   count("running", running_.size());
   count("requests", requests_.size());
   count("early", early_.size());
+  count("promised", promised_.size());
   count("lease requests", lease_requests_.size());
   count("leases", leases_.size());
   return left;
@@ -84,9 +86,13 @@ void Head::tell(NodeId node, wire::Message message) {
 
 void Head::on_message(NodeId from, wire::Message message) {
   if (auto* const job = std::get_if<wire::AddJob>(&message)) {
-    jobs_.emplace(job->job, Job{from, std::move(job->program), {from}});
+    jobs_.emplace(job->job, Job{from, std::move(job->program), {from}, std::nullopt});
   } else if (const auto* const ended_job = std::get_if<wire::EndJob>(&message)) {
     end_job(ended_job->job);
+  } else if (const auto* const stop = std::get_if<wire::StopJob>(&message)) {
+    stop_job(stop->job);
+  } else if (const auto* const stopped = std::get_if<wire::JobStopped>(&message)) {
+    job_stopped(stopped->job, from);
   } else if (const auto* const ended_caller = std::get_if<wire::EndCaller>(&message)) {
     end_caller(ended_caller->caller);
   } else if (const auto* const made = std::get_if<wire::ActorConstructed>(&message)) {
@@ -139,7 +145,11 @@ bool Head::put_off(NodeId from, const wire::Message& message) {
   auto& waiting = early_[actor];
   if (waiting.size() >= kEarlyMax) return false;
   waiting.emplace_back(from, message);
-  if (waiting.size() == 1) executor_.run_at(executor_.now() + kEarlyTime, [this, actor] { answer_early(actor); });
+  if (waiting.size() == 1) {
+    executor_.run_at(executor_.now() + kEarlyTime, [this, actor] {
+      if (!promised_.contains(actor)) answer_early(actor);
+    });
+  }
   return true;
 }
 
@@ -152,6 +162,8 @@ void Head::answer_early(ActorId actor) {
 void Head::answer(NodeId from, wire::Message& message) {
   if (auto* const start = std::get_if<wire::StartActor>(&message)) {
     start_actor(from, std::move(*start));
+  } else if (const auto* const promise = std::get_if<wire::PromiseActor>(&message)) {
+    promise_actor(*promise);
   } else if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) {
     connect_actor(from, *connect);
   } else if (const auto* const find = std::get_if<wire::FindActor>(&message)) {
@@ -167,6 +179,32 @@ void Head::answer(NodeId from, wire::Message& message) {
   }
 }
 
+// What is asked about it waits for as long as its constructor's arguments take.
+void Head::promise_actor(const wire::PromiseActor& promise) {
+  if (promise.broken) return break_promise(promise.actor, *promise.broken);
+  if (actors_.find_spec(promise.actor) != nullptr || !jobs_.contains(promise.asker.job)) return;
+  promised_.insert_or_assign(promise.actor, promise.asker);
+}
+
+void Head::break_promise(ActorId actor, const Error& why) {
+  promised_.erase(actor);
+  auto waiting = early_.extract(actor);
+  if (waiting.empty()) return;
+  for (const auto& [from, message] : waiting.mapped()) {
+    if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) {
+      tell(from, wire::Refused{connect->asker.number, why});
+    }
+  }
+}
+
+void Head::break_promises(const Error& why, const std::function<bool(const wire::Asker&)>& whose) {
+  std::vector<ActorId> actors;
+  for (const auto& [actor, maker] : promised_) {
+    if (whose(maker)) actors.push_back(actor);
+  }
+  for (const ActorId actor : actors) break_promise(actor, why);
+}
+
 // ---- What callers ask
 
 void Head::note_caller(const wire::Asker& asker, NodeId node) {
@@ -180,7 +218,8 @@ scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& as
 }
 
 void Head::start_actor(NodeId from, wire::StartActor start) {
-  if (!jobs_.contains(start.asker.job)) {
+  const auto job = jobs_.find(start.asker.job);
+  if (job == jobs_.end() || job->second.stopping) {
     return tell(from, wire::Refused{start.asker.number, {ErrorCode::kRuntimeStopped, "the program has ended"}});
   }
   if (const auto sane = scheduler::Resources::checked(start.amounts); !sane) {
@@ -198,6 +237,7 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
   const CallerId creator = start.asker.caller;
   const auto request = expect_answer(from, start.asker);
   makings_.try_emplace(actor, std::move(start));
+  promised_.erase(actor);
   apply(actors_.create(request, actor, spec, get_if_exists, creator));
   answer_early(actor);
   forget_if_over(actor);
@@ -257,7 +297,27 @@ void Head::end_caller(CallerId caller) {
   });
   callers_.erase(caller);
   end_leases_of(caller);
+  break_promises({ErrorCode::kActorDied, "who was to make it ended before its constructor's arguments were there"},
+                 [caller](const wire::Asker& maker) { return maker.caller == caller; });
   apply(actors_.caller_ended(caller));
+}
+
+// Its driver's node sees to what runs there. Nothing is started any more.
+void Head::stop_job(JobId job) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end() || found->second.stopping) return;
+  Job& stopped = found->second;
+  stopped.stopping.emplace(stopped.known_at);
+  for (const NodeId node : stopped.known_at) {
+    if (node != stopped.node) tell(node, wire::StopJob{job});
+  }
+  job_stopped(job, stopped.node);
+}
+
+void Head::job_stopped(JobId job, NodeId node) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end() || !found->second.stopping || found->second.stopping->erase(node) == 0) return;
+  if (found->second.stopping->empty()) tell(found->second.node, wire::JobStopped{job});
 }
 
 void Head::end_job(JobId job) {
@@ -277,6 +337,8 @@ void Head::end_job(JobId job) {
   std::erase_if(lease_requests_, of_job);
   std::erase_if(leases_, of_job);
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
+  break_promises({ErrorCode::kRuntimeStopped, "the program has ended"},
+                 [job](const wire::Asker& maker) { return maker.job == job; });
   apply(actors_.job_ended(job));
   std::erase_if(makings_, [&](const auto& entry) {
     if (entry.second.asker.job != job) return false;
@@ -297,15 +359,16 @@ void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
   note_caller(lease.asker, from);
   const auto demand = scheduler::Resources::checked(lease.amounts);
   const auto node = demand ? placement_.find_node(*demand, "a task") : demand.error();
-  if (!node || !jobs_.contains(lease.asker.job)) {
+  const auto job = jobs_.find(lease.asker.job);
+  if (!node || job == jobs_.end() || job->second.stopping) {
     const Error why = node ? Error{ErrorCode::kRuntimeStopped, "the program has ended"} : node.error();
     return tell(from, wire::Refused{lease.asker.number, why});
   }
   show_job(*node, lease.asker.job);
   const std::uint64_t number = ++last_request_;
-  lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.amounts});
+  lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.amounts, lease.nested});
   placement_.count_leases(*node, 1);
-  tell(*node, wire::LeaseWorker{lease.amounts, {lease.asker.job, lease.asker.caller, number}});
+  tell(*node, wire::LeaseWorker{lease.amounts, {lease.asker.job, lease.asker.caller, number}, lease.nested});
 }
 
 // One that nobody waits for any more has been ended at its node already.
@@ -362,7 +425,8 @@ void Head::lose_leases_at(NodeId node) {
     tell(entry.second.asked_from, wire::WorkerEnded{entry.first, "its node was lost"});
     return true;
   });
-  for (const Lease& lease : again) lease_worker(lease.asked_from, wire::LeaseWorker{lease.amounts, lease.asker});
+  for (const Lease& lease : again)
+    lease_worker(lease.asked_from, wire::LeaseWorker{lease.amounts, lease.asker, lease.nested});
 }
 
 // ---- The life of actors
@@ -398,6 +462,7 @@ void Head::apply(const scheduler::ActorEffects& effects) {
 
 void Head::place(ActorId actor, std::uint32_t incarnation) {
   const wire::StartActor& making = makings_.at(actor);
+  if (jobs_.at(making.asker.job).stopping) return;
   unplaced_.insert_or_assign(actor, incarnation);
   apply(placement_.place(actor, making.label, scheduler::Resources{making.amounts}, jobs_.at(making.asker.job).node));
 }
@@ -407,6 +472,10 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
     if (const auto* const placed = std::get_if<scheduler::Placed>(&effect)) {
       const wire::StartActor& making = makings_.at(placed->actor);
       const std::uint32_t incarnation = unplaced_.extract(placed->actor).mapped();
+      if (jobs_.at(making.asker.job).stopping) {
+        apply(placement_.give_back(placed->actor));
+        continue;
+      }
       const auto maker = callers_.find(making.asker.caller);
       if (making.in_pieces && (maker == callers_.end() || maker->second.node != placed->node)) {
         apply(placement_.give_back(placed->actor));

@@ -52,6 +52,7 @@ class Head {
     NodeId node;  // its driver's
     wire::RegisterJob program;
     std::unordered_set<NodeId> known_at;
+    std::optional<std::unordered_set<NodeId>> stopping;  // its end has begun: nodes that have not stopped it yet
   };
   /// An incarnation whose process is, or is being started.
   struct Running {
@@ -73,11 +74,15 @@ class Head {
     NodeId asked_from;
     wire::Asker asker;
     wire::Amounts amounts;
+    bool nested;
   };
 
   void on_question(NodeId from, wire::Message& message);
   bool put_off(NodeId from, const wire::Message& message);
   void answer_early(ActorId actor);
+  void promise_actor(const wire::PromiseActor& promise);
+  void break_promise(ActorId actor, const Error& why);
+  void break_promises(const Error& why, const std::function<bool(const wire::Asker&)>& whose);
   void answer(NodeId from, wire::Message& message);
   bool on_lease_message(NodeId from, wire::Message& message);
   void note_caller(const wire::Asker& asker, NodeId node);
@@ -87,6 +92,8 @@ class Head {
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
+  void stop_job(JobId job);
+  void job_stopped(JobId job, NodeId node);
   void end_job(JobId job);
   void end_caller(CallerId caller);
 
@@ -121,7 +128,8 @@ class Head {
   std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
-  std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not heard of yet
+  std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not there yet
+  std::unordered_map<ActorId, wire::Asker> promised_;                                 // those that will be, and by whom
   std::unordered_map<std::uint64_t, Lease> lease_requests_;                           // by number
   std::unordered_map<WorkerId, Lease> leases_;
   std::uint64_t last_request_ = 0;

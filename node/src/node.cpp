@@ -24,10 +24,11 @@ constexpr auto kReasonTime = 50ms;    // between a connection's end and the word
 constexpr auto kInspectTime = 700ms;  // for workers to answer; less than whoever asks the node waits
 constexpr auto kCrashTime = 2s;       // to find out where a worker crashed
 constexpr auto kStopTime = 5s;        // for destructors, when all is told to stop
+constexpr auto kFarStopTime = 1s;     // more, for the word that other nodes have stopped
 constexpr auto kIdleWorkerTime = 10s;
 constexpr auto kReachTime = 3s;
 constexpr auto kAskAgainTime = 200ms;
-constexpr std::uint32_t kAttemptsMax = 75;   // to reach an actor: longer than it takes to find that its node is lost
+constexpr auto kReachPatience = 15s;         // with an actor: longer than it takes to find that its node is lost
 constexpr std::uint32_t kFarLeasesMin = 16;  // that a driver without CPUs beside it asks for at once
 constexpr std::size_t kFarOutputQueuedMax = std::size_t{16} << 20;
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
@@ -84,6 +85,7 @@ struct Node::Job {
   TimePoint zygote_since;
   async::Completion<wire::ZygoteReady> zygote_ready;
   bool stopping = false;  // its driver has asked for the end
+  async::Completion<void> stopped_elsewhere;
   bool ended = false;
 };
 
@@ -300,6 +302,9 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   }
   if (client.caller) return end_job(client.job->id);
   client.job->zygote = nullptr;
+  for (const auto& [id, worker] : workers_) {
+    if (worker->job == client.job) worker->crash.fail(Error{ErrorCode::kUnavailable, "its zygote has ended"});
+  }
   // Whoever waits for this one is told; the next has a word of its own.
   client.job->zygote_ready.fail(Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote"});
   if (!client.job->ended && client.job->loaded) background_.spawn(restart_zygote(this, client.job));
@@ -620,6 +625,10 @@ void Node::on_head_message(wire::Message message) {
     add_far_job(std::move(*job));
   } else if (const auto* const ended = std::get_if<wire::EndJob>(&message)) {
     end_job(ended->job);
+  } else if (const auto* const stop = std::get_if<wire::StopJob>(&message)) {
+    background_.spawn(stop_far_job(this, stop->job));
+  } else if (const auto* const stopped = std::get_if<wire::JobStopped>(&message)) {
+    if (const auto of = jobs_.find(stopped->job); of != jobs_.end()) of->second->stopped_elsewhere.complete();
   } else if (auto* const output = std::get_if<wire::Output>(&message)) {
     const auto of_job = jobs_.find(output->job);
     if (of_job == jobs_.end() || of_job->second->driver == nullptr) return;
@@ -680,7 +689,9 @@ async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
 void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
   const auto asked = asked_.find(alive.number);
   if (asked == asked_.end()) return;
-  if (++asked->second.attempts >= kAttemptsMax) {
+  const TimePoint now = executor_.now();
+  if (!asked->second.asked_again) asked->second.asked_again = now;
+  if (now - *asked->second.asked_again >= kReachPatience) {
     const Asked given_up = std::move(asked_.extract(asked).mapped());
     return refuse(given_up, why);
   }
@@ -703,7 +714,7 @@ void Node::serve_far_caller(const Introduction& introduction, Fd socket) {
   if (worker == nullptr || worker->control == nullptr || (!actor && worker->far_user != caller)) return;
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(socket));
-  worker->control->send(wire::ServeCaller{caller, worker->actor, worker->incarnation, bool{actor}, worker->holding},
+  worker->control->send(wire::ServeCaller{caller, worker->actor, worker->incarnation, true, worker->holding},
                         std::move(descriptors));
 }
 
@@ -785,13 +796,14 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
     return true;
   }
   const scheduler::Resources& demand = *checked;
+  const bool nested = client.worker != nullptr;
   if (!leases_.could_fit(demand)) {  // another node's, or nobody's
-    wire::Message ask = lease;
+    wire::Message ask = wire::LeaseWorker{lease.amounts, {}, nested};
     return ask_head(client, ask, request);
   }
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, Asked{client, request, lease.amounts});
-  auto effects = leases_.request(id, {client.job->id, client.caller, client.worker != nullptr}, demand);
+  auto effects = leases_.request(id, {client.job->id, client.caller, nested}, demand);
   if (effects) {
     apply(*effects);
   } else {
@@ -841,7 +853,7 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
   }
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, asked);
-  auto effects = leases_.request(id, {lease.asker.job, lease.asker.caller, false}, *demand);
+  auto effects = leases_.request(id, {lease.asker.job, lease.asker.caller, lease.nested}, *demand);
   if (effects) return apply(*effects);
   lease_requests_.erase(id);
   refuse(asked, std::move(effects).error());
@@ -866,7 +878,7 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
   self->far_leases_.emplace(granted.worker, client);
   std::vector<Fd> descriptors;
   descriptors.push_back(*std::move(socket));
-  client.peer->respond(asked.mapped().request, wire::WorkerReady{granted.worker, ActorId{}, 0, 0, 0},
+  client.peer->respond(asked.mapped().request, wire::WorkerReady{granted.worker, ActorId{}, 0, 0, 0, true},
                        std::move(descriptors));
 }
 
@@ -1027,20 +1039,42 @@ async::Async<void> Node::inspect_worker(std::shared_ptr<Inspection> inspection, 
   inspection->take_one();
 }
 
-async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {
+// Its workers here: actors after their destructors.
+async::Async<void> Node::stop_workers(Node* self, std::shared_ptr<Job> job) {
   std::vector<std::shared_ptr<Worker>> workers;
   for (const auto& [id, worker] : self->workers_) {
     if (worker->job == job) workers.push_back(worker);
   }
   for (const auto& worker : workers) self->end_worker(worker);
+  std::vector<wire::EndIncarnation> unbegun;
+  for (const auto& [reservation, starting] : self->starting_) {
+    if (starting.start.job == job->id) unbegun.push_back({starting.start.actor, starting.start.incarnation, true});
+  }
+  for (const auto& end : unbegun) self->end_incarnation(end);
   const auto deadline = async::Deadline::after(kStopTime + kReasonTime, self->executor_.now());
   for (const auto& worker : workers) {
     const auto concluded = co_await worker->concluded.wait(deadline);
     if (!concluded) log(LogLevel::kError, "a worker does not end", {kv("pid", worker->pid)});
   }
+}
+
+async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {
+  self->tell_head_(wire::StopJob{job->id});
+  const auto deadline = async::Deadline::after(kStopTime + kFarStopTime, self->executor_.now());
+  co_await stop_workers(self, job);
+  const auto elsewhere = co_await job->stopped_elsewhere.wait(deadline);
+  if (!elsewhere) log(LogLevel::kError, "workers on other nodes do not end", {kv("job", job->id)});
   const auto driver = job->driver;
   self->end_job(job->id);
   driver->respond(request, wire::Done{});
+}
+
+async::Async<void> Node::stop_far_job(Node* self, JobId id) {
+  if (const auto found = self->jobs_.find(id); found != self->jobs_.end()) {
+    const auto job = found->second;
+    co_await stop_workers(self, job);
+  }
+  self->tell_head_(wire::JobStopped{id});
 }
 
 }  // namespace pharos::node

@@ -110,6 +110,8 @@ class Node final : public net::Peer::Owner {
                                                                    async::Deadline deadline);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
   static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
+  static async::Async<void> stop_far_job(Node* self, JobId job);
+  static async::Async<void> stop_workers(Node* self, std::shared_ptr<Job> job);
   /// An answer to Inspect, while workers are asked.
   struct Inspection;
   static async::Async<void> inspect(Node* self, Client client, std::uint64_t request);
@@ -169,8 +171,8 @@ class Node final : public net::Peer::Owner {
   struct Asked {
     Client client;  // without a peer: a caller of another node, and the head has the number
     std::uint64_t request;
-    wire::Amounts amounts{};     // of a lease
-    std::uint32_t attempts = 0;  // to reach the actor
+    wire::Amounts amounts{};                 // of a lease
+    std::optional<TimePoint> asked_again{};  // for the first time: the actor could not be reached
   };
   void refuse(const Asked& asked, Error why);
 

@@ -30,6 +30,10 @@ int twice_late(int value) {
   std::this_thread::sleep_for(50ms);
   return 2 * value;
 }
+int fail_late() {
+  std::this_thread::sleep_for(50ms);
+  throw std::runtime_error{"no number, late"};
+}
 int fail() {
   throw std::runtime_error{"no number today"};
 }
@@ -140,6 +144,7 @@ class Maker {
     for (int i = 0; i < count; ++i) refs.push_back(gate.call<&Gate::pass>(i));
     co_return refs;
   }
+  Actor<Counter> promise(const Actor<Gate>& gate) { return Runtime{}.spawn<Counter>(gate.call<&Gate::pass>(1)); }
   int process() { return ::getpid(); }
 };
 
@@ -262,6 +267,30 @@ TEST_F(NestedValuesTest, ArgumentsHoldHandles) {
   const std::vector<Ref<Actor<Counter>>> made{maker.call<&Maker::make>(3), maker.call<&Maker::make>(4)};
   EXPECT_EQ(runtime.submit<&add_to_each>(made, 10).get(soon()), 27);
   EXPECT_EQ(runtime.submit<&add_to>(made[0], 1).get(soon()), 14);
+}
+
+TEST_F(NestedValuesTest, AHandleTravelsLongBeforeItsActorIsMade) {
+  Runtime runtime;
+  const auto gate = runtime.spawn<Gate>();
+  const auto counter = runtime.spawn<Counter>(gate.call<&Gate::pass>(5));
+  const auto sum = runtime.submit<&add_to>(counter, 2);
+  // Longer than what is said of an actor waits for whoever makes it, if nobody has said that it will be made.
+  EXPECT_FALSE(sum.try_get(Deadline::in(1200ms)).ok());
+  gate.call<&Gate::open>().get(soon());
+  EXPECT_EQ(sum.get(soon()), 7);
+}
+
+TEST_F(NestedValuesTest, WhoHasTheHandleOfAnActorThatIsNotMadeAfterAllIsToldWhy) {
+  Runtime runtime;
+  const auto sum = runtime.submit<&add_to>(runtime.spawn<Counter>(runtime.submit<&fail_late>()), 2);
+  EXPECT_SAYS(message_of<ActorDied>([&] { sum.get(soon()); }), "no number, late");
+
+  const auto gate = runtime.spawn<Gate>();
+  auto maker = runtime.spawn<Maker>();
+  const auto promised = maker.call<&Maker::promise>(gate).get(soon()).call<&Counter::add>(1);
+  maker.kill();
+  EXPECT_SAYS(message_of<ActorDied>([&] { promised.get(soon()); }),
+              "who was to make it ended before its constructor's arguments were there");
 }
 
 TEST_F(NestedValuesTest, AnActorThatIsReturnedOutlivesItsMaker) {

@@ -124,12 +124,27 @@ TEST_F(NodesTest, TasksOfADriverWithoutCpusBesideItRunOnNodes) {
   EXPECT_SAYS(end.output, "again on b: 42");
 }
 
-TEST_F(NodesTest, LargeArgumentsOfAConstructorReachAnotherNodeOrAreRefused) {
+TEST_F(NodesTest, LargeValuesReachAnotherNodeOrAreRefused) {
   start_three();
   const auto end = start_driver("large")->wait();
   EXPECT_EQ(end.status, 256) << end.output << end.error;
+  EXPECT_SAYS(end.output, "came back: 8388613 anigeb");
   EXPECT_SAYS(end.output, "held 1048576");
+  EXPECT_SAYS(end.output, "at most 1 GiB travel to another machine");
+  EXPECT_SAYS(end.output, "still 1048576");
   EXPECT_SAYS(end.output, "its constructor's arguments have more than 3 MiB");
+}
+
+TEST_F(NodesTest, AtAProgramsEndTheDestructorsOfItsActorsElsewhereHaveRun) {
+  start_three();
+  const auto end = start_driver("stop")->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  const auto word_after = [&](const std::string& part) {
+    const std::size_t begin = end.output.find(part) + part.size();
+    return end.output.substr(begin, end.output.find('\n', begin) - begin);
+  };
+  EXPECT_SAYS(end.output, "last words on " + word_after("b is "));
+  EXPECT_SAYS(end.output, "last words on " + word_after("c is "));
 }
 
 TEST_F(NodesTest, AWrongTokenJoinsNothing) {

@@ -68,10 +68,22 @@ class Ledger {
     return {n + 1, context().incarnation};
   }
   void turn_fragile() { crashes_ = true; }
+  std::int32_t peek() const { return 1; }
 
  private:
   bool crashes_ = false;
 };
+
+std::int32_t slow() {
+  Cluster::sleep(lots().between(Duration{0}, 1500ms));
+  return 1;
+}
+
+// With a handle of an actor that may be still to be made.
+std::int32_t visit(std::uint64_t call, const Actor<Ledger>& ledger, std::int32_t n) {
+  execute(call);
+  return n + ledger.call<&Ledger::peek>().get();
+}
 
 // ---- What drivers do
 
@@ -118,15 +130,23 @@ class DriverCode {
       const bool immortal = !lots().one_in(3);
       const std::int32_t retries = lots().one_in(2) ? kManyRetries : 0;
       const std::string name = lots().one_in(3) ? "ledger" + std::to_string(number_) + std::to_string(i) : "";
-      auto actor = runtime_.spawn<Ledger>({.name = name,
-                                           .max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)),
-                                           .max_task_retries = retries},
-                                          std::int32_t{1});
+      const ActorOptions options{.name = name,
+                                 .max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)),
+                                 .max_task_retries = retries};
+      auto actor = lots().one_in(4)
+                       ? runtime_.spawn<Ledger>(options, runtime_.submit<&slow>({.max_retries = kManyRetries}))
+                       : runtime_.spawn<Ledger>(options, std::int32_t{1});
       if (immortal) the_history->note_immortal(actor.id().value());
+      if (immortal && retries != 0 && lots().one_in(2)) send_visitor(actor);
       if (lots().one_in(3)) static_cast<void>(actor.call<&Ledger::turn_fragile>());
       if (!name.empty()) find(name);
       actors_.push_back({std::move(actor), retries});
     }
+  }
+
+  void send_visitor(const Actor<Ledger>& actor) {
+    const auto call = the_history->begin({.caller = number_, .ordered = false, .retries = kManyRetries, .expected = 8});
+    tasks_.push_back({call, runtime_.submit<&visit>({.max_retries = kManyRetries}, call, actor, 7)});
   }
 
   // Its own, or one that nobody has made.
@@ -228,6 +248,7 @@ class Faults {
     kills_ = lots().one_in(3) ? 0 : lots().between(1, 4);
     cuts_ = lots().one_in(3) ? 0 : lots().between(1, 6);
     stops_ = lots().one_in(2) ? 0 : lots().between(1, 3);
+    node_stops_ = lots().one_in(2) ? 0 : lots().between(1, 2);
     zygotes_ = lots().one_in(2) ? 0 : lots().between(1, 2);
     loses_node_ = cluster.nodes() > 1 && lots().one_in(6);
     next();
@@ -247,6 +268,10 @@ class Faults {
       loses_node_ = false;
       return cluster_.node(1).kill("is killed");
     }
+    if (node_stops_ != 0 && lots().one_in(6)) {
+      --node_stops_;
+      return stop_for_a_while(cluster_.node(lots().below(cluster_.nodes())), 300ms);
+    }
     const auto zygotes = cluster_.processes("zygote");
     if (zygotes_ != 0 && !zygotes.empty() && lots().one_in(6)) {
       --zygotes_;
@@ -263,15 +288,20 @@ class Faults {
     if (workers.empty()) return;
     Process& worker = *workers[lots().below(workers.size())];
     if (drawn < cuts_ + kills_) return worker.kill("is killed");
-    worker.stop();
-    cluster_.world().after(lots().between(1ms, 80ms), [&worker] { worker.proceed(); });
+    stop_for_a_while(worker, 80ms);
+  }
+
+  void stop_for_a_while(Process& process, Duration longest) {
+    process.stop();
+    cluster_.world().after(lots().between(Duration{1ms}, longest), [&process] { process.proceed(); });
   }
 
   Cluster& cluster_;
   const TimePoint until_;
   std::uint64_t kills_;
   std::uint64_t cuts_;
-  std::uint64_t stops_;
+  std::uint64_t stops_;  // of workers
+  std::uint64_t node_stops_;
   std::uint64_t zygotes_;  // each is started again so often, and no more
   bool loses_node_;
 };

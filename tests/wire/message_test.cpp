@@ -55,7 +55,7 @@ const std::vector<Message>& one_of_each() {
                   .with_thrown({"9Overdrawn", some_bytes()})},
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
-      LeaseWorker{{{"cpu", 10}, {"disk", -11}}, some_asker()},
+      LeaseWorker{{{"cpu", 10}, {"disk", -11}}, some_asker(), true},
       ReturnLease{WorkerId{3}, CallerId{72}, true},
       StartActor{ActorId{4},
                  "count\0er"s,
@@ -93,6 +93,10 @@ const std::vector<Message>& one_of_each() {
       ActorConstructed{ActorId{29}, 30, std::nullopt},
       AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}},
       EndJob{JobId{34}},
+      StopJob{JobId{80}},
+      JobStopped{JobId{81}},
+      PromiseActor{ActorId{82}, std::nullopt, some_asker()},
+      PromiseActor{ActorId{82}, Error{ErrorCode::kActorDied, "no arguments"}, some_asker()},
       EndCaller{CallerId{35}},
       StartIncarnation{
           ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), true, "space", {{"gpu", 65}}, {{66, 67}, {68, 69}}},
@@ -136,8 +140,8 @@ auto fields(const JobRegistered& m) {
   return std::tie(job, caller, node, cpus, warning, address);
 }
 auto fields(const LeaseWorker& m) {
-  const auto& [amounts, asker] = m;
-  return std::tuple_cat(std::tie(amounts), fields(asker));
+  const auto& [amounts, asker, nested] = m;
+  return std::tuple_cat(std::tie(amounts, nested), fields(asker));
 }
 auto fields(const Holding& m) {
   const auto& [amounts, gpus] = m;
@@ -181,6 +185,19 @@ auto fields(const AddJob& m) {
 auto fields(const EndJob& m) {
   const auto& [job] = m;
   return std::tie(job);
+}
+auto fields(const StopJob& m) {
+  const auto& [job] = m;
+  return std::tie(job);
+}
+auto fields(const JobStopped& m) {
+  const auto& [job] = m;
+  return std::tie(job);
+}
+auto fields(const PromiseActor& m) {
+  const auto& [actor, broken, asker] = m;
+  return std::tuple_cat(std::tuple{actor, broken.has_value(), broken ? broken->message() : std::string{}},
+                        fields(asker));
 }
 auto fields(const EndCaller& m) {
   const auto& [caller] = m;

@@ -53,6 +53,9 @@ struct Message {
     slabLeased @42 :SlabLeased;        # node to caller
     returnSlab @43 :ReturnSlab;        # caller to node
     trimStore @44 :Void;               # node to caller: others need memory, so give back what is free
+    stopJob @45 :StopJob;              # a job's node to the head, which tells those that run it; answered by jobStopped
+    jobStopped @46 :JobStopped;        # the same way back, when all workers there are gone
+    promiseActor @47 :PromiseActor;    # caller to node, which tells the head
   }
 }
 
@@ -88,7 +91,7 @@ struct Holding {                  # what the code of a worker may use
   gpus @1 :List(Text);            # as CUDA_VISIBLE_DEVICES names them
 }
 
-struct LeaseWorker { amounts @0 :List(Amount); asker @1 :Asker; }
+struct LeaseWorker { amounts @0 :List(Amount); asker @1 :Asker; nested @2 :Bool; }  # nested: for a worker; filled in by its node
 struct ReturnLease { worker @0 :UInt64; caller @1 :UInt64; broken @2 :Bool; }  # caller: filled in by its node
 struct StartActor {
   actor @0 :UInt64;
@@ -105,6 +108,11 @@ struct StartActor {
   asker @11 :Asker;
   amounts @12 :List(Amount);
   inPieces @13 :Bool;             # the arguments begin with a list of objects, as a call's payload does
+}
+struct PromiseActor {             # its constructor waits for arguments, and others have handles meanwhile
+  actor @0 :UInt64;
+  broken @1 :Failure;             # null, or why it will not be made after all
+  asker @2 :Asker;
 }
 struct KillActor { actor @0 :UInt64; asker @1 :Asker; }
 struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; asker @2 :Asker; }  # seen: what the caller lost, 0 for none
@@ -123,6 +131,8 @@ struct ConstructActor {
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
 struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
 struct EndJob { job @0 :UInt64; }
+struct StopJob { job @0 :UInt64; }
+struct JobStopped { job @0 :UInt64; }
 struct EndCaller { caller @0 :UInt64; }
 struct StartIncarnation {
   actor @0 :UInt64;

@@ -154,6 +154,7 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initLeaseWorker();
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    write_asker(b, m.asker);
+                   b.setNested(m.nested);
                  },
                  [&](const ReturnLease& m) {
                    auto b = to.initReturnLease();
@@ -176,6 +177,12 @@ void write(Schema::Builder to, const Message& message) {
                    b.setMaxTaskRetries(m.max_task_retries);
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    b.setInPieces(m.in_pieces);
+                   write_asker(b, m.asker);
+                 },
+                 [&](const PromiseActor& m) {
+                   auto b = to.initPromiseActor();
+                   b.setActor(m.actor.value());
+                   if (m.broken) write_failure(b.initBroken(), *m.broken);
                    write_asker(b, m.asker);
                  },
                  [&](const KillActor& m) {
@@ -230,6 +237,8 @@ void write(Schema::Builder to, const Message& message) {
                    write_program(b.initProgram(), m.program);
                  },
                  [&](const EndJob& m) { to.initEndJob().setJob(m.job.value()); },
+                 [&](const StopJob& m) { to.initStopJob().setJob(m.job.value()); },
+                 [&](const JobStopped& m) { to.initJobStopped().setJob(m.job.value()); },
                  [&](const EndCaller& m) { to.initEndCaller().setCaller(m.caller.value()); },
                  [&](const StartIncarnation& m) {
                    auto b = to.initStartIncarnation();
@@ -466,8 +475,8 @@ std::optional<Message> read(Schema::Reader from) {
                            r.getCpus(),       text(r.getWarning()),    text(r.getAddress())};
     }
     case Schema::LEASE_WORKER:
-      return LeaseWorker{read_amounts(from.getLeaseWorker().getAmounts()),
-                         read_asker(from.getLeaseWorker().getAsker())};
+      return LeaseWorker{read_amounts(from.getLeaseWorker().getAmounts()), read_asker(from.getLeaseWorker().getAsker()),
+                         from.getLeaseWorker().getNested()};
     case Schema::RETURN_LEASE:
       return ReturnLease{WorkerId{from.getReturnLease().getWorker()}, CallerId{from.getReturnLease().getCaller()},
                          from.getReturnLease().getBroken()};
@@ -487,6 +496,15 @@ std::optional<Message> read(Schema::Reader from) {
                         .in_pieces = r.getInPieces(),
                         .amounts = read_amounts(r.getAmounts()),
                         .asker = read_asker(r.getAsker())};
+    }
+    case Schema::PROMISE_ACTOR: {
+      const auto r = from.getPromiseActor();
+      PromiseActor m{ActorId{r.getActor()}, std::nullopt, read_asker(r.getAsker())};
+      if (r.hasBroken()) {
+        m.broken = read_failure(r.getBroken());
+        if (!m.broken) return std::nullopt;
+      }
+      return m;
     }
     case Schema::KILL_ACTOR: {
       const auto r = from.getKillActor();
@@ -529,6 +547,8 @@ std::optional<Message> read(Schema::Reader from) {
       return AddJob{JobId{from.getAddJob().getJob()}, std::move(*program)};
     }
     case Schema::END_JOB: return EndJob{JobId{from.getEndJob().getJob()}};
+    case Schema::STOP_JOB: return StopJob{JobId{from.getStopJob().getJob()}};
+    case Schema::JOB_STOPPED: return JobStopped{JobId{from.getJobStopped().getJob()}};
     case Schema::END_CALLER: return EndCaller{CallerId{from.getEndCaller().getCaller()}};
     case Schema::START_INCARNATION: {
       const auto r = from.getStartIncarnation();
@@ -677,7 +697,10 @@ std::string_view name_of(const Message& message) {
                                                 "LeaseSlab",
                                                 "SlabLeased",
                                                 "ReturnSlab",
-                                                "TrimStore"};
+                                                "TrimStore",
+                                                "StopJob",
+                                                "JobStopped",
+                                                "PromiseActor"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

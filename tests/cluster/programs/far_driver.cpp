@@ -46,10 +46,21 @@ class Counter {
   int value_ = 0;
 };
 
+/// Speaks at its end, and takes its time.
+class Testator {
+ public:
+  ~Testator() {
+    ::usleep(200'000);
+    std::cout << "last words on " << where() << std::endl;
+  }
+  std::string node() { return where(); }
+};
+
 class Holder {
  public:
   explicit Holder(std::string text) : text_{std::move(text)} {}
   int size() { return static_cast<int>(text_.size()); }
+  std::size_t measure(const pharos::Bytes& bytes) { return bytes.size(); }
 
  private:
   std::string text_;
@@ -68,6 +79,9 @@ class Caller {
 
 int twice(int value) {
   return 2 * value;
+}
+std::string reversed(const std::string& text) {
+  return {text.rbegin(), text.rend()};
 }
 std::string node_of_task() {
   return where();
@@ -104,11 +118,31 @@ void run_actors(pharos::Runtime& runtime) {
 void run_large(pharos::Runtime& runtime) {
   const pharos::ActorOptions on_c{.resources = {{"c", 1}}};
   {
+    // More than travels inline on one machine, there and back.
+    const std::string text = "begin" + std::string(8 << 20, 'a');
+    const std::string back = wait_for(runtime.submit<&reversed>({.resources = {{"c", 1}}}, text));
+    say("came back: " + std::to_string(back.size()) + " " + back.substr(back.size() - 6));
+  }
+  {
     const auto holder = runtime.spawn<Holder>(on_c, std::string(1 << 20, 'a'));
     say("held " + std::to_string(wait_for(holder.call<&Holder::size>())));
+    const auto too_large = runtime.put(pharos::Bytes{std::string((std::size_t{1} << 30) + 1, 'a')});
+    try {
+      wait_for(holder.call<&Holder::measure>(too_large));
+    } catch (const pharos::InvalidArgument& e) {
+      say(std::string{"InvalidArgument: "} + e.what());
+    }
+    say("still " + std::to_string(wait_for(holder.call<&Holder::size>())));
     holder.kill();
   }
   wait_for(runtime.spawn<Holder>(on_c, std::string(8 << 20, 'a')).call<&Holder::size>());
+}
+
+void run_stop(pharos::Runtime& runtime) {
+  for (const char* const resource : {"b", "c"}) {
+    const auto testator = runtime.spawn<Testator>({.resources = {{resource, 1}}, .max_restarts = -1, .detached = true});
+    say(std::string{resource} + " is " + wait_for(testator.call<&Testator::node>()));
+  }
 }
 
 void run_gpu(pharos::Runtime& runtime) {
@@ -199,6 +233,7 @@ int main(int, char** argv) {
     pharos::Runtime runtime;
     if (mode == "actors") run_actors(runtime);
     if (mode == "large") run_large(runtime);
+    if (mode == "stop") run_stop(runtime);
     if (mode == "gpu") run_gpu(runtime);
     if (mode == "tasks") run_tasks(runtime);
     if (mode == "loss") run_loss(runtime);

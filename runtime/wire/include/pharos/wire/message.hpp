@@ -60,6 +60,7 @@ struct Holding {
 struct LeaseWorker {
   Amounts amounts;
   Asker asker{};
+  bool nested = false;  ///< for a worker; filled in by its node
 };
 struct ReturnLease {
   WorkerId worker;
@@ -80,6 +81,12 @@ struct StartActor {
   std::int32_t max_task_retries = 0;
   bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
   Amounts amounts{};
+  Asker asker{};
+};
+/// Its constructor waits for arguments, and others may have handles meanwhile.
+struct PromiseActor {
+  ActorId actor;
+  std::optional<Error> broken;  ///< why it will not be made after all
   Asker asker{};
 };
 struct KillActor {
@@ -126,6 +133,13 @@ struct AddJob {
   RegisterJob program;
 };
 struct EndJob {
+  JobId job;
+};
+/// Its driver is about to end: its workers end, after their destructors.
+struct StopJob {
+  JobId job;
+};
+struct JobStopped {
   JobId job;
 };
 struct EndCaller {
@@ -186,7 +200,7 @@ struct WorkerReady {
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
-  bool remote = false;                ///< on another machine: the connection may end although both live
+  bool remote = false;                ///< on another machine; an actor's connection may end although both live
   std::string ended{};                ///< how the incarnation before this one ended; empty for the first
 };
 struct WorkerEnded {
@@ -304,13 +318,13 @@ struct Inspected {
   std::uint64_t number = 0;  ///< from the head: the asker's
 };
 
-using Message =
-    std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
-                 WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
-                 EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
-                 ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation, EndIncarnation, IncarnationEnded,
-                 ActorAlive, Refused, WorkerCrashed, Inspect, Inspected, JoinCluster, ClusterJoined, LeaseGranted,
-                 OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore>;
+using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
+                             WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
+                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
+                             HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
+                             EndIncarnation, IncarnationEnded, ActorAlive, Refused, WorkerCrashed, Inspect, Inspected,
+                             JoinCluster, ClusterJoined, LeaseGranted, OpenStore, StoreOpened, LeaseSlab, SlabLeased,
+                             ReturnSlab, TrimStore, StopJob, JobStopped, PromiseActor>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
