@@ -65,8 +65,12 @@ inline constexpr Row kOfStore{
     "tests/object_store/kill_test.cpp, tests/actors/large_values_test.cpp: objects lie in memory that real processes "
     "share"};
 inline constexpr Row kInspection{
-    "the question fails, and may be asked again", "the same", "the same", kTakenOnce, false,
-    "tests/cluster: nothing rests on it"};
+    "of a worker that does not answer in time the answer says so; a question whose node is gone ends with less in it",
+    "the same",
+    "the same",
+    kTakenOnce,
+    true,
+    "Rows"};
 
 /// A message without a row does not compile.
 template <class Message>

@@ -14,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kEndLimit = 120s;  // after the last fault every wait ends well before
+constexpr Duration kAskLimit = 2s;    // to learn what a process waits for
 constexpr std::int32_t kManyRetries = 100;
 
 History* the_history = nullptr;
@@ -112,6 +113,9 @@ class DriverCode {
       const std::uint64_t burst = std::min<std::uint64_t>(calls_, lots().between(1, 12));
       calls_ -= static_cast<std::uint32_t>(burst);
       for (std::uint64_t i = 0; i < burst; ++i) one_call();
+      if (lots().one_in(8) && !Cluster::explain_waits(kAskLimit) && Cluster::alive()) {
+        the_history->note_wrong("driver " + std::to_string(number_) + " was not told what it waits for");
+      }
       if (lots().one_in(3)) collect();
       if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 10ms));
     }
@@ -317,6 +321,7 @@ std::size_t History::answered() const {
 
 std::string History::check() const {
   std::ostringstream wrong;
+  wrong << noted_;
   std::vector<std::size_t> times(calls_.size() + 1);
   // By incarnation and caller: a call runs there once, after all earlier ones of its caller.
   std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> last;

@@ -51,6 +51,9 @@ class History {
   /// An actor whose restarts have no end: what is retried succeeds.
   void note_immortal(std::uint64_t actor) { immortal_.push_back(actor); }
 
+  /// Something that is no call went wrong.
+  void note_wrong(const std::string& what) { noted_ += what + '\n'; }
+
   std::size_t calls() const { return calls_.size(); }
   std::size_t executions() const { return executions_.size(); }
   std::size_t answered() const;
@@ -63,6 +66,7 @@ class History {
   std::vector<Execution> executions_;
   std::vector<std::uint64_t> immortal_;
   std::vector<std::uint64_t> finished_;
+  std::string noted_;
 };
 
 /// How one seed is run.

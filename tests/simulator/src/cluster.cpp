@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <pharos/async/block_on.hpp>
+#include <pharos/async/completion.hpp>
 
 #include "caller.hpp"
 #include "function_table.hpp"
@@ -131,6 +132,15 @@ Process& Cluster::start_driver(const std::string& name, std::size_t node, std::f
   drivers_.push_back(&process);
   host.serve_driver(std::move(nodes), alone);
   return process;
+}
+
+bool Cluster::explain_waits(Duration patience) {
+  async::Executor& executor = Process::current()->executor();
+  async::Completion<void> explained;
+  executor.post([caller = Process::current()->program()->caller(), explained] {
+    caller->explain_waits([explained](const std::string&) mutable { explained.complete(); });
+  });
+  return async::block_on(executor, explained.wait(async::Deadline::after(patience, executor))).ok();
 }
 
 void Cluster::crash() {

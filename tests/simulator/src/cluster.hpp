@@ -53,6 +53,8 @@ class Cluster final {
   static bool alive() { return Process::current() != nullptr && Process::current()->alive(); }
   /// For programs: as a thread would sleep.
   static void sleep(Duration time) { Process::current()->sleep(time); }
+  /// For programs: what SIGQUIT makes a process do. Whether it was done in that time.
+  static bool explain_waits(Duration patience);
   /// For programs: their process crashes, now.
   [[noreturn]] static void crash();
 

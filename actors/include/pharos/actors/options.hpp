@@ -26,7 +26,7 @@ struct TaskOptions {
   /// has no longer.
   Deadline deadline = Deadline::never();
   /// How often it is run again, at most 255 times: when the worker that ran it dies, and for what `retry_on` says. It
-  /// may then run more than once.
+  /// may then run more than once. (How often a worker that dies has run it again before is not known, and not counted.)
   std::int32_t max_retries = 0;
   /// Run again, by the same worker, when it throws one of these: `.retry_on = pharos::types<Flaky>`.
   ExceptionTypes retry_on{};
