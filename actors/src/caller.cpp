@@ -14,8 +14,8 @@
 #include "demand.hpp"
 #include "filled.hpp"
 #include "function_table.hpp"
+#include "refused.hpp"
 #include "running_call.hpp"
-#include "stopped.hpp"
 #include "thread_state.hpp"
 
 namespace pharos::detail {
@@ -28,8 +28,7 @@ constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
-constexpr std::size_t kShapesMax = 256;                             // of tasks, by what they hold
-constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // in a control message
+constexpr std::size_t kShapesMax = 256;  // of tasks, by what they hold
 
 // Every live caller, for the child of a fork alone.
 struct LiveCallers {
@@ -56,19 +55,6 @@ void add_live(Caller* caller) {
 void remove_live(Caller* caller) {
   const std::lock_guard lock{live().mutex};
   std::erase(live().callers, caller);
-}
-
-Error forked() {
-  return {ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the Runtime is its parent's",
-          "Make a Runtime in the child."};
-}
-
-Error not_in_table(const Function& function) {
-  return Error{ErrorCode::kFunctionNotFound,
-               "workers do not have " + actors::readable_name(function.name()) +
-                   ": it was loaded into this process after its Runtime began",
-               "Link the library that defines it to the program."}
-      .with_outcome(Outcome::kNotStarted);
 }
 
 // Of a call: its function, or the types that it is to be run again for.
@@ -103,11 +89,11 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
   if (caller == nullptr) throw_error(actors::stopped());
   CellHandle cell = caller->new_cell();
   if (caller->abandoned()) {
-    cell->set_error(forked());
+    cell->set_error(actors::forked());
     return cell;
   }
   if (const auto* const missing = not_in_table(function, options.retry_on)) {
-    cell->set_error(not_in_table(*missing));
+    cell->set_error(actors::not_in_table(*missing));
     return cell;
   }
   const auto call = Caller::new_call(function, options);
@@ -371,11 +357,11 @@ bool Caller::take_back(ResultCell& cell) {
 CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments) {
   CellHandle cell = new_cell();
   if (abandoned()) {
-    cell->set_error(forked());
+    cell->set_error(actors::forked());
     return cell;
   }
   if (const auto* const missing = not_in_table(function, options.retry_on)) {
-    cell->set_error(not_in_table(*missing));
+    cell->set_error(actors::not_in_table(*missing));
     return cell;
   }
   const auto pool = pool_of(options);
@@ -432,148 +418,6 @@ std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
   return missing;
 }
 
-std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
-  std::vector<std::shared_ptr<ActorHandle>> all;
-  const std::lock_guard lock{mutex_};
-  for (const auto& [id, actor] : actors_) all.push_back(actor);
-  return all;
-}
-
-std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const char* type_name,
-                                           const RegisteredFunction& constructor, const Arguments& arguments) {
-  if (abandoned()) throw_error(forked());
-  if (constructor.index == RegisteredFunction::kNoIndex) throw_error(not_in_table(constructor.function));
-  const auto demand = actors::demand_of(options.cpus, options.gpus, options.resources);
-  if (!demand) throw_error(Error{demand.error()}.with("making an actor"));
-  const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
-  if (options.get_if_exists && !options.name.empty()) {
-    if (auto found = find_actor(options.name, options.name_space, type_name)) return *std::move(found);
-  }
-  const std::string label = options.name.empty() ? actors::readable_name(type_name) : options.name;
-  auto actor = ActorHandle::make(shared_from_this(), ActorId{random_u64()}, label);
-  {
-    const std::lock_guard lock{mutex_};
-    actors_.emplace(actor->id(), actor);
-  }
-  auto shared = actor->share();
-  wire::StartActor start{.actor = actor->id(),
-                         .label = label,
-                         .constructor = constructor.index,
-                         .arguments = {},
-                         .name_space = name_space,
-                         .name = options.name,
-                         .type = type_name,
-                         .max_restarts = options.max_restarts,
-                         .detached = options.detached,
-                         .get_if_exists = options.get_if_exists,
-                         .max_task_retries = options.max_task_retries,
-                         .amounts = demand->amounts()};
-  // What stands for the constructor's call until the node has it.
-  const CellHandle cell = new_cell();
-  const auto incomplete = prepare(cell, {}, arguments);
-  const auto begin = [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
-    if (missing) {
-      if (const auto why = over()) return lose_actor(*actor, *why);
-      const Error why{ErrorCode::kActorDied,
-                      "actor \"" + actor->label() + "\" could not be made: " + missing->to_string()};
-      tell_node(wire::PromiseActor{actor->id(), why});
-      return lose_actor(*actor, why);
-    }
-    const auto bytes = cell->arguments();
-    start.arguments.assign(bytes.begin(), bytes.end());
-    start.in_pieces = (cell->call().flags & wire::kInPieces) != 0;
-    if (start.in_pieces) {
-      // Where the actor will be is not known yet, and another machine does not reach this one's object store.
-      auto all = large_values_->in_one_piece(bytes, kConstructionBytesMax);
-      if (all) {
-        start.arguments = *std::move(all);
-        start.in_pieces = false;
-      }
-    }
-    actor->keep_construction(cell);
-    background_.spawn(start_actor(this, std::move(actor), std::move(start)));
-  };
-  if (incomplete != nullptr) {
-    tell_node(wire::PromiseActor{actor->id(), std::nullopt});
-    complete_later(incomplete, begin);
-  } else {
-    auto now = begin;
-    now(cell->ready() ? std::optional{cell.wait(Deadline::never()).error()} : std::nullopt);
-  }
-  return shared;
-}
-
-async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start) {
-  // Its constructor takes what time it takes.
-  wire::Message ask = std::move(start);
-  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
-  self->take_answer(actor, std::move(answer));
-}
-
-async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen) {
-  wire::Message ask = wire::ConnectActor{actor->id(), seen};
-  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
-  self->take_answer(actor, std::move(answer));
-}
-
-void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
-  if (answer) return connect_worker(*actor->link(), *std::move(answer), "actor \"" + actor->label() + '"');
-  const Error& cause = answer.error();
-  if (const auto why = over()) return lose_actor(*actor, *why);
-  const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
-                    cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition;
-  lose_actor(*actor,
-             told ? cause
-                  : Error{ErrorCode::kActorDied,
-                          "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
-}
-
-void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::string& whose) {
-  const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
-  if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
-  const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
-                                               : " was restarted while the call was under way: " + ready->ended;
-  link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
-               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
-               Error{ErrorCode::kActorDied, whose + how, "If its calls may run twice, give it max_task_retries."});
-}
-
-async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
-  wire::Message ask = std::move(find);
-  PHAROS_CO_TRY(const net::Parcel answer,
-                co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never()));
-  const auto* const found = std::get_if<wire::ActorFound>(&answer.message);
-  if (found == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no actor"};
-  co_return *found;
-}
-
-Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name, const std::string& name_space,
-                                                        const char* type_name) {
-  if (abandoned()) return forked();
-  if (const auto why = over()) return *why;
-  const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
-  PHAROS_TRY(const wire::ActorFound found, async::block_on(executor_, ask_for_actor(this, find)));
-  return adopt(found.actor, found.label, true);
-}
-
-std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label, bool held) {
-  std::shared_ptr<ActorHandle> actor;
-  bool known = true;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto found = actors_.find(id);
-    known = found != actors_.end();
-    actor = known ? found->second : ActorHandle::make(shared_from_this(), id, label);
-    if (!known) actors_.emplace(id, actor);
-  }
-  auto shared = actor->share();
-  // One hold for this process, however many handles.
-  if (known && held) tell_node(wire::HoldActor{id, -1});
-  if (!known && !held) tell_node(wire::HoldActor{id, 1});
-  if (!known) background_.spawn(connect_actor(this, actor, 0));
-  return shared;
-}
-
 void Caller::tell_node(wire::Message message) {
   executor_.post([self = weak_from_this(), message = std::move(message)] {
     const auto caller = self.lock();
@@ -584,11 +428,6 @@ void Caller::tell_node(wire::Message message) {
 void Caller::finish_telling_node() {
   // What is posted runs in turn.
   async::block_on(executor_, []() -> async::Async<void> { co_return; }());
-}
-
-void Caller::let_go(ActorHandle& actor) {
-  tell_node(wire::HoldActor{actor.id(), -1});
-  lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\""});
 }
 
 // ---- Leases
@@ -643,12 +482,6 @@ void Caller::return_lease(WorkerId worker) {
 void Caller::worker_disconnected(WorkerId worker) {
   background_.spawn(give_up_on_worker(this, worker));
 }
-// The node knows whether it has ended, or will be back.
-void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
-  const std::uint32_t seen = actor->link()->incarnation();
-  background_.spawn(connect_actor(this, std::move(actor), seen));
-}
-
 // The node tells why; only when it does not, this does. The worker may live: one of another machine, whose connection
 // broke.
 async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
@@ -659,14 +492,6 @@ async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
       self->node_->send(wire::ReturnLease{worker, {}, true});
     }
   }
-}
-
-void Caller::lose_actor(ActorHandle& actor, const Error& why) {
-  {
-    const std::lock_guard lock{mutex_};
-    actors_.erase(actor.id());
-  }
-  actor.link()->lose(why);
 }
 
 bool Caller::on_node_message(const wire::Message& message) {

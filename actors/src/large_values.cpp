@@ -5,8 +5,8 @@
 
 #include <pharos/async/block_on.hpp>
 
+#include "refused.hpp"
 #include "result_cell.hpp"
-#include "stopped.hpp"
 
 namespace pharos::actors {
 namespace {

@@ -1,0 +1,184 @@
+#include <chrono>
+#include <utility>
+
+#include <pharos/async/block_on.hpp>
+#include <pharos/base/random.hpp>
+
+#include "caller.hpp"
+#include "demand.hpp"
+#include "function_table.hpp"
+#include "refused.hpp"
+
+// The actors that a caller makes, finds and reaches.
+
+namespace pharos::detail {
+namespace {
+
+using actors::CallLink;
+
+constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // in a control message
+
+}  // namespace
+
+std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
+  std::vector<std::shared_ptr<ActorHandle>> all;
+  const std::lock_guard lock{mutex_};
+  for (const auto& [id, actor] : actors_) all.push_back(actor);
+  return all;
+}
+
+std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const char* type_name,
+                                           const RegisteredFunction& constructor, const Arguments& arguments) {
+  if (abandoned()) throw_error(actors::forked());
+  if (constructor.index == RegisteredFunction::kNoIndex) throw_error(actors::not_in_table(constructor.function));
+  const auto demand = actors::demand_of(options.cpus, options.gpus, options.resources);
+  if (!demand) throw_error(Error{demand.error()}.with("making an actor"));
+  const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
+  if (options.get_if_exists && !options.name.empty()) {
+    if (auto found = find_actor(options.name, options.name_space, type_name)) return *std::move(found);
+  }
+  const std::string label = options.name.empty() ? actors::readable_name(type_name) : options.name;
+  auto actor = ActorHandle::make(shared_from_this(), ActorId{random_u64()}, label);
+  {
+    const std::lock_guard lock{mutex_};
+    actors_.emplace(actor->id(), actor);
+  }
+  auto shared = actor->share();
+  wire::StartActor start{.actor = actor->id(),
+                         .label = label,
+                         .constructor = constructor.index,
+                         .arguments = {},
+                         .name_space = name_space,
+                         .name = options.name,
+                         .type = type_name,
+                         .max_restarts = options.max_restarts,
+                         .detached = options.detached,
+                         .get_if_exists = options.get_if_exists,
+                         .max_task_retries = options.max_task_retries,
+                         .amounts = demand->amounts()};
+  // What stands for the constructor's call until the node has it.
+  const CellHandle cell = new_cell();
+  const auto incomplete = prepare(cell, {}, arguments);
+  const auto begin = [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
+    if (missing) {
+      if (const auto why = over()) return lose_actor(*actor, *why);
+      const Error why{ErrorCode::kActorDied,
+                      "actor \"" + actor->label() + "\" could not be made: " + missing->to_string()};
+      tell_node(wire::PromiseActor{actor->id(), why});
+      return lose_actor(*actor, why);
+    }
+    const auto bytes = cell->arguments();
+    start.arguments.assign(bytes.begin(), bytes.end());
+    start.in_pieces = (cell->call().flags & wire::kInPieces) != 0;
+    if (start.in_pieces) {
+      // Where the actor will be is not known yet, and another machine does not reach this one's object store.
+      auto all = large_values_->in_one_piece(bytes, kConstructionBytesMax);
+      if (all) {
+        start.arguments = *std::move(all);
+        start.in_pieces = false;
+      }
+    }
+    actor->keep_construction(cell);
+    background_.spawn(start_actor(this, std::move(actor), std::move(start)));
+  };
+  if (incomplete != nullptr) {
+    tell_node(wire::PromiseActor{actor->id(), std::nullopt});
+    complete_later(incomplete, begin);
+  } else {
+    auto now = begin;
+    now(cell->ready() ? std::optional{cell.wait(Deadline::never()).error()} : std::nullopt);
+  }
+  return shared;
+}
+
+async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start) {
+  // Its constructor takes what time it takes.
+  wire::Message ask = std::move(start);
+  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
+  self->take_answer(actor, std::move(answer));
+}
+
+Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name, const std::string& name_space,
+                                                        const char* type_name) {
+  if (abandoned()) return actors::forked();
+  if (const auto why = over()) return *why;
+  const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
+  PHAROS_TRY(const wire::ActorFound found, async::block_on(executor_, ask_for_actor(this, find)));
+  return adopt(found.actor, found.label, true);
+}
+
+async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
+  wire::Message ask = std::move(find);
+  PHAROS_CO_TRY(const net::Parcel answer,
+                co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never()));
+  const auto* const found = std::get_if<wire::ActorFound>(&answer.message);
+  if (found == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no actor"};
+  co_return *found;
+}
+
+std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label, bool held) {
+  std::shared_ptr<ActorHandle> actor;
+  bool known = true;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto found = actors_.find(id);
+    known = found != actors_.end();
+    actor = known ? found->second : ActorHandle::make(shared_from_this(), id, label);
+    if (!known) actors_.emplace(id, actor);
+  }
+  auto shared = actor->share();
+  // One hold for this process, however many handles.
+  if (known && held) tell_node(wire::HoldActor{id, -1});
+  if (!known && !held) tell_node(wire::HoldActor{id, 1});
+  if (!known) background_.spawn(connect_actor(this, actor, 0));
+  return shared;
+}
+
+async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen) {
+  wire::Message ask = wire::ConnectActor{actor->id(), seen};
+  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
+  self->take_answer(actor, std::move(answer));
+}
+
+void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
+  if (answer) return connect_worker(*actor->link(), *std::move(answer), "actor \"" + actor->label() + '"');
+  const Error& cause = answer.error();
+  if (const auto why = over()) return lose_actor(*actor, *why);
+  const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
+                    cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition;
+  lose_actor(*actor,
+             told ? cause
+                  : Error{ErrorCode::kActorDied,
+                          "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
+}
+
+void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::string& whose) {
+  const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
+  if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
+  const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
+                                               : " was restarted while the call was under way: " + ready->ended;
+  link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
+               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
+               Error{ErrorCode::kActorDied, whose + how, "If its calls may run twice, give it max_task_retries."});
+}
+
+// The node knows whether it has ended, or will be back.
+void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
+  const std::uint32_t seen = actor->link()->incarnation();
+  background_.spawn(connect_actor(this, std::move(actor), seen));
+}
+
+void Caller::let_go(ActorHandle& actor) {
+  tell_node(wire::HoldActor{actor.id(), -1});
+  lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\""});
+}
+
+void Caller::lose_actor(ActorHandle& actor, const Error& why) {
+  {
+    const std::lock_guard lock{mutex_};
+    actors_.erase(actor.id());
+  }
+  actor.link()->lose(why);
+}
+
+}  // namespace pharos::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <pharos/base/error.hpp>
+
+#include "function_table.hpp"
+
+namespace pharos::actors {
+
+/// What everything ends with that outlives its Runtime.
+inline Error stopped() {
+  return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
+          "Keep the Runtime alive until the last get()."};
+}
+
+/// What everything ends with in a child of the Runtime's process.
+inline Error forked() {
+  return {ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the Runtime is its parent's",
+          "Make a Runtime in the child."};
+}
+
+/// What asking for this function ends with.
+inline Error not_in_table(const detail::Function& function) {
+  return Error{ErrorCode::kFunctionNotFound,
+               "workers do not have " + readable_name(function.name()) +
+                   ": it was loaded into this process after its Runtime began",
+               "Link the library that defines it to the program."}
+      .with_outcome(Outcome::kNotStarted);
+}
+
+}  // namespace pharos::actors

@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <chrono>
+
+#include <pharos/async/sleep.hpp>
+
+#include "node_records.hpp"
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kReachTime = 3s;
+constexpr auto kAskAgainTime = 200ms;
+constexpr auto kReachPatience = 15s;  // with an actor: longer than it takes to find that its node is lost
+
+}  // namespace
+
+// ---- Who asks for one
+
+void Node::on_actor_alive(const wire::ActorAlive& alive) {
+  const auto asked = asked_.find(alive.number);
+  if (asked == asked_.end()) return;
+  const Client client = asked->second.client;
+  if (const auto worker = find_incarnation(alive.actor, alive.incarnation); worker != nullptr && !worker->crashed) {
+    const std::uint64_t request = asked->second.request;
+    asked_.erase(asked);
+    return hand_over(*worker, client, request, alive, {});
+  }
+  if (alive.node != settings_.id) return background_.spawn(reach_actor(this, alive));
+  // It has just ended, and the head is about to know; of a crash, when it is known where.
+  ask_again(alive, Error{ErrorCode::kUnavailable, "its process has just ended"});
+}
+
+async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
+  const auto found = self->asked_.find(alive.number);
+  if (found == self->asked_.end()) co_return;
+  const Introduction introduction{.purpose = Introduction::Purpose::kServeCaller,
+                                  .incarnation = alive.incarnation,
+                                  .caller = found->second.client.caller.value(),
+                                  .actor = alive.actor.value()};
+  auto socket = co_await connect_far(self, alive.address, introduction);
+  if (!socket) {
+    // Its node is being lost, or is in trouble for a moment: the head will know.
+    const auto slept = co_await async::sleep(kAskAgainTime);
+    if (slept) self->ask_again(alive, socket.error());
+    co_return;
+  }
+  const auto asked = self->asked_.extract(alive.number);
+  if (asked.empty()) co_return;
+  std::vector<Fd> descriptors;
+  descriptors.push_back(*std::move(socket));
+  asked.mapped().client.peer->respond(
+      asked.mapped().request,
+      wire::WorkerReady{WorkerId{}, alive.actor, alive.incarnation, 0, alive.max_task_retries, true, alive.ended},
+      std::move(descriptors));
+}
+
+void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
+  const auto asked = asked_.find(alive.number);
+  if (asked == asked_.end()) return;
+  const TimePoint now = executor_.now();
+  if (!asked->second.asked_again) asked->second.asked_again = now;
+  if (now - *asked->second.asked_again >= kReachPatience) {
+    const Asked given_up = std::move(asked_.extract(asked).mapped());
+    return refuse(given_up, why);
+  }
+  const Client& client = asked->second.client;
+  tell_head_(wire::ConnectActor{alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}});
+}
+
+/// A socket to a worker of another node, which has been told whose it is.
+async::Async<Result<Fd>> Node::connect_far(Node* self, std::string address, Introduction introduction) {
+  const auto deadline = async::Deadline::after(kReachTime, self->executor_.now());
+  return self->host_.reach(address.empty() ? self->settings_.head_address : address, introduction, deadline);
+}
+
+// One that is not here has just ended: the caller sees its connection end, and asks again.
+void Node::serve_far_caller(const Introduction& introduction, Fd socket) {
+  const CallerId caller{introduction.caller};
+  const ActorId actor{introduction.actor};
+  const auto worker =
+      actor ? find_incarnation(actor, introduction.incarnation) : find_worker(WorkerId{introduction.worker});
+  if (worker == nullptr || worker->control == nullptr || (!actor && worker->far_user != caller)) return;
+  std::vector<Fd> descriptors;
+  descriptors.push_back(std::move(socket));
+  worker->control->send(wire::ServeCaller{caller, worker->actor, worker->incarnation, true, worker->holding},
+                        std::move(descriptors));
+}
+
+// ---- Incarnations
+
+// The head has given it these resources; tasks may have them still.
+void Node::reserve(wire::StartIncarnation start) {
+  const scheduler::ReservationId reservation{++last_number_};
+  scheduler::Allotment allotment{scheduler::Resources{start.amounts}, {}};
+  for (const wire::GpuShare& share : start.gpus) allotment.gpus.push_back({share.index, share.amount});
+  starting_.emplace(reservation, Starting{std::move(start), std::nullopt, false});
+  apply(leases_.reserve(reservation, allotment));
+}
+
+async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId reservation) {
+  const wire::StartIncarnation start = self->starting_.at(reservation).start;
+  std::vector<scheduler::GpuShare> shares;
+  for (const wire::GpuShare& share : start.gpus) shares.push_back({share.index, share.amount});
+  const std::vector<std::string> gpus = self->names_of(shares);
+  const auto found = self->jobs_.find(start.job);
+  const auto job = found == self->jobs_.end() ? nullptr : found->second;
+  Result<std::shared_ptr<Worker>> worker = Error{ErrorCode::kRuntimeStopped, "the program has ended"};
+  if (job != nullptr) {
+    worker = co_await start_worker(self, job, start.actor, start.label, start.incarnation, gpus);
+  }
+  const auto end = self->starting_.extract(reservation).mapped().end;
+  if (!worker) {
+    if (job != nullptr && job->broken) {  // it would fail again
+      self->tell_head_(wire::ActorConstructed{start.actor, start.incarnation, worker.error()});
+    }
+    self->incarnation_ended(start.actor, start.incarnation, reservation, worker.error().message());
+    co_return;
+  }
+  (*worker)->reservation = reservation;
+  (*worker)->control->send(wire::ConstructActor{start.actor,
+                                                start.incarnation,
+                                                start.constructor,
+                                                start.arguments,
+                                                start.in_pieces,
+                                                start.name_space,
+                                                {start.amounts, gpus}});
+  if (end) self->end_incarnation(*end);
+}
+
+void Node::end_incarnation(const wire::EndIncarnation& end) {
+  if (const auto worker = find_incarnation(end.actor, end.incarnation)) {
+    if (!end.kill) return end_worker(worker);
+    return kill_worker(*worker);
+  }
+  const auto found = std::find_if(starting_.begin(), starting_.end(), [&](const auto& entry) {
+    return entry.second.start.actor == end.actor && entry.second.start.incarnation == end.incarnation;
+  });
+  if (found == starting_.end()) return;
+  if (found->second.begun) {
+    found->second.end = end;
+    return;
+  }
+  const scheduler::ReservationId reservation = found->first;
+  starting_.erase(found);
+  incarnation_ended(end.actor, end.incarnation, reservation, "it was given up before it could start");
+}
+
+void Node::incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
+                             const std::string& reason) {
+  apply(leases_.release(reservation));
+  tell_head_(wire::IncarnationEnded{actor, incarnation, reason});
+}
+
+}  // namespace pharos::node

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <chrono>
+
+#include "node_records.hpp"
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kInspectTime = 700ms;  // for workers to answer; less than whoever asks the node waits
+
+}  // namespace
+
+async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t request) {
+  const auto inspection = std::make_shared<Inspection>();
+  inspection->answer.cpus = whole_cpus(self->leases_.total());
+  auto in_use = self->leases_.total();
+  in_use -= self->leases_.left();
+  inspection->answer.cpus_in_use = whole_cpus(in_use);
+  const std::uint64_t number = ++self->last_number_;
+  self->inspections_.emplace(number, inspection);
+  self->tell_head_(wire::Inspect{{client.job->id, client.caller, number}});
+  const auto deadline = async::Deadline::after(kInspectTime, self->executor_.now());
+  auto& workers = inspection->answer.workers;
+  for (const auto& [id, worker] : self->workers_) {
+    if (worker->job != client.job) continue;
+    workers.push_back({.worker = id, .actor = worker->actor, .label = worker->label, .pid = worker->pid});
+    if (worker->control == nullptr) continue;
+    ++inspection->missing;
+    self->background_.spawn(inspect_worker(inspection, worker, deadline));
+  }
+  // Those that do not answer are told as such.
+  [[maybe_unused]] const auto all = co_await inspection->done.wait(deadline);
+  self->inspections_.erase(number);
+  for (wire::InspectedWorker& actor : inspection->actors) {
+    const auto here =
+        std::find_if(workers.begin(), workers.end(), [&](const auto& each) { return each.actor == actor.actor; });
+    if (here != workers.end()) {
+      here->state = std::move(actor.state);
+    } else {
+      workers.push_back(std::move(actor));
+    }
+  }
+  client.peer->respond(request, inspection->answer);
+}
+
+async::Async<void> Node::inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
+                                        async::Deadline deadline) {
+  wire::Message ask = wire::Inspect{};
+  const auto answer = co_await worker->control->request(std::move(ask), std::vector<Fd>{}, deadline);
+  const auto* const inspected = answer ? std::get_if<wire::Inspected>(&answer->message) : nullptr;
+  if (inspected != nullptr && inspected->workers.size() == 1) {
+    const wire::InspectedWorker& told = inspected->workers.front();
+    for (wire::InspectedWorker& entry : inspection->answer.workers) {
+      if (entry.worker != worker->id) continue;
+      entry.answered = true;
+      entry.function = told.function;
+      entry.nanoseconds = told.nanoseconds;
+      entry.caller = told.caller;
+      entry.number = told.number;
+      entry.waits = told.waits;
+    }
+  }
+  inspection->take_one();
+}
+
+}  // namespace pharos::node

@@ -1,0 +1,215 @@
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/base/random.hpp>
+
+#include "node_records.hpp"
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kZygoteTime = 55s;            // to load the program; less than a driver waits
+constexpr auto kFarStopTime = 1s;            // more, for the word that other nodes have stopped
+constexpr std::uint32_t kFarLeasesMin = 16;  // that a driver without CPUs beside it asks for at once
+constexpr auto kZygoteLife = 30s;
+
+std::string hex(const wire::BuildId& id) {
+  std::string text;
+  for (const std::uint8_t byte : id) text += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  return text;
+}
+
+}  // namespace
+
+async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
+                                      std::uint64_t request) {
+  if (!self->clients_.contains(driver.get())) co_return;  // it has ended meanwhile
+  if (self->refusal_) {
+    driver->respond(request, *self->refusal_);
+    co_return;
+  }
+  auto job = std::make_shared<Job>();
+  job->id = JobId{random_u64()};
+  job->caller = CallerId{random_u64()};
+  job->driver = driver;
+  job->program = std::move(std::get<wire::RegisterJob>(parcel.message));
+  job->executable = std::move(parcel.descriptors.front());
+  self->jobs_.emplace(job->id, job);
+  self->clients_.insert_or_assign(driver.get(), Client{driver, job, nullptr, job->caller});
+  self->tell_head_(wire::AddJob{job->id, job->program});
+  // A node that gives nothing runs nothing.
+  if (!self->settings_.machine.resources.empty()) {
+    const auto loaded = co_await load_program(self, job);
+    if (!loaded) {
+      self->end_job(job->id);
+      driver->respond(request, loaded.error());
+      co_return;
+    }
+  }
+  driver->respond(request, self->registration_of(*job, job->caller));
+}
+
+async::Async<Result<void>> Node::load_program(Node* self, std::shared_ptr<Job> job) {
+  const std::string loading = "loading " + job->program.executable + " for its workers";
+  auto started = co_await start_zygote(self, job);
+  if (!started) co_return std::move(started).error();
+  const auto ready = co_await job->zygote_ready.wait(async::Deadline::after(kZygoteTime, self->executor_.now()));
+  if (!ready) co_return Error{ready.error()}.with(loading);
+  if (ready->build_id != job->program.build_id) {
+    if (job->driver != nullptr) {
+      co_return Error{ErrorCode::kFailedPrecondition,
+                      "the zygote of " + job->program.executable + " is another build than the program",
+                      "Start the program again."};
+    }
+    co_return Error{ErrorCode::kFailedPrecondition,
+                    job->program.executable + " is build " + hex(ready->build_id) + " on this node, and build " +
+                        hex(job->program.build_id) + " where the program runs",
+                    "Put the same executable at that path on every node."};
+  }
+  job->warning = ready->cannot_fork;
+  job->loaded = true;
+  if (job->zygote == nullptr && !job->ended) self->background_.spawn(restart_zygote(self, job));  // it has just ended
+  co_return {};
+}
+
+// ---- Programs of other nodes
+
+void Node::add_far_job(wire::AddJob add) {
+  auto job = std::make_shared<Job>();
+  job->id = add.job;
+  job->program = std::move(add.program);
+  job->executable = Fd{::open(job->program.executable.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!job->executable) {
+    job->broken =
+        Error::from_errno("opening " + job->program.executable, errno, "Put the program at that path on every node.");
+  }
+  jobs_.emplace(job->id, job);
+  if (!job->broken) background_.spawn(load_far_program(this, job));
+}
+
+async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job) {
+  auto loaded = co_await load_program(self, job);
+  // One that ended may have been killed; a program that cannot be loaded ends again.
+  while (!loaded && loaded.error().code() == ErrorCode::kUnavailable && ++job->zygote_restarts <= kZygoteRestartsMax) {
+    self->drop_zygote(*job);
+    job->zygote_ready = {};
+    loaded = co_await load_program(self, job);
+  }
+  if (loaded) co_return;
+  job->broken = loaded.error();
+  self->drop_zygote(*job);
+}
+
+// ---- Zygotes
+
+async::Async<Result<void>> Node::start_zygote(Node* self, std::shared_ptr<Job> job) {
+  const Error over{ErrorCode::kRuntimeStopped, "the program has ended"};
+  if (job->ended) co_return over;
+  const net::Identity child{net::Role::kZygote, job->id.value()};
+  PHAROS_CO_TRY(net::SocketPair pair, self->host_.make_inheritance(child, {}));
+  PHAROS_CO_TRY(job->zygote_pid, self->host_.start_zygote(job->program, job->executable.get(), std::move(pair.second)));
+  const auto deadline = async::Deadline::after(kZygoteTime, self->executor_.now());
+  auto proved = co_await self->host_.prove(pair.first.get(), child, deadline);
+  if (!proved) co_return std::move(proved).error().with("loading " + job->program.executable + " for its workers");
+  if (job->ended) co_return over;
+  job->zygote = self->add_peer(std::move(pair.first));
+  self->clients_.insert_or_assign(job->zygote.get(), Client{job->zygote, job, nullptr, {}});
+  job->zygote_since = self->executor_.now();
+  co_return {};
+}
+
+async::Async<void> Node::restart_zygote(Node* self, std::shared_ptr<Job> job) {
+  if (self->executor_.now() - job->zygote_since >= kZygoteLife) job->zygote_restarts = 0;
+  while (!job->ended && !job->broken && ++job->zygote_restarts <= kZygoteRestartsMax) {
+    log(LogLevel::kWarn, "a program's zygote ended, and is started again", {kv("job", job->id)});
+    job->zygote_ready = {};
+    const auto started = co_await start_zygote(self, job);
+    if (started || job->ended) co_return;
+    log(LogLevel::kError, "a program's zygote cannot be started", {kv("job", job->id), kv("error", started.error())});
+  }
+  if (!job->ended) log(LogLevel::kError, "a program's zygote ends again and again", {kv("job", job->id)});
+}
+
+void Node::drop_zygote(Job& job) {
+  if (job.zygote == nullptr) return;
+  clients_.erase(job.zygote.get());
+  std::exchange(job.zygote, nullptr)->close();
+}
+
+void Node::on_zygote_message(Job& job, net::Parcel parcel) {
+  if (const auto* const ready = std::get_if<wire::ZygoteReady>(&parcel.message)) {
+    job.zygote_ready.complete(*ready);
+  } else if (const auto* const forked = std::get_if<wire::WorkerForked>(&parcel.message)) {
+    if (const auto worker = find_worker(forked->worker)) {
+      know_process(*worker, forked->pid, std::move(parcel.descriptors.front()));
+    }
+  } else if (const auto* const reaped = std::get_if<wire::WorkerReaped>(&parcel.message)) {
+    if (const auto worker = find_worker(reaped->worker)) {
+      worker->crashed = reaped->crashed;
+      worker->reaped.complete(reaped->status);
+    }
+  } else if (const auto* const crashed = std::get_if<wire::WorkerCrashed>(&parcel.message)) {
+    if (const auto worker = find_worker(crashed->worker)) worker->crash.complete(*crashed);
+  }
+}
+
+// ---- Ends
+
+async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {
+  self->tell_head_(wire::StopJob{job->id});
+  const auto deadline = async::Deadline::after(kStopTime + kFarStopTime, self->executor_.now());
+  co_await stop_workers(self, job);
+  const auto elsewhere = co_await job->stopped_elsewhere.wait(deadline);
+  if (!elsewhere) log(LogLevel::kError, "workers on other nodes do not end", {kv("job", job->id)});
+  const auto driver = job->driver;
+  self->end_job(job->id);
+  driver->respond(request, wire::Done{});
+}
+
+async::Async<void> Node::stop_far_job(Node* self, JobId id) {
+  if (const auto found = self->jobs_.find(id); found != self->jobs_.end()) {
+    const auto job = found->second;
+    co_await stop_workers(self, job);
+  }
+  self->tell_head_(wire::JobStopped{id});
+}
+
+void Node::end_job(JobId id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  const auto job = found->second;
+  job->ended = true;
+  job->zygote_ready.fail(Error{ErrorCode::kRuntimeStopped, "the program has ended"});
+  jobs_.erase(found);
+  std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
+  std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.job == job; });
+  std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.job == job; });
+  apply(leases_.job_ended(id));
+  tell_head_(wire::EndJob{id});
+  for (const auto& [worker_id, worker] : workers_) {
+    if (worker->job == job) kill_worker(*worker);
+  }
+  if (job->zygote != nullptr) {
+    drop_zygote(*job);
+  } else if (job->zygote_pid != 0) {
+    host_.kill_zygote(job->zygote_pid);
+  }
+}
+
+wire::JobRegistered Node::registration_of(const Job& job, CallerId caller) const {
+  return {.job = job.id,
+          .caller = caller,
+          .node = settings_.id,
+          .cpus = leases_.total().cpus() != 0 ? whole_cpus(leases_.total()) : std::max(cluster_cpus_, kFarLeasesMin),
+          .warning = job.warning,
+          .address = settings_.address};
+}
+
+}  // namespace pharos::node

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "node.hpp"
+
+namespace pharos::node {
+
+constexpr auto kStopTime = std::chrono::seconds{5};  // for destructors, when all is told to stop
+constexpr int kZygoteRestartsMax = 3;                // without one that lives for long
+
+struct Node::Job {
+  JobId id;
+  CallerId caller;
+  std::shared_ptr<net::Peer> driver;  // null: at another node
+  wire::RegisterJob program;
+  Fd executable;
+  bool loaded = false;          // its build has been looked at
+  std::optional<Error> broken;  // why it cannot be run here
+  std::string warning;          // why its workers start slowly, if they do
+
+  std::shared_ptr<net::Peer> zygote;  // null while there is none
+  pid_t zygote_pid = 0;
+  int zygote_restarts = 0;
+  TimePoint zygote_since;
+  async::Completion<wire::ZygoteReady> zygote_ready;
+  bool stopping = false;  // its driver has asked for the end
+  async::Completion<void> stopped_elsewhere;
+  bool ended = false;
+};
+
+struct Node::Worker {
+  WorkerId id;
+  std::shared_ptr<Job> job;
+  ActorId actor;  // none: runs tasks
+  std::uint32_t incarnation = 0;
+  std::string label;
+  pid_t pid = 0;
+  Fd handle;  // pidfd
+  std::shared_ptr<net::Peer> control;
+  Client user;        // who has leased it, or was the last to
+  CallerId far_user;  // the same, at another node
+  std::shared_ptr<Host::Output> output;
+  std::shared_ptr<Host::Output> error_output;
+  async::Completion<int> reaped;
+  bool crashed = false;  // its zygote finds out where
+  async::Completion<wire::WorkerCrashed> crash;
+  async::Completion<void> concluded;
+  scheduler::ReservationId reservation;  // of an actor
+  std::vector<std::string> gpus;         // that it sees
+  wire::Holding holding;                 // of the tasks of its far user
+  std::string killed_because;            // what is known better than how its process ended
+  bool gone = false;
+  bool failed_to_start = false;  // whoever started it says so
+};
+
+struct Node::Inspection {
+  wire::Inspected answer;                     // with the workers here
+  std::vector<wire::InspectedWorker> actors;  // as the head knows them
+  std::size_t missing = 1;                    // answers: the head's, and the workers'
+  async::Completion<void> done;
+
+  void take_one() {
+    if (--missing == 0) done.complete();
+  }
+};
+
+/// How a process ended, for people.
+std::string describe_end(int status);
+/// Its CPUs, rounded up.
+inline std::uint32_t whole_cpus(const scheduler::Resources& resources) {
+  return static_cast<std::uint32_t>((resources.cpus() + scheduler::Resources::kWhole - 1) /
+                                    scheduler::Resources::kWhole);
+}
+
+}  // namespace pharos::node

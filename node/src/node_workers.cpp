@@ -1,0 +1,244 @@
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstring>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/base/random.hpp>
+
+#include "node_records.hpp"
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kWorkerTime = 30s;  // from the request to the worker's proof
+constexpr auto kZygoteEndTime = 5ms;
+constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
+constexpr auto kCrashTime = 2s;     // to find out where a worker crashed
+constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+}  // namespace
+
+std::string describe_end(int status) {
+  if (status < 0) return std::string{"it could not be started: "} + ::strerror(-status);
+  if (WIFSIGNALED(status)) {
+    const char* const name = ::sigabbrev_np(WTERMSIG(status));
+    return "its process was killed by " +
+           (name == nullptr ? "signal " + std::to_string(WTERMSIG(status)) : std::string{"SIG"} + name);
+  }
+  return "its process exited with status " + std::to_string(WEXITSTATUS(status));
+}
+
+std::shared_ptr<Node::Worker> Node::find_worker(WorkerId worker) const {
+  const auto found = workers_.find(worker);
+  return found == workers_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Node::Worker> Node::find_incarnation(ActorId actor, std::uint32_t incarnation) const {
+  for (const auto& [id, worker] : workers_) {
+    if (worker->actor == actor && worker->incarnation == incarnation && worker->control != nullptr) return worker;
+  }
+  return nullptr;
+}
+
+// ---- Start
+
+async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* self, std::shared_ptr<Job> job,
+                                                                       ActorId actor, std::string label,
+                                                                       std::uint32_t incarnation,
+                                                                       std::vector<std::string> gpus) {
+  const auto deadline = async::Deadline::after(kWorkerTime, self->executor_.now());
+  for (;;) {
+    // A zygote that ended comes back within this time, or not at all.
+    while (job->zygote == nullptr || !job->loaded) {
+      if (job->broken) co_return Error{*job->broken}.with("on node " + to_string(self->settings_.id));
+      if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->executor_.now())) {
+        co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers"};
+      }
+      PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
+    }
+    const auto zygote = job->zygote;
+    auto worker = co_await fork_worker(self, job, actor, label, incarnation, gpus, deadline);
+    if (worker || job->ended) co_return worker;
+    // The zygote may have ended with the request unread. Its end is known at about the same time.
+    PHAROS_CO_TRY_VOID(co_await async::sleep(kZygoteEndTime));
+    if (job->zygote == zygote) co_return worker;
+  }
+}
+
+async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self, std::shared_ptr<Job> job,
+                                                                      ActorId actor, std::string label,
+                                                                      std::uint32_t incarnation,
+                                                                      std::vector<std::string> gpus,
+                                                                      async::Deadline deadline) {
+  auto worker = std::make_shared<Worker>();
+  worker->id = WorkerId{random_u64()};
+  worker->job = job;
+  worker->actor = actor;
+  worker->incarnation = incarnation;
+  worker->label = std::move(label);
+  worker->gpus = std::move(gpus);
+
+  const net::Identity child{net::Role::kWorker, worker->id.value()};
+  PHAROS_CO_TRY(net::SocketPair control, self->host_.make_inheritance(child, worker->label));
+  const auto stream = [&](bool is_error) {
+    auto* const raw = worker.get();
+    return self->host_.make_output([self, raw] { return self->takes_output(*raw->job); },
+                                   [self, raw, is_error](std::string lines) {
+                                     self->send_output(*raw->job, wire::Output{raw->label, raw->pid, is_error,
+                                                                               std::move(lines), false, raw->job->id});
+                                   });
+  };
+  PHAROS_CO_TRY(Host::OutputPipe out, stream(false));
+  PHAROS_CO_TRY(Host::OutputPipe error, stream(true));
+  worker->output = std::move(out.output);
+  worker->error_output = std::move(error.output);
+  std::vector<Fd> descriptors;
+  descriptors.push_back(std::move(control.second));
+  descriptors.push_back(std::move(out.for_worker));
+  descriptors.push_back(std::move(error.for_worker));
+  self->workers_.emplace(worker->id, worker);
+  job->zygote->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + joined(worker->gpus)}},
+                    std::move(descriptors));
+
+  auto proved = co_await self->host_.prove(control.first.get(), child, deadline);
+  if (!proved || job->ended) {
+    worker->failed_to_start = true;
+    self->kill_worker(*worker);
+    self->background_.spawn(conclude_worker(self, worker));
+    if (!proved) {
+      co_return Error{ErrorCode::kWorkerDied, "a worker ended before it was ready: " + proved.error().message()}
+          .with_outcome(Outcome::kNotStarted);
+    }
+    co_return Error{ErrorCode::kRuntimeStopped, "the program has ended"}.with_outcome(Outcome::kNotStarted);
+  }
+  worker->control = self->add_peer(std::move(control.first));
+  const CallerId caller{worker->id.value()};
+  self->clients_.insert_or_assign(worker->control.get(), Client{worker->control, job, worker, caller});
+  worker->control->send(self->registration_of(*job, caller));
+  co_return worker;
+}
+
+void Node::know_process(Worker& worker, pid_t pid, Fd handle) {
+  if (worker.handle) return;
+  worker.pid = pid;
+  worker.handle = std::move(handle);
+  if (worker.gone || worker.job->ended) kill_worker(worker);
+}
+
+void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive,
+                     wire::Holding holding) {
+  auto pair = host_.make_connection();
+  if (!pair) {
+    user.peer->respond(request, std::move(pair).error());
+    return;
+  }
+  if (!worker.actor) {
+    worker.user = user;
+    worker.far_user = {};
+  }
+  std::vector<Fd> to_worker;
+  to_worker.push_back(std::move(pair->first));
+  std::vector<Fd> to_user;
+  to_user.push_back(std::move(pair->second));
+  worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation, false, std::move(holding)},
+                       std::move(to_worker));
+  user.peer->respond(request,
+                     wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, alive.max_task_retries,
+                                       false, alive.ended},
+                     std::move(to_user));
+}
+
+// ---- Output
+
+bool Node::takes_output(const Job& job) {
+  return (job.driver != nullptr ? job.driver->queued() : queued_to_head_()) < kOutputQueuedMax;
+}
+
+void Node::send_output(const Job& job, wire::Output output) {
+  if (job.driver != nullptr) {
+    job.driver->send(output);
+  } else {
+    tell_head_(std::move(output));
+  }
+}
+
+// ---- End
+
+void Node::end_worker(const std::shared_ptr<Worker>& worker) {
+  if (worker->control == nullptr) return kill_worker(*worker);
+  worker->control->send(wire::EndWorker{});
+  executor_.run_at(executor_.now() + kStopTime, [this, weak = std::weak_ptr{worker}] {
+    if (const auto late = weak.lock()) kill_worker(*late);
+  });
+}
+
+void Node::kill_worker(Worker& worker) {
+  worker.gone = true;  // for one whose process is not known yet
+  if (!worker.handle) return;
+  host_.kill_worker(worker.handle.get(), worker.pid);
+}
+
+// Its connection has ended. How its process ended is known a moment later.
+async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> worker) {
+  auto reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
+  if (!reaped) {
+    // A process that closed its connection but lives on serves nobody.
+    self->kill_worker(*worker);
+    reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
+  }
+  std::string reason = reaped ? describe_end(*reaped) : "its connection ended";
+  if (!worker->killed_because.empty()) reason = worker->killed_because;
+  if (worker->handle) self->host_.kill_worker(worker->handle.get(), worker->pid);  // what it left behind
+  worker->output->drain();
+  worker->error_output->drain();
+  if (worker->crashed) {
+    auto crash = co_await worker->crash.wait(async::Deadline::after(kCrashTime, self->executor_.now()));
+    if (crash) {
+      reason += crash->headline;
+      self->send_output(*worker->job,
+                        wire::Output{worker->label, worker->pid, true, crash->report, true, worker->job->id});
+    }
+  }
+  self->apply(self->leases_.worker_ended(worker->id));
+  if (!worker->job->ended && worker->user.peer != nullptr) {
+    worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
+  }
+  if (worker->far_user) self->tell_head_(wire::WorkerEnded{worker->id, reason});
+  worker->user = {};  // which may be a worker that this one was the user of
+  self->workers_.erase(worker->id);
+  if (worker->actor && !worker->failed_to_start) {
+    self->incarnation_ended(worker->actor, worker->incarnation, worker->reservation, reason);
+  }
+  worker->concluded.complete();
+}
+
+// Its workers here: actors after their destructors.
+async::Async<void> Node::stop_workers(Node* self, std::shared_ptr<Job> job) {
+  std::vector<std::shared_ptr<Worker>> workers;
+  for (const auto& [id, worker] : self->workers_) {
+    if (worker->job == job) workers.push_back(worker);
+  }
+  for (const auto& worker : workers) self->end_worker(worker);
+  std::vector<wire::EndIncarnation> unbegun;
+  for (const auto& [reservation, starting] : self->starting_) {
+    if (starting.start.job == job->id) unbegun.push_back({starting.start.actor, starting.start.incarnation, true});
+  }
+  for (const auto& end : unbegun) self->end_incarnation(end);
+  const auto deadline = async::Deadline::after(kStopTime + kReasonTime, self->executor_.now());
+  for (const auto& worker : workers) {
+    const auto concluded = co_await worker->concluded.wait(deadline);
+    if (!concluded) log(LogLevel::kError, "a worker does not end", {kv("pid", worker->pid)});
+  }
+}
+
+}  // namespace pharos::node
