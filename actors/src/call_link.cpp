@@ -64,7 +64,7 @@ std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
   set_stragglers_aside();
   for (const auto& [number, taken] : stragglers_) {
     CellHandle cell{taken};
-    if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->call().cancelled) {
+    if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->cancelled()) {
       ++cell->call().attempt;
       again.push_back(std::move(cell));
     } else {
@@ -74,6 +74,7 @@ std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
   stragglers_.clear();
   unacknowledged_.clear();
   unacknowledged_bytes_ = 0;
+  for (const CellHandle& cell : again) unordered_held_back_ += cell->call().unordered ? 1 : 0;
   held_back_.insert(held_back_.begin(), again.begin(), again.end());
   return failed;
 }
@@ -92,7 +93,7 @@ void CallLink::send_again() {
       refused_.push_back({CellHandle{cell}, *std::move(why)});
       return true;
     }
-    if (cell->call().cancelled) send_cancel(number);
+    if (cell->cancelled()) send_cancel(number);
     return false;
   });
 }
@@ -152,6 +153,7 @@ std::optional<Error> CallLink::send_call(ResultCell& cell, std::uint64_t number)
   FrameHeader header;
   header.kind = cell.call().kind;
   header.flags = cell.call().flags;
+  if (cell.call().unordered) header.flags |= wire::kUnordered;
   header.attempt = cell.call().attempt;
   header.caller = caller_.value();
   header.number = number;
@@ -197,14 +199,24 @@ void CallLink::fail_refused() {
   for (auto& [cell, why] : refused) cell->set_error(std::move(why));
 }
 
-// Under the mutex, with a link. As far as arguments are complete.
+// Under the mutex, with a link. As far as arguments are complete; and what need not wait for that.
 std::size_t CallLink::send_held_back() {
   std::size_t bytes = 0;
+  const auto send = [&](CellHandle cell) {
+    if (cell->call().unordered) --unordered_held_back_;
+    bytes += send_now(std::move(cell));
+  };
   while (!held_back_.empty() && !held_back_.front()->awaits_arguments()) {
     CellHandle cell = std::move(held_back_.front());
     held_back_.pop_front();
-    bytes += send_now(std::move(cell));
+    send(std::move(cell));
   }
+  if (unordered_held_back_ == 0) return bytes;
+  std::erase_if(held_back_, [&](CellHandle& cell) {
+    const bool goes = cell->call().unordered && !cell->awaits_arguments();
+    if (goes) send(cell);
+    return goes;
+  });
   return bytes;
 }
 
@@ -228,13 +240,13 @@ bool CallLink::cancel(ResultCell& cell) {
     const auto held =
         std::find_if(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
     if (held != held_back_.end()) {
+      if ((*held)->call().unordered) --unordered_held_back_;
       held_back_.erase(held);
       in_flight_.fetch_sub(1, std::memory_order_acq_rel);
       return true;
     }
     const auto number = number_of(cell);
     if (!number) return false;
-    cell.call().cancelled = true;
     if (link_ == nullptr) return false;
     send_cancel(*number);
     link = link_;
@@ -276,8 +288,9 @@ void CallLink::send(CellHandle cell) {
                                .with_outcome(Outcome::kNotStarted));
   }
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
-  const bool waits = stands(Safeguard::kOrder) && !held_back_.empty();
+  const bool waits = stands(Safeguard::kOrder) && !held_back_.empty() && !cell->call().unordered;
   if (link_ == nullptr || waits || cell->awaits_arguments()) {
+    if (cell->call().unordered) ++unordered_held_back_;
     return held_back_.push_back(std::move(cell));
   }
   const bool clean = unflushed_bytes_ == 0;
@@ -473,6 +486,7 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
     stragglers_.clear();
     unanswered.unsent.assign(held_back_.begin(), held_back_.end());
     held_back_.clear();
+    unordered_held_back_ = 0;
     in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
     link = link_;
   }

@@ -151,6 +151,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
   std::map<std::uint64_t, detail::ResultCell*> stragglers_;  // that later calls have left behind
   std::deque<detail::CellHandle> held_back_;                 // not sent yet, and so not numbered
+  std::size_t unordered_held_back_ = 0;                      // of these
   struct Refused {
     detail::CellHandle cell;
     Error why;

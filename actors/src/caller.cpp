@@ -96,7 +96,8 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
     cell->set_error(actors::not_in_table(*missing));
     return cell;
   }
-  const auto call = Caller::new_call(function, options);
+  auto call = Caller::new_call(function, options);
+  call.unordered = options.unordered;
   const auto incomplete = caller->prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
@@ -385,12 +386,11 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
 }
 
 void Caller::cancel(ResultCell& cell) {
-  if (!give_up(cell)) return;
-  cell.set_error(
-      Error{ErrorCode::kCancelled, "the call was cancelled"}.with(name_of(cell)).with_outcome(Outcome::kNotStarted));
+  if (give_up(cell)) cell.set_error(actors::cancelled(cell.call().function));
 }
 
 bool Caller::give_up(ResultCell& cell) {
+  cell.note_cancelled();  // before it is looked for: it may be on its way from one who has it to another
   bool given_up = false;
   for (actors::TaskPool* const pool : pools()) given_up = given_up || pool->cancel(cell);
   if (!given_up) {

@@ -157,7 +157,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> lease_worker(Caller* self, actors::TaskPool* pool);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
   static async::Async<void> connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen);
-  static async::Async<Result<wire::ActorFound>> ask_for_actor(Caller* self, wire::FindActor find);
+  Result<wire::ActorFound> ask_for_actor(wire::Message ask);
+  static async::Async<Result<wire::ActorFound>> request_actor(Caller* self, wire::Message ask);
   void begin_to_tend();
   static async::Async<void> tend_tasks(Caller* self);
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);

@@ -34,11 +34,22 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
   const auto demand = actors::demand_of(options.cpus, options.gpus, options.resources);
   if (!demand) throw_error(Error{demand.error()}.with("making an actor"));
   const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
-  if (options.get_if_exists && !options.name.empty()) {
-    if (auto found = find_actor(options.name, options.name_space, type_name)) return *std::move(found);
-  }
   const std::string label = options.name.empty() ? actors::readable_name(type_name) : options.name;
-  auto actor = ActorHandle::make(shared_from_this(), ActorId{random_u64()}, label);
+  const wire::PromiseActor promise{.actor = ActorId{random_u64()},
+                                   .label = label,
+                                   .name_space = name_space,
+                                   .name = options.name,
+                                   .type = type_name,
+                                   .max_restarts = options.max_restarts,
+                                   .detached = options.detached,
+                                   .get_if_exists = options.get_if_exists};
+  std::optional<Error> refused;
+  if (options.get_if_exists && !options.name.empty()) {
+    const auto found = ask_for_actor(promise);
+    if (found && found->actor != promise.actor) return adopt(found->actor, found->label, true);
+    if (!found) refused = found.error();
+  }
+  auto actor = ActorHandle::make(shared_from_this(), promise.actor, label);
   {
     const std::lock_guard lock{mutex_};
     actors_.emplace(actor->id(), actor);
@@ -53,9 +64,12 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .type = type_name,
                          .max_restarts = options.max_restarts,
                          .detached = options.detached,
-                         .get_if_exists = options.get_if_exists,
                          .max_task_retries = options.max_task_retries,
                          .amounts = demand->amounts()};
+  if (refused) {
+    lose_actor(*actor, *refused);
+    return shared;
+  }
   // What stands for the constructor's call until the node has it.
   const CellHandle cell = new_cell();
   const auto incomplete = prepare(cell, {}, arguments);
@@ -64,7 +78,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
       if (const auto why = over()) return lose_actor(*actor, *why);
       const Error why{ErrorCode::kActorDied,
                       "actor \"" + actor->label() + "\" could not be made: " + missing->to_string()};
-      tell_node(wire::PromiseActor{actor->id(), why});
+      tell_node(wire::BreakPromise{actor->id(), why});
       return lose_actor(*actor, why);
     }
     const auto bytes = cell->arguments();
@@ -82,7 +96,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     background_.spawn(start_actor(this, std::move(actor), std::move(start)));
   };
   if (incomplete != nullptr) {
-    tell_node(wire::PromiseActor{actor->id(), std::nullopt});
+    tell_node(promise);
     complete_later(incomplete, begin);
   } else {
     auto now = begin;
@@ -101,14 +115,18 @@ async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle
 Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name, const std::string& name_space,
                                                         const char* type_name) {
   if (abandoned()) return actors::forked();
-  if (const auto why = over()) return *why;
   const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
-  PHAROS_TRY(const wire::ActorFound found, async::block_on(executor_, ask_for_actor(this, find)));
+  PHAROS_TRY(const wire::ActorFound found, ask_for_actor(find));
   return adopt(found.actor, found.label, true);
 }
 
-async::Async<Result<wire::ActorFound>> Caller::ask_for_actor(Caller* self, wire::FindActor find) {
-  wire::Message ask = std::move(find);
+// Not on the strand.
+Result<wire::ActorFound> Caller::ask_for_actor(wire::Message ask) {
+  if (const auto why = over()) return *why;
+  return async::block_on(executor_, request_actor(this, std::move(ask)));
+}
+
+async::Async<Result<wire::ActorFound>> Caller::request_actor(Caller* self, wire::Message ask) {
   PHAROS_CO_TRY(const net::Parcel answer,
                 co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never()));
   const auto* const found = std::get_if<wire::ActorFound>(&answer.message);

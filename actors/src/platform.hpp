@@ -13,6 +13,14 @@
 
 namespace pharos::actors {
 
+/// How threads sleep until a word changes. May outlive its platform, as a result may that somebody waits for.
+class Sleepers : public Clock {
+ public:
+  /// Until wake() or the deadline, unless the word is no longer that, or now and then for no reason.
+  virtual void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) = 0;
+  virtual void wake(std::atomic<std::uint32_t>& word) = 0;
+};
+
 /// What the callers and callees of one process stand on: a strand with its clock, connections, alarms, and threads that
 /// wait. A process has a ReactorPlatform; the simulator has another, whose threads are fibres.
 /// Made by whoever composes the process, and shared by handles, which may outlive it. Any thread.
@@ -57,9 +65,7 @@ class Platform : public Clock {
   /// Reads by itself, for one event or until interrupt_leader() or the deadline. One thread at a time.
   virtual void lead(async::Deadline deadline) = 0;
   virtual void interrupt_leader() = 0;
-  /// Until wake() or the deadline, unless the word is no longer that, or now and then for no reason.
-  virtual void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) = 0;
-  virtual void wake(std::atomic<std::uint32_t>& word) = 0;
+  virtual std::shared_ptr<Sleepers> sleepers() = 0;
   /// Lets other threads run.
   virtual void yield() = 0;
 

@@ -86,6 +86,18 @@ class EventBell final : public Platform::Bell {
   const std::shared_ptr<Bell> bell_;
 };
 
+class FutexSleepers final : public Sleepers {
+ public:
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) override {
+    const timespec left = deadline.is_never() ? timespec{} : to_timespec(deadline.left(now()));
+    ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, deadline.is_never() ? nullptr : &left, nullptr, 0);
+  }
+  void wake(std::atomic<std::uint32_t>& word) override {
+    ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  }
+};
+
 }  // namespace
 
 std::shared_ptr<net::Link> ReactorPlatform::make_call_link(Fd socket) {
@@ -104,15 +116,9 @@ std::unique_ptr<Platform::Bell> ReactorPlatform::make_bell(async::Callback ring)
   return std::make_unique<EventBell>(reactor_, std::move(ring));
 }
 
-void ReactorPlatform::sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) {
-  const timespec left = deadline.is_never() ? timespec{} : to_timespec(deadline.left(now()));
-  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, deadline.is_never() ? nullptr : &left, nullptr, 0);
+std::shared_ptr<Sleepers> ReactorPlatform::sleepers() {
+  return std::make_shared<FutexSleepers>();
 }
-
-void ReactorPlatform::wake(std::atomic<std::uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
-}
-
 void ReactorPlatform::yield() {
   ::sched_yield();
 }

@@ -21,8 +21,7 @@ class ReactorPlatform final : public Platform {
   std::unique_ptr<async::Executor> make_thread(const char* name) override;
   void lead(async::Deadline deadline) override { reactor_.poll_one(deadline, net::Reactor::Poller::kLeader); }
   void interrupt_leader() override { reactor_.interrupt(); }
-  void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) override;
-  void wake(std::atomic<std::uint32_t>& word) override;
+  std::shared_ptr<Sleepers> sleepers() override;
   void yield() override;
   void abandon_after_fork() override { reactor_.abandon_after_fork(); }
 

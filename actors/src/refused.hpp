@@ -27,4 +27,11 @@ inline Error not_in_table(const detail::Function& function) {
       .with_outcome(Outcome::kNotStarted);
 }
 
+/// What a call ends with that was cancelled before it began.
+inline Error cancelled(std::uint32_t function) {
+  return Error{ErrorCode::kCancelled, "the call was cancelled"}
+      .with(readable_name(function_table()[function].name()))
+      .with_outcome(Outcome::kNotStarted);
+}
+
 }  // namespace pharos::actors

@@ -34,7 +34,7 @@ class ResultCell {
     std::uint8_t attempt = 0;
     std::uint8_t flags = wire::kNoFlags;  ///< of the arguments
     std::uint8_t max_retries = 0;         ///< how often it may be run again; a task also by another worker
-    bool cancelled = false;               ///< its worker has been told that it is not wanted any more
+    bool unordered = false;               ///< need not wait for earlier calls whose arguments are not there yet
     std::uint32_t function = 0;
     std::uint32_t retry_on = 0;  ///< what it may throw to be run again: 1 + index in the table, 0 for nothing
     TraceId trace;
@@ -68,6 +68,9 @@ class ResultCell {
     if (kept_ == nullptr) kept_ = std::make_unique<std::vector<std::shared_ptr<const void>>>();
     kept_->push_back(std::move(kept));
   }
+  /// Its call is not wanted any more: whoever has it does not send it again.
+  void note_cancelled() { cancelled_.store(true); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
   Call& call() { return call_; }
   std::span<const std::byte> arguments() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
@@ -208,6 +211,7 @@ class ResultCell {
   std::shared_ptr<actors::WaitingRoom> room_;
   Call call_;
   std::atomic<bool> awaits_arguments_ = false;
+  std::atomic<bool> cancelled_ = false;
   std::atomic<bool> completed_ = false;  // or about to be
   std::size_t size_ = 0;
   std::unique_ptr<std::byte[]> large_;

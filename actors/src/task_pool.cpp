@@ -5,6 +5,8 @@
 #include <iterator>
 #include <limits>
 
+#include "refused.hpp"
+
 namespace pharos::actors {
 namespace {
 
@@ -18,7 +20,7 @@ constexpr Duration kIdleTime = 200ms;
 constexpr Duration kRefusalTime = 20ms;  // before leases are asked for again
 
 bool may_run_again(const CellHandle& task) {
-  return task->call().attempt < task->call().max_retries;
+  return task->call().attempt < task->call().max_retries && !task->cancelled();
 }
 
 /// Of one that waits. A worker that was lost may have begun with it.
@@ -205,12 +207,17 @@ void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration executio
 void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
   std::uint32_t requests = 0;
   std::optional<Error> closed;
+  std::vector<CellHandle> cancelled;
   {
     const std::lock_guard lock{mutex_};
     if (Worker* const worker = find(link)) worker->blocked = true;
     closed = closed_;
     if (!closed) {
-      waiting_.insert(waiting_.begin(), cells.begin(), cells.end());
+      // Who cancels looks here, and who takes them in looks whether they are cancelled: one of the two sees the other.
+      const auto left =
+          std::stable_partition(cells.begin(), cells.end(), [](const auto& e) { return !e->cancelled(); });
+      cancelled.assign(left, cells.end());
+      waiting_.insert(waiting_.begin(), cells.begin(), left);
       while (Worker* const worker = waiting_.empty() ? nullptr : least_busy()) feed(*worker);
       requests = leases_to_request();
     }
@@ -218,6 +225,7 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
   if (closed) {
     for (const CellHandle& task : cells) fail(task, *closed);
   }
+  for (const CellHandle& task : cancelled) task->set_error(actors::cancelled(task->call().function));
   request_leases(requests);
 }
 

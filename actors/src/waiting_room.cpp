@@ -7,7 +7,7 @@
 namespace pharos::actors {
 
 void WaitingRoom::wait(std::atomic<std::uint32_t>& word, async::Deadline deadline) {
-  while (word.load(std::memory_order_acquire) != kReady && !deadline.expired(platform_.now())) {
+  while (word.load(std::memory_order_acquire) != kReady && !deadline.expired(sleepers_->now())) {
     if (abandoned_.load()) return;
     inside_.fetch_add(1);
     if (closed_.load()) {
@@ -36,7 +36,7 @@ bool WaitingRoom::mark(std::atomic<std::uint32_t>& word, std::uint32_t mark) {
 
 void WaitingRoom::lead(std::atomic<std::uint32_t>& word, async::Deadline deadline) {
   const WaitingRoom* const outer = std::exchange(this_thread.leading, this);
-  while (mark(word, kLeader) && !closed_.load() && !deadline.expired(platform_.now())) {
+  while (mark(word, kLeader) && !closed_.load() && !deadline.expired(sleepers_->now())) {
     platform_.lead(deadline);
   }
   std::uint32_t state = word.load();
@@ -50,14 +50,17 @@ void WaitingRoom::sleep(std::atomic<std::uint32_t>& word, async::Deadline deadli
   // Returns at once if the leader comes or goes in between; the caller then looks again.
   const std::uint32_t state = word.load(std::memory_order_acquire);
   if (state == kReady) return;
-  platform_.sleep(word, state, deadline);
+  sleepers_->sleep(word, state, deadline);
 }
 
 std::uint32_t WaitingRoom::complete(std::atomic<std::uint32_t>& word) {
   const std::uint32_t before = word.exchange(kReady, std::memory_order_acq_rel);
   if (abandoned_.load()) return before;
-  if ((before & kSleeper) != 0) platform_.wake(word);
-  if ((before & kLeader) != 0 && this_thread.leading != this && !closed_.load()) platform_.interrupt_leader();
+  if ((before & kSleeper) != 0) sleepers_->wake(word);
+  if ((before & kLeader) == 0 || this_thread.leading == this) return before;
+  inside_.fetch_add(1);
+  if (!closed_.load()) platform_.interrupt_leader();
+  inside_.fetch_sub(1);
   return before;
 }
 

@@ -21,8 +21,8 @@ class LargeValues;
 
 /// Where a user's threads wait for results. The first one that comes leads: it reads by itself, so that the reply it
 /// waits for reaches it without a hand-off. Those that come while it leads sleep on their result's word, and are woken
-/// by whoever completes it: the leader, or the background thread. Outlives its platform, since results may outlive
-/// their Runtime: close() parts the two.
+/// by whoever completes it: the leader, or the background thread. Results may outlive their Runtime: from close() on
+/// nobody leads here, and whoever waits sleeps.
 class WaitingRoom {
  public:
   /// `flush` sends what calls have queued; called before anybody sleeps. `cancel` gives up the call that a result waits
@@ -30,6 +30,7 @@ class WaitingRoom {
   WaitingRoom(Platform& platform, async::Callback flush, async::UniqueFunction<void(detail::ResultCell&)> cancel,
               std::shared_ptr<LargeValues> large_values)
       : platform_{platform},
+        sleepers_{platform.sleepers()},
         flush_{std::move(flush)},
         cancel_{std::move(cancel)},
         large_values_{std::move(large_values)} {}
@@ -53,7 +54,7 @@ class WaitingRoom {
   /// Runs a user's callback, in turn, on a thread that is there for that; where there is no Runtime any more, here.
   void call_back(async::Callback then);
 
-  /// From now on nobody touches the platform here. Every word must have been completed before, or be by a callback.
+  /// From now on nobody leads here, flushes or cancels, or touches the platform.
   void close();
 
   /// In a child of fork(): nobody will ever complete anything here, so nobody waits.
@@ -73,13 +74,14 @@ class WaitingRoom {
   void lead(std::atomic<std::uint32_t>& word, async::Deadline deadline);
   void sleep(std::atomic<std::uint32_t>& word, async::Deadline deadline);
 
-  Platform& platform_;
+  Platform& platform_;  // until close()
+  const std::shared_ptr<Sleepers> sleepers_;
   async::Callback flush_;
   async::UniqueFunction<void(detail::ResultCell&)> cancel_;
   const std::shared_ptr<LargeValues> large_values_;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> abandoned_ = false;
-  std::atomic<std::uint32_t> inside_ = 0;  // threads that may touch the platform
+  std::atomic<std::uint32_t> inside_ = 0;  // threads that may lead, flush or cancel
   std::atomic<bool> led_ = false;
 
   WaitingThreads threads_;

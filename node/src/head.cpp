@@ -74,7 +74,6 @@ std::string Head::leftovers() const {
   count("running", running_.size());
   count("requests", requests_.size());
   count("early", early_.size());
-  count("promised", promised_.size());
   count("lease requests", lease_requests_.size());
   count("leases", leases_.size());
   return left;
@@ -146,9 +145,7 @@ bool Head::put_off(NodeId from, const wire::Message& message) {
   if (waiting.size() >= kEarlyMax) return false;
   waiting.emplace_back(from, message);
   if (waiting.size() == 1) {
-    executor_.run_at(executor_.now() + kEarlyTime, [this, actor] {
-      if (!promised_.contains(actor)) answer_early(actor);
-    });
+    executor_.run_at(executor_.now() + kEarlyTime, [this, actor] { answer_early(actor); });
   }
   return true;
 }
@@ -163,7 +160,10 @@ void Head::answer(NodeId from, wire::Message& message) {
   if (auto* const start = std::get_if<wire::StartActor>(&message)) {
     start_actor(from, std::move(*start));
   } else if (const auto* const promise = std::get_if<wire::PromiseActor>(&message)) {
-    promise_actor(*promise);
+    promise_actor(from, *promise);
+  } else if (const auto* const broken = std::get_if<wire::BreakPromise>(&message)) {
+    const auto* const spec = actors_.find_spec(broken->actor);
+    if (spec != nullptr && spec->job == broken->asker.job) apply(actors_.break_promise(broken->actor, broken->why));
   } else if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) {
     connect_actor(from, *connect);
   } else if (const auto* const find = std::get_if<wire::FindActor>(&message)) {
@@ -179,32 +179,6 @@ void Head::answer(NodeId from, wire::Message& message) {
   }
 }
 
-// What is asked about it waits for as long as its constructor's arguments take.
-void Head::promise_actor(const wire::PromiseActor& promise) {
-  if (promise.broken) return break_promise(promise.actor, *promise.broken);
-  if (actors_.find_spec(promise.actor) != nullptr || !jobs_.contains(promise.asker.job)) return;
-  promised_.insert_or_assign(promise.actor, promise.asker);
-}
-
-void Head::break_promise(ActorId actor, const Error& why) {
-  promised_.erase(actor);
-  auto waiting = early_.extract(actor);
-  if (waiting.empty()) return;
-  for (const auto& [from, message] : waiting.mapped()) {
-    if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) {
-      tell(from, wire::Refused{connect->asker.number, why});
-    }
-  }
-}
-
-void Head::break_promises(const Error& why, const std::function<bool(const wire::Asker&)>& whose) {
-  std::vector<ActorId> actors;
-  for (const auto& [actor, maker] : promised_) {
-    if (whose(maker)) actors.push_back(actor);
-  }
-  for (const ActorId actor : actors) break_promise(actor, why);
-}
-
 // ---- What callers ask
 
 void Head::note_caller(const wire::Asker& asker, NodeId node) {
@@ -215,6 +189,24 @@ scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& as
   const scheduler::ActorRequestId id{++last_request_};
   requests_.emplace(id, Request{from, asker});
   return id;
+}
+
+void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
+  const auto job = jobs_.find(promise.asker.job);
+  if (job == jobs_.end() || job->second.stopping) {
+    return tell(from, wire::Refused{promise.asker.number, {ErrorCode::kRuntimeStopped, "the program has ended"}});
+  }
+  const scheduler::ActorSpec spec{.job = promise.asker.job,
+                                  .label = promise.label,
+                                  .name = promise.name,
+                                  .name_space = promise.name_space,
+                                  .type = promise.type,
+                                  .max_restarts = promise.max_restarts,
+                                  .detached = promise.detached};
+  const auto promised = actors_.promise(promise.actor, spec, promise.get_if_exists, promise.asker.caller);
+  if (!promised) return tell(from, wire::Refused{promise.asker.number, promised.error()});
+  tell(from, wire::ActorFound{*promised, actors_.find_spec(*promised)->label, promise.asker.number});
+  answer_early(promise.actor);
 }
 
 void Head::start_actor(NodeId from, wire::StartActor start) {
@@ -233,12 +225,10 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
                                   .max_restarts = start.max_restarts,
                                   .detached = start.detached};
   const ActorId actor = start.actor;
-  const bool get_if_exists = start.get_if_exists;
   const CallerId creator = start.asker.caller;
   const auto request = expect_answer(from, start.asker);
   makings_.try_emplace(actor, std::move(start));
-  promised_.erase(actor);
-  apply(actors_.create(request, actor, spec, get_if_exists, creator));
+  apply(actors_.create(request, actor, spec, creator));
   answer_early(actor);
   forget_if_over(actor);
 }
@@ -297,8 +287,6 @@ void Head::end_caller(CallerId caller) {
   });
   callers_.erase(caller);
   end_leases_of(caller);
-  break_promises({ErrorCode::kActorDied, "who was to make it ended before its constructor's arguments were there"},
-                 [caller](const wire::Asker& maker) { return maker.caller == caller; });
   apply(actors_.caller_ended(caller));
 }
 
@@ -337,8 +325,6 @@ void Head::end_job(JobId job) {
   std::erase_if(lease_requests_, of_job);
   std::erase_if(leases_, of_job);
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
-  break_promises({ErrorCode::kRuntimeStopped, "the program has ended"},
-                 [job](const wire::Asker& maker) { return maker.job == job; });
   apply(actors_.job_ended(job));
   std::erase_if(makings_, [&](const auto& entry) {
     if (entry.second.asker.job != job) return false;

@@ -80,9 +80,7 @@ class Head {
   void on_question(NodeId from, wire::Message& message);
   bool put_off(NodeId from, const wire::Message& message);
   void answer_early(ActorId actor);
-  void promise_actor(const wire::PromiseActor& promise);
-  void break_promise(ActorId actor, const Error& why);
-  void break_promises(const Error& why, const std::function<bool(const wire::Asker&)>& whose);
+  void promise_actor(NodeId from, const wire::PromiseActor& promise);
   void answer(NodeId from, wire::Message& message);
   bool on_lease_message(NodeId from, wire::Message& message);
   void note_caller(const wire::Asker& asker, NodeId node);
@@ -128,8 +126,7 @@ class Head {
   std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
-  std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not there yet
-  std::unordered_map<ActorId, wire::Asker> promised_;                                 // those that will be, and by whom
+  std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not heard of yet
   std::unordered_map<std::uint64_t, Lease> lease_requests_;                           // by number
   std::unordered_map<WorkerId, Lease> leases_;
   std::uint64_t last_request_ = 0;

@@ -38,37 +38,61 @@ Error died(const ActorSpec& spec, const std::string& how) {
 
 }  // namespace
 
-ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const ActorSpec& spec, bool get_if_exists,
-                                CallerId creator) {
-  const auto refused = [request](ErrorCode code, std::string message) {
-    return ActorEffects{ActorRefused{request, {code, std::move(message)}}};
-  };
+Result<ActorId> ActorTable::promise(ActorId actor, const ActorSpec& spec, bool get_if_exists, CallerId creator) {
   if (ended_callers_.contains(creator)) {
-    return refused(ErrorCode::kOwnerDied, "the creator of actor " + quoted(spec.label) + " has ended");
+    return Error{ErrorCode::kOwnerDied, "the creator of actor " + quoted(spec.label) + " has ended"};
   }
   if (actors_.contains(actor)) {
-    return refused(ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor) + " already");
+    return Error{ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor) + " already"};
   }
-  ActorEffects effects;
   const Name name{spec.name_space, spec.name};
   if (const auto taken = names_.find(name); taken != names_.end()) {
     Actor& there = actors_.at(taken->second);
     if (!get_if_exists) {
-      return refused(ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already");
+      return Error{ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already"};
     }
-    if (there.spec.type != spec.type) return {ActorRefused{request, other_type(there.spec, spec.type)}};
-    if (answer_or_wait(request, taken->second, there, effects)) take(taken->second, there, creator);
-    return effects;
+    if (there.spec.type != spec.type) return other_type(there.spec, spec.type);
+    take(taken->second, there, creator);
+    return taken->second;
   }
-
-  Actor& created = actors_[actor];
-  created.spec = spec;
+  Actor& promised = actors_[actor];
+  promised.spec = spec;
+  promised.creator = creator;
   ++living_;
   actors_of_job_[spec.job].insert(actor);
   if (!spec.name.empty()) names_[name] = actor;
-  take(actor, created, creator);
+  take(actor, promised, creator);
+  promised_by_[creator].insert(actor);
+  return actor;
+}
+
+ActorEffects ActorTable::break_promise(ActorId actor, const Error& why) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr || found->state != State::kPromised) return {};
+  ActorEffects effects;
+  end_for_good(actor, *found, why, effects);
+  bury(actor, *found);
+  return effects;
+}
+
+ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const ActorSpec& spec, CallerId creator) {
+  const Actor* const known = find_actor(actor);
+  if (known != nullptr && known->state == State::kDead && known->incarnation == 0) {
+    return {ActorRefused{request, *known->why}};
+  }
+  if (known == nullptr || known->state != State::kPromised) {
+    if (auto promised = promise(actor, spec, false, creator); !promised) {
+      return {ActorRefused{request, std::move(promised).error()}};
+    }
+  }
+  ActorEffects effects;
+  Actor& created = actors_.at(actor);
+  forget_promise(actor, created);
+  created.state = State::kStarting;
+  created.incarnation = 1;
   effects.push_back(StartIncarnation{actor, created.incarnation});
   answer_or_wait(request, actor, created, effects);
+  if (created.holds.empty() && !created.spec.detached) end_gently(actor, created, effects);
   return effects;
 }
 
@@ -185,19 +209,25 @@ ActorEffects ActorTable::kill(ActorId actor, const std::string& why) {
   if (lives(*found)) {
     end_for_good(actor, *found, died(found->spec, why.empty() ? "was killed" : "was killed: " + why), effects);
   }
-  if (found->state == State::kRestarting) {
-    bury(actor, *found);
-  } else {
+  if (has_process(*found)) {
     kill_process(actor, *found, effects);
+  } else if (found->state != State::kDead) {
+    bury(actor, *found);
   }
   return effects;
 }
 
 ActorEffects ActorTable::caller_ended(CallerId caller) {
   remember_ended(caller);
-  const auto held = held_.extract(caller);
-  if (held.empty()) return {};
   ActorEffects effects;
+  if (const auto promised = promised_by_.find(caller); promised != promised_by_.end()) {
+    for (const ActorId id : std::unordered_set{promised->second}) {
+      const std::string how = "was not made: who was to make it ended before its constructor's arguments were there";
+      for (auto& effect : break_promise(id, died(actors_.at(id).spec, how))) effects.push_back(std::move(effect));
+    }
+  }
+  const auto held = held_.extract(caller);
+  if (held.empty()) return effects;
   for (const ActorId id : held.mapped()) {
     Actor& actor = actors_.at(id);
     actor.holds.erase(caller);
@@ -245,6 +275,7 @@ std::string_view ActorTable::describe(ActorId actor) const {
   const auto found = actors_.find(actor);
   if (found == actors_.end()) return "not known";
   switch (found->second.state) {
+    case State::kPromised: return "its constructor waits for arguments";
     case State::kStarting: return "it starts";
     case State::kAlive: return "it is alive";
     case State::kRestarting: return "it waits for its restart";
@@ -267,7 +298,11 @@ bool ActorTable::lives(ActorId actor) const {
 }
 
 bool ActorTable::lives(const Actor& actor) {
-  return actor.state == State::kStarting || actor.state == State::kAlive || actor.state == State::kRestarting;
+  return actor.state <= State::kAlive || actor.state == State::kRestarting;
+}
+
+bool ActorTable::has_process(const Actor& actor) {
+  return actor.state != State::kPromised && actor.state != State::kRestarting && actor.state != State::kDead;
 }
 
 ActorTable::Actor* ActorTable::find_actor(ActorId actor) {
@@ -278,8 +313,7 @@ ActorTable::Actor* ActorTable::find_actor(ActorId actor) {
 // Invariant 3.
 ActorTable::Actor* ActorTable::find_process(ActorId actor, std::uint32_t incarnation) {
   Actor* const found = find_actor(actor);
-  if (found == nullptr || found->incarnation != incarnation) return nullptr;
-  return found->state == State::kRestarting || found->state == State::kDead ? nullptr : found;
+  return found != nullptr && found->incarnation == incarnation && has_process(*found) ? found : nullptr;
 }
 
 /// Whether the caller has, or may get, what it asked for.
@@ -331,6 +365,7 @@ void ActorTable::end_for_good(ActorId id, Actor& actor, Error why, ActorEffects&
   --living_;
   if (!actor.spec.name.empty()) names_.erase({actor.spec.name_space, actor.spec.name});
   if (actor.state == State::kRestarting) restarts_.erase({actor.since, id});
+  forget_promise(id, actor);
   for (const auto& [caller, count] : actor.holds) not_held_by(caller, id);
   actor.holds.clear();
   for (const ActorRequestId request : actor.requests) {
@@ -341,7 +376,16 @@ void ActorTable::end_for_good(ActorId id, Actor& actor, Error why, ActorEffects&
   actor.why = std::move(why);
 }
 
+void ActorTable::forget_promise(ActorId id, const Actor& actor) {
+  if (actor.state != State::kPromised) return;
+  const auto promised = promised_by_.find(actor.creator);
+  promised->second.erase(id);
+  if (promised->second.empty()) promised_by_.erase(promised);
+}
+
+// One that is still to be created is ended when it is.
 void ActorTable::end_gently(ActorId id, Actor& actor, ActorEffects& effects) {
+  if (actor.state == State::kPromised) return;
   end_for_good(id, actor, died(actor.spec, "ended: nobody holds it any more"), effects);
   if (actor.state == State::kRestarting) {
     bury(id, actor);
@@ -354,7 +398,7 @@ void ActorTable::end_gently(ActorId id, Actor& actor, ActorEffects& effects) {
 }
 
 void ActorTable::kill_process(ActorId id, Actor& actor, ActorEffects& effects) {
-  if (actor.state == State::kRestarting || actor.state == State::kKilled || actor.state == State::kDead) return;
+  if (!has_process(actor) || actor.state == State::kKilled) return;
   actor.state = State::kKilled;
   effects.push_back(EndIncarnation{id, actor.incarnation, true});
 }

@@ -1,9 +1,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -393,6 +398,28 @@ TEST_F(RetriesTest, ACallThatIsWantedNoMoreIsNotRunAgain) {
       {.deadline = Deadline::in(50ms), .max_retries = 255, .retry_on = types<Flaky>}, 100);
   message_of<DeadlineExceeded>([&] { late.get(soon()); });
   EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 2);
+}
+
+/// Runs on until it is cancelled, and dies then; each run is a line of the file.
+void die_when_cancelled(const std::string& path) {
+  std::ofstream{path, std::ios::app} << "a run\n";
+  while (!cancelled()) std::this_thread::sleep_for(1ms);
+  ::raise(SIGKILL);
+}
+std::ptrdiff_t lines_of(const std::string& path) {
+  std::ifstream file{path};
+  return std::count(std::istreambuf_iterator<char>{file}, {}, '\n');
+}
+
+TEST_F(RetriesTest, ACancelledTaskWhoseWorkerDiesIsNotRunAgain) {
+  Runtime runtime;
+  const std::string path = census().folder() / "runs";
+  const auto task = runtime.submit<&die_when_cancelled>({.max_retries = 5}, path);
+  ASSERT_TRUE(eventually([&] { return lines_of(path) == 1; }));
+  task.cancel();
+  message_of<WorkerDied>([&] { task.get(soon()); });
+  EXPECT_EQ(lines_of(path), 1);
+  std::filesystem::remove(path);
 }
 
 // ---- Outcomes

@@ -152,6 +152,29 @@ TEST_F(LifetimeTest, RefsOutliveTheRuntimeWithTheirValueOrRuntimeStopped) {
   }
 }
 
+TEST_F(LifetimeTest, RefsThatOutliveTheirRuntimeMixWithThoseOfAnother) {
+  std::optional<Ref<int>> old;
+  std::optional<Ref<int>> never;
+  RefSet<int> set;
+  {
+    Runtime runtime;
+    old = runtime.submit<&one>();
+    EXPECT_EQ(old->get(), 1);
+    never = runtime.submit<&stay>(60'000);
+    set.add(*old);
+    EXPECT_EQ(set.wait().size(), 1u);
+  }
+  Runtime runtime;
+  const auto late = [&] { return runtime.submit<&stay>(50); };
+  EXPECT_EQ(wait(std::vector{*old, late()}, {.count = 2}).ready.size(), 2u);
+  set.add(late());
+  EXPECT_EQ(set.wait().size(), 1u);
+  EXPECT_EQ(std::get<1>(when_all(*old, late()).get()), 50);
+  EXPECT_EQ(old->then([&](int) { return late(); }).get().get(), 50);
+  message_of<RuntimeStopped>([&] { when_all(late(), *never).get(); });
+  EXPECT_EQ(runtime.submit<&stay>(*old).get(), 1);
+}
+
 TEST_F(LifetimeTest, HandlesOutliveTheRuntimeAndThrowRuntimeStopped) {
   std::optional<Actor<Testament>> actor;
   {

@@ -2,7 +2,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -51,6 +54,19 @@ int fail_in_another_worker() {
 int processes_of_two_levels() {
   Runtime runtime;
   return runtime.submit<&process>().get() == ::getpid() ? 1 : 2;
+}
+
+void write_file(const std::string& path) {
+  std::ofstream{path} << "here";
+}
+void wait_for_file(const std::string& path) {
+  while (!std::filesystem::exists(path)) std::this_thread::sleep_for(1ms);
+}
+/// Says that it has begun; and waits for a task when it is told to.
+int block_when_told(const std::string& folder) {
+  write_file(folder + "/begun");
+  wait_for_file(folder + "/told");
+  return twice_in_another_worker(2);
 }
 
 class Counter {
@@ -133,6 +149,26 @@ TEST_F(NestingTest, AWaitingTaskGivesItsCpuToAnother) {
   const auto first = runtime.submit<&stay_in_another_worker>(500);
   EXPECT_EQ(runtime.submit<&twice>(2).get(soon()), 4);
   EXPECT_EQ(first.get(soon()), 500);
+}
+
+TEST_F(NestingTest, ATaskThatWasCancelledInAQueueBehindABlockedOneDoesNotRun) {
+  Runtime runtime{RuntimeOptions{.cpus = 1}};
+  const std::string folder = census().folder() / "files";
+  std::filesystem::create_directory(folder);
+  // Short ones, so that the worker is given another one behind the one that it runs.
+  for (int i = 0; i < 200; ++i) runtime.submit<&twice>(i).get(soon());
+  const auto blocked = runtime.submit<&block_when_told>(folder);
+  const auto behind = runtime.submit<&write_file>(folder + "/ran");
+  wait_for_file(folder + "/begun");
+  behind.cancel();
+  write_file(folder + "/told");
+  EXPECT_EQ(blocked.get(soon()), 4);
+  const auto outcome = behind.try_get(soon());
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), ErrorCode::kCancelled);
+  EXPECT_EQ(outcome.error().outcome(), Outcome::kNotStarted);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/ran"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(NestingTest, RecursiveFibonacciEndsOnTwoCpusWithFewProcesses) {

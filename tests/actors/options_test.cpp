@@ -140,6 +140,22 @@ TEST_F(OptionsTest, AnUnorderedCallDoesNotWaitForOthersArguments) {
   EXPECT_EQ(waits.get(soon()), 132);
 }
 
+TEST_F(OptionsTest, AnUnorderedCallPassesOrderedOnesThatWaitForArguments) {
+  Runtime runtime;
+  const auto witness = runtime.spawn<Witness>();
+  EXPECT_EQ(witness.call<&Witness::note>(1).get(soon()), 1);
+  const auto late = runtime.spawn<Witness>();
+  const auto waits = witness.call<&Witness::note>(late.call<&Witness::stay>(300).then([](int) { return 2; }));
+  const auto behind = witness.call<&Witness::note>(3);
+  const auto passes = witness.call<&Witness::note>({.unordered = true}, 4);
+  const auto later =
+      witness.call<&Witness::note>({.unordered = true}, runtime.submit<&stay>(1).then([](int) { return 5; }));
+  EXPECT_EQ(passes.get(soon()), 14);
+  EXPECT_EQ(later.get(soon()), 145);
+  EXPECT_FALSE(waits.ready());
+  EXPECT_EQ(behind.get(soon()), 14523);
+}
+
 TEST_F(OptionsTest, CodeKnowsWhereItRuns) {
   Runtime runtime;
   EXPECT_FALSE(context().worker);

@@ -66,6 +66,17 @@ Deadline soon() {
   return Deadline::in(20s);
 }
 
+int wait_a_while(int value) {
+  std::this_thread::sleep_for(100ms);
+  return value;
+}
+std::uint64_t get_or_create(const std::string& name) {
+  return Runtime{}.spawn<Counter>({.name = name, .get_if_exists = true}, 9).id().value();
+}
+void kill_it(const std::string& name) {
+  Runtime{}.spawn<Counter>({.name = name, .get_if_exists = true}, 9).kill();
+}
+
 using RestartsTest = ClusterTest;
 
 TEST_F(RestartsTest, AnActorThatMayIsConstructedAnewWithItsArguments) {
@@ -133,6 +144,21 @@ TEST_F(RestartsTest, ANameIsTakenOnceAndFreeAgainAfterItsActor) {
   EXPECT_EQ(same.id(), first->id());
   first->kill();
   EXPECT_EQ(runtime.spawn<Counter>({.name = "one"}, 4).call<&Counter::value>().get(soon()), 4);
+}
+
+TEST_F(RestartsTest, WhoGetsAnActorThatIsStillToBeMadeHasThatOne) {
+  Runtime runtime;
+  const auto helper = runtime.spawn<Counter>(7);
+  const auto first = runtime.spawn<Counter>({.name = "one", .get_if_exists = true}, runtime.submit<&wait_a_while>(7));
+  const auto second = runtime.spawn<Counter>({.name = "one", .get_if_exists = true}, 8);
+  EXPECT_EQ(second.id(), first.id());
+  const std::uint64_t in_a_task = runtime.submit<&get_or_create>("one").get(soon());
+  EXPECT_EQ(in_a_task, first.id().value());
+  EXPECT_EQ(second.call<&Counter::value>().get(soon()), 7);
+  runtime.submit<&kill_it>("one").get(soon());
+  message_of<ActorDied>([&] {
+    for (;;) first.call<&Counter::value>().get(soon());
+  });
 }
 
 TEST_F(RestartsTest, OtherNameSpacesHaveNamesOfTheirOwn) {

@@ -82,10 +82,16 @@ class ActorTableTest : public testing::Test {
   }
 
   Texts create(std::uint64_t request, std::uint64_t actor, const ActorSpec& spec, std::uint64_t creator = 7) {
-    return texts(table_.create(ActorRequestId{request}, ActorId{actor}, spec, false, CallerId{creator}));
+    return texts(table_.create(ActorRequestId{request}, ActorId{actor}, spec, CallerId{creator}));
   }
-  Texts get_or_create(std::uint64_t request, std::uint64_t actor, const ActorSpec& spec, std::uint64_t creator = 7) {
-    return texts(table_.create(ActorRequestId{request}, ActorId{actor}, spec, true, CallerId{creator}));
+  /// The actor's number, or why not.
+  std::string promise(std::uint64_t actor, const ActorSpec& spec, bool get_if_exists, std::uint64_t creator = 7) {
+    const auto promised = table_.promise(ActorId{actor}, spec, get_if_exists, CallerId{creator});
+    if (promised) return std::to_string(promised->value());
+    return std::string{to_string(promised.error().code())} + ": " + promised.error().message();
+  }
+  Texts break_promise(std::uint64_t actor) {
+    return texts(table_.break_promise(ActorId{actor}, {ErrorCode::kActorDied, "no arguments"}));
   }
   void create_alive(std::uint64_t actor, const ActorSpec& spec) {
     create(1000 + actor, actor, spec);
@@ -161,11 +167,58 @@ TEST_F(ActorTableTest, ATakenNameIsRefused) {
   EXPECT_EQ(create(5, 9, spec_of(7)), (Texts{"start 9.1"})) << "no name is not a name";
 }
 
-TEST_F(ActorTableTest, GetIfExistsWaitsForTheOneThatIsThereAndHoldsIt) {
-  EXPECT_EQ(get_or_create(1, 5, named("x")), (Texts{"start 5.1"}));
-  EXPECT_EQ(get_or_create(2, 6, named("x"), 8), Texts{});
-  EXPECT_EQ(started(5, 1), (Texts{"ready 1, 5.1", "ready 2, 5.1"}));
-  EXPECT_EQ(get_or_create(3, 6, named("x"), 9), (Texts{"ready 3, 5.1"}));
+TEST_F(ActorTableTest, WhatIsAskedOfAPromisedActorWaitsForItsStart) {
+  EXPECT_EQ(promise(5, named("x"), false), "5");
+  EXPECT_EQ(table_.size(), 1u);
+  EXPECT_EQ(connect(1, 5), Texts{});
+  EXPECT_EQ(create(2, 6, named("x")),
+            (Texts{"refuse 2, already exists: there is an actor named \"x\" in namespace \"lab\" already"}));
+  EXPECT_EQ(started(5, 1), Texts{}) << "it has not been started";
+  EXPECT_EQ(create(3, 5, named("x")), (Texts{"start 5.1"}));
+  EXPECT_EQ(started(5, 1), (Texts{"ready 1, 5.1", "ready 3, 5.1"}));
+  EXPECT_EQ(hold(5, 7, -1), (Texts{"end 5.1"})) << "it is held once";
+}
+
+TEST_F(ActorTableTest, ABrokenPromiseRefusesWhoWaitsAndFreesTheName) {
+  promise(5, named("x"), false);
+  connect(1, 5);
+  EXPECT_EQ(break_promise(5), (Texts{"refuse 1, actor died: no arguments"}));
+  EXPECT_EQ(connect(2, 5), (Texts{"refuse 2, actor died: no arguments"}));
+  EXPECT_EQ(create(3, 5, named("x")), (Texts{"refuse 3, actor died: no arguments"}));
+  EXPECT_EQ(table_.size(), 0u);
+  EXPECT_EQ(promise(6, named("x"), false), "6");
+  create(4, 6, named("x"));
+  EXPECT_EQ(break_promise(6), Texts{}) << "it has been kept";
+}
+
+TEST_F(ActorTableTest, PromisesOfACallerThatEndsAreBroken) {
+  promise(5, spec_of(7), false, 8);
+  hold(5, 9, 1);
+  connect(1, 5);
+  EXPECT_EQ(caller_ended(8), (Texts{"refuse 1, actor died: actor \"a\" was not made: who was to make it ended before "
+                                    "its constructor's arguments were there"}));
+  EXPECT_EQ(caller_ended(9), Texts{});
+}
+
+TEST_F(ActorTableTest, APromisedActorThatNobodyHoldsIsEndedWhenItHasStarted) {
+  promise(5, spec_of(7), false);
+  EXPECT_EQ(hold(5, 7, -1), Texts{});
+  EXPECT_EQ(create(1, 5, spec_of(7)), (Texts{"start 5.1", "refuse 1" + kUnheld}));
+  EXPECT_EQ(started(5, 1), (Texts{"end 5.1"}));
+}
+
+TEST_F(ActorTableTest, APromisedActorIsKilledBeforeItStarts) {
+  promise(5, spec_of(7), false);
+  EXPECT_EQ(kill(5), Texts{});
+  EXPECT_EQ(create(1, 5, spec_of(7)), (Texts{"refuse 1, actor died: actor \"a\" was killed"}));
+}
+
+TEST_F(ActorTableTest, GetIfExistsGivesTheOneThatIsThereAndHoldsIt) {
+  EXPECT_EQ(promise(5, named("x"), true), "5");
+  EXPECT_EQ(promise(6, named("x"), true, 8), "5");
+  create(1, 5, named("x"));
+  EXPECT_EQ(started(5, 1), (Texts{"ready 1, 5.1"}));
+  EXPECT_EQ(promise(6, named("x"), true, 9), "5");
   EXPECT_EQ(table_.find_spec(ActorId{6}), nullptr);
   EXPECT_EQ(hold(5, 7, -1), Texts{});
   EXPECT_EQ(hold(5, 9, -1), Texts{});
@@ -176,15 +229,14 @@ TEST_F(ActorTableTest, GetIfExistsWithAnotherTypeIsRefusedAndHoldsNothing) {
   create_alive(5, named("x"));
   ActorSpec other = named("x");
   other.type = "5Timer";
-  EXPECT_EQ(get_or_create(2, 6, other, 8),
-            (Texts{"refuse 2, invalid argument: the actor named \"x\" in namespace \"lab\" has the type \"7Counter\", "
-                   "not \"5Timer\""}));
+  EXPECT_EQ(promise(6, other, true, 8),
+            "invalid argument: the actor named \"x\" in namespace \"lab\" has the type \"7Counter\", not \"5Timer\"");
   EXPECT_EQ(hold(5, 7, -1), (Texts{"end 5.1"}));
 }
 
-TEST_F(ActorTableTest, GetIfExistsWithoutANameCreates) {
+TEST_F(ActorTableTest, GetIfExistsWithoutANameIsAnotherOne) {
   create(1, 5, spec_of(7));
-  EXPECT_EQ(get_or_create(2, 6, spec_of(7)), (Texts{"start 6.1"}));
+  EXPECT_EQ(promise(6, spec_of(7), true), "6");
 }
 
 TEST_F(ActorTableTest, TheNameIsFreeWhenItsActorIsDeadForGoodOrAskedToEnd) {
@@ -213,7 +265,8 @@ TEST_F(ActorTableTest, ARestartingActorKeepsItsName) {
   spec.max_restarts = -1;
   bring_to_restarting(spec);
   EXPECT_EQ(*find("x"), ActorId{5});
-  EXPECT_EQ(get_or_create(2, 6, spec), Texts{});
+  EXPECT_EQ(promise(6, spec, true), "5");
+  EXPECT_EQ(connect(2, 5), Texts{});
   now_ += 100ms;
   tick();
   EXPECT_EQ(started(5, 3), (Texts{"ready 2, 5.3"}));
@@ -248,12 +301,11 @@ TEST_F(ActorTableTest, ConnectToOneThatHasDiedSaysWhyAndToOneThatNeverWasThatItI
   EXPECT_EQ(table_.size(), 0u);
 }
 
-TEST_F(ActorTableTest, TooManyThatWaitForOneActorAreRefusedAndHoldNothing) {
+TEST_F(ActorTableTest, TooManyThatWaitForOneActorAreRefused) {
   create(1, 5, named("x"));
   for (std::uint64_t i = 1; i < ActorTable::kRequestsMax; ++i) ASSERT_EQ(connect(1 + i, 5), Texts{});
   const std::string why = ", overloaded: 65536 requests wait for actor \"a\"";
   EXPECT_EQ(connect(100'000, 5), (Texts{"refuse 100000" + why}));
-  EXPECT_EQ(get_or_create(100'001, 6, named("x"), 8), (Texts{"refuse 100001" + why}));
   EXPECT_EQ(create(100'002, 7, spec_of(7)), (Texts{"start 7.1"})) << "another one's are counted apart";
   table_.drop_request(ActorRequestId{1});
   EXPECT_EQ(connect(100'003, 5), Texts{});
@@ -319,7 +371,7 @@ TEST_F(ActorTableTest, WhoTakesAnActorHasItThoughItsReleaseOfAnEarlierHoldCameFi
 
   create_alive(6, named("y"));
   hold(6, 8, -1);
-  EXPECT_EQ(get_or_create(2, 9, named("y"), 8), (Texts{"ready 2, 6.1"}));
+  EXPECT_EQ(promise(9, named("y"), true, 8), "6");
   EXPECT_EQ(hold(6, 7, -1), Texts{});
   EXPECT_EQ(caller_ended(8), (Texts{"end 6.1"}));
 }
@@ -665,15 +717,18 @@ class Model {
   struct Actor {
     ActorId id;
     ActorSpec spec;
-    std::string state = "starting";  // alive, restarting, dead; asked to end: unwanted, ending, killed
-    std::uint32_t incarnation = 1;
+    CallerId creator;
+    std::string state = "promised";  // starting, alive, restarting, dead; asked to end: unwanted, ending, killed
+    std::uint32_t incarnation = 0;
     std::vector<bool> long_lives = {};  // of its incarnations so far, whether they lived for long
     TimePoint asked_at = {};
     TimePoint due = {};
     std::optional<Error> why = {};
 
-    bool lives() const { return state == "starting" || state == "alive" || state == "restarting"; }
-    bool has_process() const { return state != "restarting" && state != "dead"; }
+    bool lives() const {
+      return state == "promised" || state == "starting" || state == "alive" || state == "restarting";
+    }
+    bool has_process() const { return state != "promised" && state != "restarting" && state != "dead"; }
   };
   struct Hold {
     ActorId actor;
@@ -681,19 +736,39 @@ class Model {
     std::int64_t count;
   };
 
-  Texts create(ActorRequestId request, ActorId id, const ActorSpec& spec, bool get_if_exists, CallerId creator) {
-    if (ended_callers.contains(creator)) return refuse(request, {ErrorCode::kOwnerDied, kAnyText});
-    if (find(id) != nullptr) return refuse(request, {ErrorCode::kAlreadyExists, kAnyText});
+  Result<ActorId> promise(ActorId id, const ActorSpec& spec, bool get_if_exists, CallerId creator) {
+    if (ended_callers.contains(creator)) return Error{ErrorCode::kOwnerDied, kAnyText};
+    if (find(id) != nullptr) return Error{ErrorCode::kAlreadyExists, kAnyText};
     if (Actor* const there = spec.name.empty() ? nullptr : named(spec.name_space, spec.name)) {
-      if (!get_if_exists) return refuse(request, {ErrorCode::kAlreadyExists, kAnyText});
-      if (there->spec.type != spec.type) return refuse(request, {ErrorCode::kInvalidArgument, kAnyText});
+      if (!get_if_exists) return Error{ErrorCode::kAlreadyExists, kAnyText};
+      if (there->spec.type != spec.type) return Error{ErrorCode::kInvalidArgument, kAnyText};
       take(*there, creator);
-      return connect(request, there->id);
+      return there->id;
     }
-    actors.push_back({id, spec});
+    actors.push_back({id, spec, creator});
     take(actors.back(), creator);
+    return id;
+  }
+  Texts break_promise(ActorId id, const Error& why) {
+    Actor* const actor = find(id);
+    if (actor == nullptr || actor->state != "promised") return {};
+    actor->state = "dead";
+    return die(*actor, why);
+  }
+  Texts create(ActorRequestId request, ActorId id, const ActorSpec& spec, CallerId creator) {
+    const Actor* const known = find(id);
+    if (known != nullptr && known->state == "dead" && known->incarnation == 0) return refuse(request, *known->why);
+    if (known == nullptr || known->state != "promised") {
+      if (const auto promised = promise(id, spec, false, creator); !promised) return refuse(request, promised.error());
+    }
+    Actor& actor = *find(id);
+    actor.state = "starting";
+    actor.incarnation = 1;
     requests.emplace_back(request, id);
-    return {"start " + incarnation_text(id, 1)};
+    Texts effects{"start " + incarnation_text(id, 1)};
+    if (actor.spec.detached) return effects;
+    for (std::string& text : end_if_unheld(actor)) effects.push_back(std::move(text));
+    return effects;
   }
   Texts connect(ActorRequestId request, ActorId id) {
     const Actor* const actor = find(id);
@@ -770,12 +845,20 @@ class Model {
     if (actor->lives()) {
       effects = die(*actor, {ErrorCode::kActorDied, "actor \"" + actor->spec.label + "\" was killed: " + why});
     }
-    if (actor->state == "restarting") actor->state = "dead";
+    if (!actor->has_process()) actor->state = "dead";
     return kill_process(*actor, effects);
   }
   Texts caller_ended(CallerId caller) {
     ended_callers.insert(caller);
     Texts effects;
+    for (Actor& actor : actors) {
+      if (actor.creator != caller) continue;
+      const std::string text =
+          "actor \"" + actor.spec.label +
+          "\" was not made: who was to make it ended before its constructor's arguments were there";
+      for (std::string& each : break_promise(actor.id, {ErrorCode::kActorDied, text}))
+        effects.push_back(std::move(each));
+    }
     for (Actor& actor : actors) {
       const bool held =
           std::erase_if(holds, [&](const Hold& hold) { return hold.actor == actor.id && hold.caller == caller; }) > 0;
@@ -878,6 +961,7 @@ class Model {
     return answer(actor.id, [&](ActorRequestId request) { return refused_text(request.value(), why); });
   }
   Texts end_if_unheld(Actor& actor) {
+    if (actor.state == "promised") return {};
     if (std::any_of(holds.begin(), holds.end(), [&](const Hold& hold) { return hold.actor == actor.id; })) return {};
     Texts effects =
         die(actor, {ErrorCode::kActorDied, "actor \"" + actor.spec.label + "\" ended: nobody holds it any more"});
@@ -916,8 +1000,10 @@ class ActorTableAgainstTheModel : public SeededTest {
       const CallerId caller{between(1, callers)};
       const JobId job{between(1, jobs)};
       const std::size_t what = between(0, 99);
-      if (what < 17) {
+      if (what < 14) {
         create(job, caller);
+      } else if (what < 17) {
+        break_promise();
       } else if (what < 27) {
         const ActorRequestId request = ask();
         expect(table_.connect(request, actor, incarnation_of(actor)), model_.connect(request, actor));
@@ -975,12 +1061,23 @@ class ActorTableAgainstTheModel : public SeededTest {
     spec.name = chance(2) ? "" : std::string{chance(2) ? "x" : "y"};
     spec.name_space = chance(4) ? "other" : "lab";
     if (chance(6)) spec.type = "5Timer";
-    const ActorId id = chance(12) ? any_actor() : ActorId{++last_id_};
+    const ActorId id = chance(4) ? any_actor() : ActorId{++last_id_};
     spec.label = std::to_string(id.value());
-    const bool get_if_exists = chance(2);
+    if (chance(2)) {
+      const bool get_if_exists = chance(2);
+      const auto promised = table_.promise(id, spec, get_if_exists, creator);
+      const auto expected = model_.promise(id, spec, get_if_exists, creator);
+      ASSERT_EQ(promised.ok() ? std::optional{*promised} : std::nullopt,
+                expected.ok() ? std::optional{*expected} : std::nullopt);
+      return;
+    }
     const ActorRequestId request = ask();
-    expect(table_.create(request, id, spec, get_if_exists, creator),
-           model_.create(request, id, spec, get_if_exists, creator));
+    expect(table_.create(request, id, spec, creator), model_.create(request, id, spec, creator));
+  }
+  void break_promise() {
+    const ActorId actor = any_actor();
+    const Error why{ErrorCode::kActorDied, "no arguments"};
+    expect(table_.break_promise(actor, why), model_.break_promise(actor, why));
   }
 
   void find(CallerId caller) {

@@ -111,6 +111,7 @@ template <> struct RowOf<wire::EndJob> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::StopJob> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::JobStopped> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::PromiseActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::BreakPromise> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::EndCaller> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::StartIncarnation> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::EndIncarnation> { static constexpr Row kRow = kOfHead; };

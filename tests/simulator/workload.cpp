@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include <pharos/pharos.hpp>
@@ -75,6 +76,11 @@ class Ledger {
   bool crashes_ = false;
 };
 
+std::int32_t fail() {
+  dawdle();
+  throw std::runtime_error{"no number today"};
+}
+
 std::int32_t slow() {
   Cluster::sleep(lots().between(Duration{0}, 1500ms));
   return 1;
@@ -130,6 +136,7 @@ class DriverCode {
  private:
   void make_actors() {
     const std::uint64_t count = lots().between(1, 3);
+    if (lots().one_in(3)) runtime_.spawn<Ledger>(runtime_.submit<&fail>());  // it will not be made
     for (std::uint64_t i = 0; i < count; ++i) {
       const bool immortal = !lots().one_in(3);
       const std::int32_t retries = lots().one_in(2) ? kManyRetries : 0;

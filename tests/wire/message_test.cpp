@@ -66,7 +66,6 @@ const std::vector<Message>& one_of_each() {
                  "7Counter",
                  -1,
                  true,
-                 true,
                  41,
                  true,
                  {{"gpu", 64}},
@@ -95,8 +94,8 @@ const std::vector<Message>& one_of_each() {
       EndJob{JobId{34}},
       StopJob{JobId{80}},
       JobStopped{JobId{81}},
-      PromiseActor{ActorId{82}, std::nullopt, some_asker()},
-      PromiseActor{ActorId{82}, Error{ErrorCode::kActorDied, "no arguments"}, some_asker()},
+      PromiseActor{ActorId{82}, "counter", "space", "name", "7Counter", -1, true, true, some_asker()},
+      BreakPromise{ActorId{83}, Error{ErrorCode::kActorDied, "no arguments"}, some_asker()},
       EndCaller{CallerId{35}},
       StartIncarnation{
           ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), true, "space", {{"gpu", 65}}, {{66, 67}, {68, 69}}},
@@ -152,10 +151,10 @@ auto fields(const ReturnLease& m) {
   return std::tie(worker, caller, broken);
 }
 auto fields(const StartActor& m) {
-  const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, get_if_exists,
-               max_task_retries, in_pieces, amounts, asker] = m;
+  const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, max_task_retries,
+               in_pieces, amounts, asker] = m;
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
-                                 get_if_exists, max_task_retries, in_pieces, amounts),
+                                 max_task_retries, in_pieces, amounts),
                         fields(asker));
 }
 auto fields(const KillActor& m) {
@@ -195,9 +194,13 @@ auto fields(const JobStopped& m) {
   return std::tie(job);
 }
 auto fields(const PromiseActor& m) {
-  const auto& [actor, broken, asker] = m;
-  return std::tuple_cat(std::tuple{actor, broken.has_value(), broken ? broken->message() : std::string{}},
+  const auto& [actor, label, name_space, name, type, max_restarts, detached, get_if_exists, asker] = m;
+  return std::tuple_cat(std::tie(actor, label, name_space, name, type, max_restarts, detached, get_if_exists),
                         fields(asker));
+}
+auto fields(const BreakPromise& m) {
+  const auto& [actor, why, asker] = m;
+  return std::tuple_cat(std::tuple{actor, why.code(), why.message()}, fields(asker));
 }
 auto fields(const EndCaller& m) {
   const auto& [caller] = m;

@@ -55,7 +55,8 @@ struct Message {
     trimStore @44 :Void;               # node to caller: others need memory, so give back what is free
     stopJob @45 :StopJob;              # a job's node to the head, which tells those that run it; answered by jobStopped
     jobStopped @46 :JobStopped;        # the same way back, when all workers there are gone
-    promiseActor @47 :PromiseActor;    # caller to node, which tells the head
+    promiseActor @47 :PromiseActor;    # caller to node, which tells the head; answered by actorFound
+    breakPromise @48 :BreakPromise;    # the same, unanswered
   }
 }
 
@@ -103,17 +104,23 @@ struct StartActor {
   type @6 :Text;                  # mangled
   maxRestarts @7 :Int32;          # negative: without end
   detached @8 :Bool;
-  getIfExists @9 :Bool;           # one of that name, instead
-  maxTaskRetries @10 :Int32;
-  asker @11 :Asker;
-  amounts @12 :List(Amount);
-  inPieces @13 :Bool;             # the arguments begin with a list of objects, as a call's payload does
+  maxTaskRetries @9 :Int32;
+  asker @10 :Asker;
+  amounts @11 :List(Amount);
+  inPieces @12 :Bool;             # the arguments begin with a list of objects, as a call's payload does
 }
-struct PromiseActor {             # its constructor waits for arguments, and others have handles meanwhile
+struct PromiseActor {             # it will be started: the name is its own, and others have handles meanwhile
   actor @0 :UInt64;
-  broken @1 :Failure;             # null, or why it will not be made after all
-  asker @2 :Asker;
+  label @1 :Text;
+  nameSpace @2 :Text;
+  name @3 :Text;
+  type @4 :Text;
+  maxRestarts @5 :Int32;
+  detached @6 :Bool;
+  getIfExists @7 :Bool;           # one of that name, instead
+  asker @8 :Asker;
 }
+struct BreakPromise { actor @0 :UInt64; why @1 :Failure; asker @2 :Asker; }  # it will not be started after all
 struct KillActor { actor @0 :UInt64; asker @1 :Asker; }
 struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; asker @2 :Asker; }  # seen: what the caller lost, 0 for none
 struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; asker @3 :Asker; }

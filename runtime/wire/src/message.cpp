@@ -173,7 +173,6 @@ void write(Schema::Builder to, const Message& message) {
                    b.setType(text_of(m.type));
                    b.setMaxRestarts(m.max_restarts);
                    b.setDetached(m.detached);
-                   b.setGetIfExists(m.get_if_exists);
                    b.setMaxTaskRetries(m.max_task_retries);
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    b.setInPieces(m.in_pieces);
@@ -182,7 +181,19 @@ void write(Schema::Builder to, const Message& message) {
                  [&](const PromiseActor& m) {
                    auto b = to.initPromiseActor();
                    b.setActor(m.actor.value());
-                   if (m.broken) write_failure(b.initBroken(), *m.broken);
+                   b.setLabel(text_of(m.label));
+                   b.setNameSpace(text_of(m.name_space));
+                   b.setName(text_of(m.name));
+                   b.setType(text_of(m.type));
+                   b.setMaxRestarts(m.max_restarts);
+                   b.setDetached(m.detached);
+                   b.setGetIfExists(m.get_if_exists);
+                   write_asker(b, m.asker);
+                 },
+                 [&](const BreakPromise& m) {
+                   auto b = to.initBreakPromise();
+                   b.setActor(m.actor.value());
+                   write_failure(b.initWhy(), m.why);
                    write_asker(b, m.asker);
                  },
                  [&](const KillActor& m) {
@@ -491,7 +502,6 @@ std::optional<Message> read(Schema::Reader from) {
                         .type = text(r.getType()),
                         .max_restarts = r.getMaxRestarts(),
                         .detached = r.getDetached(),
-                        .get_if_exists = r.getGetIfExists(),
                         .max_task_retries = r.getMaxTaskRetries(),
                         .in_pieces = r.getInPieces(),
                         .amounts = read_amounts(r.getAmounts()),
@@ -499,12 +509,21 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::PROMISE_ACTOR: {
       const auto r = from.getPromiseActor();
-      PromiseActor m{ActorId{r.getActor()}, std::nullopt, read_asker(r.getAsker())};
-      if (r.hasBroken()) {
-        m.broken = read_failure(r.getBroken());
-        if (!m.broken) return std::nullopt;
-      }
-      return m;
+      return PromiseActor{.actor = ActorId{r.getActor()},
+                          .label = text(r.getLabel()),
+                          .name_space = text(r.getNameSpace()),
+                          .name = text(r.getName()),
+                          .type = text(r.getType()),
+                          .max_restarts = r.getMaxRestarts(),
+                          .detached = r.getDetached(),
+                          .get_if_exists = r.getGetIfExists(),
+                          .asker = read_asker(r.getAsker())};
+    }
+    case Schema::BREAK_PROMISE: {
+      const auto r = from.getBreakPromise();
+      auto why = read_failure(r.getWhy());
+      if (!why) return std::nullopt;
+      return BreakPromise{ActorId{r.getActor()}, std::move(*why), read_asker(r.getAsker())};
     }
     case Schema::KILL_ACTOR: {
       const auto r = from.getKillActor();
@@ -700,7 +719,8 @@ std::string_view name_of(const Message& message) {
                                                 "TrimStore",
                                                 "StopJob",
                                                 "JobStopped",
-                                                "PromiseActor"};
+                                                "PromiseActor",
+                                                "BreakPromise"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

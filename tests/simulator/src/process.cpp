@@ -94,6 +94,27 @@ bool ProcessExecutor::wait(std::unique_lock<std::mutex>& lock, std::condition_va
 
 // ---- what the shipped code stands on
 
+class Process::ProcessSleepers final : public actors::Sleepers {
+ public:
+  explicit ProcessSleepers(Process& process) : process_{process} {}
+
+  TimePoint now() const override { return process_.now(); }
+  void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) override {
+    if (word.load() != value) return;
+    const auto place = sleeping_.emplace(&word, Fibre::current());
+    process_.park(deadline);
+    sleeping_.erase(place);
+  }
+  void wake(std::atomic<std::uint32_t>& word) override {
+    const auto [begin, end] = sleeping_.equal_range(&word);
+    for (auto each = begin; each != end; ++each) process_.wake(*each->second, each->second->parks());
+  }
+
+ private:
+  Process& process_;
+  std::multimap<const void*, Fibre*> sleeping_;  // looked up, never walked: addresses differ from run to run
+};
+
 class Process::ProcessPlatform final : public actors::Platform, public std::enable_shared_from_this<ProcessPlatform> {
  public:
   explicit ProcessPlatform(Process& process) : process_{process} {}
@@ -122,16 +143,7 @@ class Process::ProcessPlatform final : public actors::Platform, public std::enab
     interrupted_ = true;
     if (leader_ != nullptr) process_.wake(*leader_, leader_->parks());
   }
-  void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) override {
-    if (word.load() != value) return;
-    const auto place = sleeping_.emplace(&word, Fibre::current());
-    process_.park(deadline);
-    sleeping_.erase(place);
-  }
-  void wake(std::atomic<std::uint32_t>& word) override {
-    const auto [begin, end] = sleeping_.equal_range(&word);
-    for (auto each = begin; each != end; ++each) process_.wake(*each->second, each->second->parks());
-  }
+  std::shared_ptr<actors::Sleepers> sleepers() override { return std::make_shared<ProcessSleepers>(process_); }
   void yield() override { process_.park(async::Deadline::after(1us, *this)); }
   void abandon_after_fork() override { PHAROS_CHECK(Process::current() == nullptr); }
 
@@ -194,7 +206,6 @@ class Process::ProcessPlatform final : public actors::Platform, public std::enab
   Process& process_;
   Fibre* leader_ = nullptr;
   bool interrupted_ = false;
-  std::multimap<const void*, Fibre*> sleeping_;  // looked up, never walked: addresses differ from run to run
 };
 
 // ---- Process

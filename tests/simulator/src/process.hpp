@@ -122,6 +122,7 @@ class Process {
 
  private:
   class ProcessPlatform;
+  class ProcessSleepers;
   void schedule(TimePoint when, async::Callback happen);
   void run(async::Callback work);
   void enter(Fibre& fibre, async::Callback work);

@@ -64,10 +64,11 @@ using ActorEffects = std::vector<ActorEffect>;
 /// The life of actors: their names, who holds them, when they are restarted, and who waits for them.
 /// Pure: events in, effects out, the time passed in. One thread.
 ///
-/// An actor starts, is alive, and when its process is gone waits for its restart, which starts the next incarnation
-/// (the first is 1). It ends for good when it is asked to (killed, held by nobody, its job over), when its constructor
-/// fails, or when its process is gone and it has no restarts left. From then on its name is free, requests for it are
-/// refused with why it ended, and holds of it are ignored, though its process may take a while to go.
+/// An actor may be promised before it is created: it has its name and its holders then, and no process. It starts, is
+/// alive, and when its process is gone waits for its restart, which starts the next incarnation (the first is 1). It
+/// ends for good when it is asked to (killed, held by nobody, its job over), when its constructor fails, or when its
+/// process is gone and it has no restarts left. From then on its name is free, requests for it are refused with why it
+/// ended, and holds of it are ignored, though its process may take a while to go.
 ///
 /// 1. Each request is answered once, by ActorReady or ActorRefused, unless it is dropped before.
 /// 2. No incarnation starts before the one before it was reported gone: at most one process of an actor is alive.
@@ -87,11 +88,15 @@ class ActorTable {
   ActorTable(ActorTable&&) = default;
   ActorTable& operator=(ActorTable&&) = default;
 
-  /// The creator holds it once, and `request` waits for it. When the name is taken: kAlreadyExists; or with
-  /// `get_if_exists`, the request waits for the actor of that name and the creator holds that one, whose id comes in
-  /// ActorReady, if it has the same type (else kInvalidArgument). An id that was there before: kAlreadyExists.
-  ActorEffects create(ActorRequestId request, ActorId actor, const ActorSpec& spec, bool get_if_exists,
-                      CallerId creator);
+  /// It will be created; the creator holds it once. When the name is taken: kAlreadyExists; or with `get_if_exists`,
+  /// the actor of that name, which the creator now holds once more, if it has the same type (else kInvalidArgument). An
+  /// id that was there before: kAlreadyExists.
+  Result<ActorId> promise(ActorId actor, const ActorSpec& spec, bool get_if_exists, CallerId creator);
+  /// It will not be created after all; nor will it when its creator ends. Requests for it are refused with `why`.
+  ActorEffects break_promise(ActorId actor, const Error& why);
+  /// `request` waits for it. One that was promised starts; of one whose promise was broken the request is refused with
+  /// why. Else as promise() without `get_if_exists`, and it starts.
+  ActorEffects create(ActorRequestId request, ActorId actor, const ActorSpec& spec, CallerId creator);
   /// Answered when the present incarnation has started, at once if it has; refused with why it died if it has died for
   /// good, and with kNotFound if it never was or is forgotten. Holds nothing.
   /// `seen`, the newest incarnation that the caller has lost its connection to (0: none), makes nobody wait: as long as
@@ -139,6 +144,7 @@ class ActorTable {
 
  private:
   enum class State : std::uint8_t {
+    kPromised,  // has no process yet
     kStarting,
     kAlive,
     kRestarting,  // its process is gone, and the next one's time has not come
@@ -149,8 +155,9 @@ class ActorTable {
   };
   struct Actor {
     ActorSpec spec;
-    State state = State::kStarting;
-    std::uint32_t incarnation = 1;  // in kRestarting: the one that is gone
+    CallerId creator;
+    State state = State::kPromised;
+    std::uint32_t incarnation = 0;  // of kPromised: none yet; in kRestarting: the one that is gone
     std::uint32_t restarts = 0;
     std::uint32_t backoff = 0;  // restarts since it last lived for long
     TimePoint since;  // in kRestarting: when it is due; else when the incarnation was asked for, if not the first
@@ -165,10 +172,12 @@ class ActorTable {
   };
   using Name = std::pair<std::string, std::string>;  // name space first
 
+  static bool has_process(const Actor& actor);
   static bool lives(const Actor& actor);
   Actor* find_actor(ActorId actor);
   Actor* find_process(ActorId actor, std::uint32_t incarnation);
   bool answer_or_wait(ActorRequestId request, ActorId id, Actor& actor, ActorEffects& effects);
+  void forget_promise(ActorId id, const Actor& actor);
   void take(ActorId id, Actor& actor, CallerId caller);
   void not_held_by(CallerId caller, ActorId actor);
   void start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects);
@@ -179,9 +188,10 @@ class ActorTable {
   void remember_ended(CallerId caller);
 
   std::unordered_map<ActorId, Actor> actors_;
-  std::map<Name, ActorId> names_;                                         // of those that live or will again
-  std::unordered_map<ActorRequestId, Request> requests_;                  // that wait
-  std::unordered_map<CallerId, std::unordered_set<ActorId>> held_;        // by caller: whose holds it is in
+  std::map<Name, ActorId> names_;                                   // of those that live or will again
+  std::unordered_map<ActorRequestId, Request> requests_;            // that wait
+  std::unordered_map<CallerId, std::unordered_set<ActorId>> held_;  // by caller: whose holds it is in
+  std::unordered_map<CallerId, std::unordered_set<ActorId>> promised_by_;
   std::unordered_map<JobId, std::unordered_set<ActorId>> actors_of_job_;  // the dead too
   std::set<std::pair<TimePoint, ActorId>> restarts_;                      // that wait, next one first
   std::list<ActorId> dead_;                                               // oldest first

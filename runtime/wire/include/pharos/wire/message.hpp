@@ -77,16 +77,27 @@ struct StartActor {
   std::string type{};
   std::int32_t max_restarts = 0;
   bool detached = false;
-  bool get_if_exists = false;
   std::int32_t max_task_retries = 0;
   bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
   Amounts amounts{};
   Asker asker{};
 };
-/// Its constructor waits for arguments, and others may have handles meanwhile.
+/// It will be started: its name is its own, and others may have handles meanwhile.
 struct PromiseActor {
   ActorId actor;
-  std::optional<Error> broken;  ///< why it will not be made after all
+  std::string label{};
+  std::string name_space{};
+  std::string name{};
+  std::string type{};
+  std::int32_t max_restarts = 0;
+  bool detached = false;
+  bool get_if_exists = false;  ///< one of that name, instead
+  Asker asker{};
+};
+/// It will not be started after all.
+struct BreakPromise {
+  ActorId actor;
+  Error why;
   Asker asker{};
 };
 struct KillActor {
@@ -324,7 +335,7 @@ using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, R
                              HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
                              EndIncarnation, IncarnationEnded, ActorAlive, Refused, WorkerCrashed, Inspect, Inspected,
                              JoinCluster, ClusterJoined, LeaseGranted, OpenStore, StoreOpened, LeaseSlab, SlabLeased,
-                             ReturnSlab, TrimStore, StopJob, JobStopped, PromiseActor>;
+                             ReturnSlab, TrimStore, StopJob, JobStopped, PromiseActor, BreakPromise>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
