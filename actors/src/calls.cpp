@@ -16,6 +16,7 @@
 #include <pharos/scheduler/resources.hpp>
 #include <pharos/wire/error_codec.hpp>
 
+#include "call_marks.hpp"
 #include "carried_actors.hpp"
 #include "function_table.hpp"
 #include "large_values.hpp"
@@ -66,11 +67,6 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const Function
   }
 }
 
-/// What a call is run again for.
-struct Retries {
-  const Function* types = nullptr;  ///< null: nothing
-  std::uint32_t max = 0;            ///< until it has been run again so often
-};
 /// Null: these are no types.
 const Function* exception_types(std::uint32_t index) {
   const auto functions = function_table();
@@ -92,6 +88,7 @@ struct RemoteCaller {
   }
 
   const CallerId id;
+  CallMarks marks;
   HandedOver handed_over;
   ReplyCache replies;
   mutable std::mutex mutex;
@@ -109,6 +106,7 @@ class CallerLink final : public net::Link::Handler,
       : calls_{calls},
         serves_{serves},
         remote_{std::move(remote)},
+        marks_{remote_ == nullptr ? own_marks_ : remote_->marks},
         room_{calls.caller()->large_values(), serves.caller} {
     result_.set_large_room(room_for(room_));
     result_.set_context(&carried_);
@@ -125,6 +123,7 @@ class CallerLink final : public net::Link::Handler,
     link_->start(shared_from_this());
   }
   const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
+  CallMarks& marks() { return marks_; }
   const wire::Holding& holding() const { return serves_.holding; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
@@ -153,9 +152,9 @@ class CallerLink final : public net::Link::Handler,
   void on_drained() override { out()->flush(); }
 
   /// Its caller has asked for this call to stop.
-  bool cancelled(std::uint64_t number) const { return mark_of(number).cancelled; }
-  Deadline deadline_of(std::uint64_t number) const { return mark_of(number).deadline; }
-  Retries retries_of(std::uint64_t number) const { return mark_of(number).retries; }
+  bool cancelled(std::uint64_t number) const { return marks_.of(number).cancelled; }
+  Deadline deadline_of(std::uint64_t number) const { return marks_.of(number).deadline; }
+  Retries retries_of(std::uint64_t number) const { return marks_.of(number).retries; }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -177,47 +176,26 @@ class CallerLink final : public net::Link::Handler,
     while (!frames.empty()) {
       const FrameHeader header = frames.next().header;
       if (header.kind == FrameKind::kCancel) {
-        note_cancel(header.number);
+        marks_.note_cancel(header.number);
       } else if (header.kind == FrameKind::kRetry) {
-        const std::lock_guard lock{marks_mutex_};
-        marks_[header.number].retries = {exception_types(header.function), header.attempt};
-        any_marks_.store(true, std::memory_order_release);
+        marks_.note_retries(header.number, {exception_types(header.function), header.attempt});
       } else if (header.kind == FrameKind::kReceived) {
         handed_over().let_go(header.number);
       } else if (header.time != 0) {
-        const std::lock_guard lock{marks_mutex_};
-        marks_[header.number].deadline = Deadline::after(Duration{header.time}, calls_.platform().now());
-        any_marks_.store(true, std::memory_order_release);
+        marks_.note_deadline(header.number, Deadline::after(Duration{header.time}, calls_.platform().now()));
       }
     }
   }
-  void note_cancel(std::uint64_t number);
-  struct Mark {
-    bool cancelled = false;
-    Deadline deadline = Deadline::never();
-    Retries retries{};
-  };
   /// Says something about a call, and is none.
   static bool is_note(FrameKind kind) {
     return kind == FrameKind::kCancel || kind == FrameKind::kRetry || kind == FrameKind::kReceived;
-  }
-  Mark mark_of(std::uint64_t number) const {
-    if (!any_marks_.load(std::memory_order_acquire)) return {};
-    const std::lock_guard lock{marks_mutex_};
-    const auto found = marks_.find(number);
-    return found == marks_.end() ? Mark{} : found->second;
-  }
-  void forget_mark(std::uint64_t number) {
-    const std::lock_guard lock{marks_mutex_};
-    marks_.erase(number);
-    any_marks_.store(!marks_.empty(), std::memory_order_release);
   }
 
   void give_back_frames(net::FrameBatch& batch) {
     while (!batch.empty()) {
       FrameHeader header = batch.next().header;
       if (is_note(header.kind)) continue;
-      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(header.number);
+      marks_.forget(header.number);
       header.kind = FrameKind::kReply;
       header.status = wire::ReplyStatus::kReturned;
       link_->send(header, {});
@@ -226,7 +204,6 @@ class CallerLink final : public net::Link::Handler,
 
   std::optional<Error> refusal_of(const FrameHeader& header) const;
   std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);
-  void leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call);
   void flush_later() {
     if (!unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
   }
@@ -247,6 +224,7 @@ class CallerLink final : public net::Link::Handler,
       case ReplyCache::Arrival::kFirst: return true;
       case ReplyCache::Arrival::kUnderWay: return false;
       case ReplyCache::Arrival::kAnswered: {
+        marks_.forget(frame.header.number);
         const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
         out()->send(known.header, known.payload);
         return false;
@@ -349,11 +327,8 @@ class CallerLink final : public net::Link::Handler,
   std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
   std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
-  std::atomic<std::uint64_t> first_not_begun_ = 0;
-  std::atomic<bool> any_marks_ = false;
-  mutable std::mutex marks_mutex_;
-  std::unordered_map<std::uint64_t, Mark> marks_;  // by number, of the few calls that have one
-  std::unordered_map<std::uint64_t, std::shared_ptr<CoroutineCall>> suspended_;
+  CallMarks own_marks_;
+  CallMarks& marks_;  // of a remote caller, whichever connection they came by
   // The strand's.
   net::FrameBatch batch_;  // what is left of the one that is being run
   TimePoint last_end_;     // of the last call in it
@@ -497,7 +472,9 @@ class Running final : public RunningCall {
 /// A call of a method that is a coroutine, from its beginning to its end. It is its own executor, so that whatever runs
 /// on it takes its turn among the calls, and runs as this call. Owned by whoever runs it, and by its link while it is
 /// suspended. On the strand, but for cancel(), and what an executor does on any thread.
-class CoroutineCall final : public async::Executor, public std::enable_shared_from_this<CoroutineCall> {
+class CoroutineCall final : public async::Executor,
+                            public SuspendedCall,
+                            public std::enable_shared_from_this<CoroutineCall> {
  public:
   CoroutineCall(Calls& calls, std::shared_ptr<CallerLink> link, const FrameHeader& header, const Function& function)
       : header_{header},
@@ -524,8 +501,7 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
   const std::optional<Error>& error() const { return error_; }
   Encoder& result() { return result_; }
 
-  /// Its waits end.
-  void cancel() {
+  void cancel_wait() override {
     cancelled_.store(true);
     post([this] { body_->cancel_wait(); });
   }
@@ -613,19 +589,6 @@ class CoroutineCall final : public async::Executor, public std::enable_shared_fr
   std::optional<Body> body_;  // its frames use what is above
 };
 
-void CallerLink::note_cancel(std::uint64_t number) {
-  std::shared_ptr<CoroutineCall> suspended;
-  {
-    const std::lock_guard lock{marks_mutex_};
-    const auto found = suspended_.find(number);
-    if (found != suspended_.end()) suspended = found->second;
-    if (suspended == nullptr && number < first_not_begun_.load()) return;  // too late
-    marks_[number].cancelled = true;
-    any_marks_.store(true, std::memory_order_release);
-  }
-  if (suspended != nullptr) suspended->cancel();
-}
-
 void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   batch_ = std::move(batch);
   last_end_ = calls_.platform().now();
@@ -635,37 +598,23 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
     if (auto waits = run_one(frame)) {
-      leave_suspended(number, std::move(waits));
+      marks_.note_suspended(number, std::move(waits));
     } else {
       // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
       if (more_follow || !batch_.empty()) flush_later();
-      if (any_marks_.load(std::memory_order_relaxed)) forget_mark(number);
+      marks_.forget(number);
     }
-    first_not_begun_.store(number + 1, std::memory_order_relaxed);
+    marks_.note_begun(number);
   }
   batch_ = {};
   batches_waiting_.fetch_sub(1);
   link_->resume();
 }
 
-void CallerLink::leave_suspended(std::uint64_t number, std::shared_ptr<CoroutineCall> call) {
-  bool cancelled = false;
-  {
-    const std::lock_guard lock{marks_mutex_};
-    suspended_.emplace(number, call);
-    const auto mark = marks_.find(number);
-    cancelled = mark != marks_.end() && mark->second.cancelled;
-  }
-  if (cancelled) call->cancel();
-}
-
 void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
   reply(call.header(), call.error(), call.result(), {});
   if (more_follow) flush_later();
-  const std::lock_guard lock{marks_mutex_};
-  suspended_.erase(call.header().number);
-  marks_.erase(call.header().number);
-  any_marks_.store(!marks_.empty(), std::memory_order_release);
+  marks_.forget(call.header().number);
 }
 
 // Why the call does not begin.
@@ -678,7 +627,7 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
                  "Caller and worker must be the same build."};
   }
   const Function& function = functions[header.function];
-  const Mark mark = mark_of(header.number);
+  const CallMarks::Mark mark = marks_.of(header.number);
   if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
     return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with(
         readable_name(function.name()));
@@ -814,7 +763,7 @@ void Calls::forget(const CallerLink& link) {
   if (found == links_.end()) return;
   forgotten = std::move(*found);
   links_.erase(found);
-  if (link.remote() == nullptr) return;
+  if (link.remote() == nullptr) return forgotten->marks().cancel_suspended();
   platform_->executor().run_at(platform_->now() + kReturnTime,
                                [this, remote = link.remote()] { forget_if_away(remote); });
 }
@@ -826,7 +775,17 @@ void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
       std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
   if (here) return;
   executor_.post([caller] { caller->replies.forget(); });
+  caller->marks.cancel_suspended();
   caller->handed_over.let_go_of_all();
+}
+
+void Calls::end_suspended() {
+  {
+    const std::lock_guard lock{links_mutex_};
+    for (const auto& link : links_) link->marks().cancel_suspended();
+    for (const auto& [id, caller] : remote_callers_) caller->marks.cancel_suspended();
+  }
+  strand_.run_posted();
 }
 
 void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number) {

@@ -59,6 +59,8 @@ class Calls {
   void on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel);
   /// No call begins any more. False when one runs on; else the actor's destructor has run.
   bool stop();
+  /// After stop(), where the process does not end then: calls that are suspended are woken, and run to their end.
+  void end_suspended();
 
   /// What runs and what waits, for whoever asks meanwhile. Any thread.
   wire::Inspected inspect() const;

@@ -40,6 +40,20 @@ void Strand::give_back_waiting() {
   for (Entry& entry : entries) entry.runner->give_back(std::move(entry.batch));
 }
 
+void Strand::run_posted() {
+  std::unique_lock lock{mutex_};
+  for (;;) {
+    const auto posted =
+        std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.batch.empty(); });
+    if (posted == entries_.end()) return;
+    Entry entry = std::move(*posted);
+    entries_.erase(posted);
+    lock.unlock();
+    entry.runner->run({}, false);
+    lock.lock();
+  }
+}
+
 bool Strand::stop(async::Executor& executor, async::Deadline deadline) {
   std::unique_lock lock{mutex_};
   stopped_ = true;

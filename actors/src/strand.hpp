@@ -33,6 +33,8 @@ class Strand {
   void run();
   /// Sends back all that waits. Any thread, also the one that runs.
   void give_back_waiting();
+  /// Runs what was posted, and what that posts, though it was stopped.
+  void run_posted();
   /// Lets no call begin any more. True when none is running at the deadline.
   bool stop(async::Executor& executor, async::Deadline deadline);
 

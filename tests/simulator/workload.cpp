@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <pharos/async/completion.hpp>
 #include <pharos/pharos.hpp>
 
 namespace pharos::simulator {
@@ -66,8 +67,14 @@ class Ledger {
   std::pair<std::int32_t, std::uint32_t> add(std::uint64_t call, std::int32_t n) {
     execute(call);
     dawdle();
-    if (crashes_ && lots().one_in(60)) Cluster::crash();
+    if (crashes_ && lots().one_in(25)) Cluster::crash();
     return {n + 1, context().incarnation};
+  }
+  /// Ends when it is cancelled, and not before.
+  Async<std::pair<std::int32_t, std::uint32_t>> linger(std::uint64_t call, std::int32_t n) {
+    execute(call);
+    [[maybe_unused]] const auto cancelled = co_await async::Completion<void>{}.wait(Deadline::never());
+    co_return {n + 1, context().incarnation};
   }
   void turn_fragile() { crashes_ = true; }
   std::int32_t peek() const { return 1; }
@@ -180,6 +187,12 @@ class DriverCode {
       options.deadline = Deadline::after(lots().between(1ms, 60ms), World::of_this_program());
       call.may_be_given_up = true;
     }
+    if (lots().one_in(12)) {
+      call.may_be_given_up = true;
+      const std::uint64_t place = the_history->begin(call);
+      lingering_.push_back({place, owned.actor.call<&Ledger::linger>(place, n)});
+      return;
+    }
     // A value that is not there yet holds back what comes behind it.
     if (lots().one_in(6)) {
       const auto task = the_history->begin({.caller = number_, .retries = kManyRetries, .expected = n});
@@ -218,6 +231,10 @@ class DriverCode {
   }
 
   void collect() {
+    for (Pending& pending : std::exchange(lingering_, {})) {
+      pending.ref.cancel();
+      pending_.push_back(std::move(pending));
+    }
     for (Pending& pending : std::exchange(pending_, {})) {
       auto result = pending.ref.try_get();
       if (!Cluster::alive()) return;
@@ -248,6 +265,7 @@ class DriverCode {
   std::uint32_t calls_;
   std::vector<Owned> actors_;
   std::vector<Pending> pending_;
+  std::vector<Pending> lingering_;
   std::vector<PendingTask> tasks_;
 };
 

@@ -20,6 +20,7 @@ void WorkerProgram::end() {
   node_->close();
   calls_.caller()->end();
   calls_.stop();
+  calls_.end_suspended();
 }
 
 void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) {
