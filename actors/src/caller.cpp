@@ -352,7 +352,10 @@ std::vector<actors::TaskPool*> Caller::pools() {
 
 bool Caller::take_back(ResultCell& cell) {
   const auto all = pools();
-  return std::any_of(all.begin(), all.end(), [&](actors::TaskPool* pool) { return pool->take_back(cell); });
+  return std::any_of(all.begin(), all.end(), [&](actors::TaskPool* pool) {
+    // What asks for more has to run where that is.
+    return pool->demand().only_cpus() && pool->take_back(cell);
+  });
 }
 
 CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments) {

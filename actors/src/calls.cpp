@@ -404,12 +404,20 @@ class Running final : public RunningCall {
     }
     if (is_task_) calls_.unblock();
   }
-  bool cancelled() const override { return link_ != nullptr && link_->cancelled(number_); }
+  bool cancelled() const override {
+    if (in_place_of_ != nullptr && in_place_of_->cancelled()) return true;
+    return link_ != nullptr && link_->cancelled(number_);
+  }
   TraceId trace() const override { return trace_; }
-  Deadline deadline() const override { return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_); }
+  Deadline deadline() const override {
+    if (in_place_of_ != nullptr) return in_place_of_->call().deadline;
+    return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_);
+  }
   Context context() const override {
-    const Instance& instance = calls_.instance();
-    const wire::Holding& held = is_task_ ? link_->holding() : instance.holding;
+    static const Instance kNone{};
+    const bool is_actors = !is_task_ && in_place_of_ == nullptr;
+    const Instance& instance = is_actors ? calls_.instance() : kNone;
+    const wire::Holding& held = is_task_ ? link_->holding() : calls_.instance().holding;
     std::map<std::string, double> amounts;
     for (const auto& [name, amount] : held.amounts) {
       amounts.emplace(name, static_cast<double>(amount) / scheduler::Resources::kWhole);
@@ -422,7 +430,7 @@ class Running final : public RunningCall {
             .actor = instance.actor,
             .incarnation = instance.incarnation,
             .restarted = instance.incarnation > 1,
-            .name_space = is_task_ ? to_string(calls_.caller()->job()) : instance.name_space,
+            .name_space = is_actors ? instance.name_space : to_string(calls_.caller()->job()),
             .attempt = attempt_,
             .trace = trace_,
             .deadline = deadline(),
@@ -445,6 +453,7 @@ class Running final : public RunningCall {
     result.set_context(&carried);
     const Function& function = function_table()[call.function];
     Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
+    running.in_place_of_ = &cell;
     auto error = running.run(function, nullptr, call.flags, cell.arguments(), result, retries);
     calls_.end_if_child();
     if (error) {
@@ -465,6 +474,7 @@ class Running final : public RunningCall {
   const TraceId trace_;
   const bool is_task_;
   std::uint32_t attempt_;
+  detail::ResultCell* in_place_of_ = nullptr;  // a worker that would have run this task
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lesse
   if (waiting_.size() >= kWaitingMax) {
     return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests for workers are waiting"};
   }
-  if (lessee.nested && workers() >= workers_max_) {
+  if (lessee.nested && demand.only_cpus() && workers() >= workers_max_) {
     return too_many();
   }
   waiting_.push(demand, {request, lessee});
@@ -101,7 +101,7 @@ LeaseEffects Leases::job_ended(JobId job) {
 
 LeaseEffects Leases::end_leases_if(const std::function<bool(const Lessee&)>& ends) {
   LeaseEffects effects;
-  waiting_.erase_if([&](const Waiting& waiting) { return ends(waiting.lessee); });
+  waiting_.erase_if([&](const Resources&, const Waiting& waiting) { return ends(waiting.lessee); });
   std::erase_if(starting_, [&](const auto& entry) {
     if (!ends(entry.second.lessee)) return false;
     ledger_.give_back(entry.second.allotment);
@@ -170,7 +170,8 @@ void Leases::grant_what_fits(LeaseEffects& effects) {
     return true;
   });
   waiting_.serve([&](const Resources& demand, const Waiting& next) {
-    if (workers() >= workers_max_) return false;
+    // What asks for more than CPUs is bounded by that.
+    if (workers() >= workers_max_ && demand.only_cpus()) return false;
     const bool fits = demand.fits_in(room) && ledger_.fits(demand);
     room -= demand;
     if (fits) grant(next, demand, effects);
@@ -178,9 +179,10 @@ void Leases::grant_what_fits(LeaseEffects& effects) {
   });
   // They may be what all those workers wait for.
   if (workers() < workers_max_) return;
-  waiting_.erase_if([&](const Waiting& waiting) {
-    if (waiting.lessee.nested) effects.push_back(Refuse{waiting.request, too_many()});
-    return waiting.lessee.nested;
+  waiting_.erase_if([&](const Resources& demand, const Waiting& waiting) {
+    const bool may_run_itself = waiting.lessee.nested && demand.only_cpus();
+    if (may_run_itself) effects.push_back(Refuse{waiting.request, too_many()});
+    return may_run_itself;
   });
 }
 

@@ -42,7 +42,7 @@ PlacementEffects Placement::give_back(ActorId actor) {
     node.ledger.give_back(place.mapped().allotment);
     --node.users;
   } else {
-    waiting_.erase_if([actor](const Waiting& waiting) { return waiting.actor == actor; });
+    waiting_.erase_if([actor](const Resources&, const Waiting& waiting) { return waiting.actor == actor; });
   }
   place_what_fits(effects);
   return effects;

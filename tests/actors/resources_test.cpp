@@ -44,6 +44,27 @@ class Trainer {
 std::string gpus_of_task() {
   return visible_gpus() + " " + (context().gpus.empty() ? "none" : context().gpus.front());
 }
+std::string gpus_at_depth(int depth) {
+  Runtime runtime;
+  if (depth == 0) return runtime.submit<&gpus_of_task>({.gpus = 1}).get();
+  return runtime.submit<&gpus_at_depth>(depth - 1).get();
+}
+
+/// Whether the running call has a deadline, and its actor.
+using Surroundings = std::pair<bool, std::uint64_t>;
+Surroundings look_around() {
+  return {!context().deadline.is_never(), context().actor.value()};
+}
+class Asker {
+ public:
+  Surroundings ask() { return Runtime{}.submit<&look_around>({.deadline = Deadline::in(1h)}).get(); }
+};
+Surroundings look_around_at_depth(int depth) {
+  Runtime runtime;
+  if (depth == 0) return runtime.spawn<Asker>().call<&Asker::ask>().get();
+  return runtime.submit<&look_around_at_depth>(depth - 1).get();
+}
+
 double cpus_of_task() {
   return context().cpus;
 }
@@ -102,6 +123,19 @@ TEST_F(ResourcesTest, WhoAsksForNoGpuSeesNone) {
   start("gpu=2");
   EXPECT_EQ(runtime_->spawn<Trainer>().call<&Trainer::gpus>().get(), "");
   EXPECT_EQ(runtime_->submit<&gpus_of_task>().get(), " none");
+}
+
+// Deeper than there may be workers, who waits runs what it waits for; but not what needs what it has not.
+TEST_F(ResourcesTest, ATaskThatNeedsAGpuHasOneHoweverDeepItIsAsked) {
+  start("gpu=1,cpu=1");
+  EXPECT_EQ(runtime_->submit<&gpus_at_depth>(12).get(), "0 0");
+}
+
+TEST_F(ResourcesTest, ATaskThatIsRunByWhoeverWaitsForItIsItself) {
+  start("cpu=1");
+  const auto [deadline_is_its_own, actor] = runtime_->submit<&look_around_at_depth>(12).get();
+  EXPECT_TRUE(deadline_is_its_own);
+  EXPECT_EQ(actor, 0u);
 }
 
 TEST_F(ResourcesTest, TheProgramsOwnVisibleDevicesAreThePool) {

@@ -70,7 +70,7 @@ class LeasesTest : public testing::Test {
   }
 
   TimePoint now_{1h};
-  Leases leases_{Resources::of_cpus(2), kWorkersMax, kIdleTime};
+  Leases leases_{Resources{{{"cpu", 2 * Resources::kWhole}, {"disk", Resources::kWhole}}}, kWorkersMax, kIdleTime};
 };
 
 TEST_F(LeasesTest, ARequestStartsAWorkerAndIsGrantedWhenItHasStarted) {
@@ -189,6 +189,20 @@ TEST_F(LeasesTest, AtTheBoundOnlyDriversWaitAndBlockedWorkersBringNoMore) {
   EXPECT_EQ(request(21, 7), Texts{});
   EXPECT_EQ(leases_.waiting(), 1u);
   EXPECT_EQ(returned(51), (Texts{"grant 21 worker 51"}));
+}
+
+TEST_F(LeasesTest, AtTheBoundAWorkerGetsWhatItCannotRunItself) {
+  for (std::uint64_t i = 1; i <= kWorkersMax; ++i) {
+    request(i, 7);
+    started(i, 50 + i);
+    leases_.blocked(WorkerId{50 + i});
+  }
+  const Resources disk{{{"cpu", Resources::kWhole}, {"disk", Resources::kWhole}}};
+  const Lessee nested{JobId{7}, CallerId{51}, true};
+  EXPECT_EQ(texts(*leases_.request(LeaseRequestId{20}, nested, disk)), (Texts{"start 20 job 7"}));
+  started(20, 90);
+  EXPECT_EQ(texts(*leases_.request(LeaseRequestId{21}, nested, disk)), Texts{}) << "there is one disk";
+  EXPECT_EQ(returned(90), (Texts{"grant 21 worker 90"}));
 }
 
 TEST_F(LeasesTest, ANestedRequestThatWaitsIsRefusedWhenTheBoundIsReached) {

@@ -132,7 +132,7 @@ TEST(WaitingLineTest, EachHasItsTurnInOrderAndBehindOneThatStaysNobodyOfItsKind)
   });
   EXPECT_EQ(turns, (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(line.size(), 2u);
-  line.erase_if([](int who) { return who == 2; });
+  line.erase_if([](const Resources&, int who) { return who == 2; });
   turns.clear();
   line.serve([&](const Resources&, int who) {
     turns.push_back(who);

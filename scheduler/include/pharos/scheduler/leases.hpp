@@ -24,7 +24,7 @@ using LeaseRequestId = Id<struct LeaseRequestTag>;
 struct Lessee {
   JobId job;
   CallerId caller;
-  bool nested = false;  ///< a worker: at the bound it is refused, because it can run its tasks itself
+  bool nested = false;  ///< a worker: at the bound it is refused CPUs, because it can run its tasks itself
 };
 
 /// What an actor's process holds of the node, or waits for, until it is given up.
@@ -60,7 +60,8 @@ using LeaseEffects = std::vector<LeaseEffect>;
 /// Who has what of one node: which worker process serves whose tasks, and what the processes of actors hold. Who comes
 /// first is served first; who does not fit has what it asks for set aside as it becomes free, and those behind it may
 /// take the rest. Idle workers are kept for a while because the next lease of the same job can have them at once.
-/// A worker whose task waits for other tasks gives its CPUs to another, until there are `workers_max` processes. One
+/// A worker whose task waits for other tasks gives its CPUs to another, until there are `workers_max` processes; past
+/// that there are only those that ask for more than CPUs, which not just anybody can give, and which bounds them. One
 /// that may use GPUs ends with its lease, and what it had is free when its process is gone: until then it has memory
 /// there. Pure: events in, effects out, the time passed in. One thread. A worker runs one job's code only, so an idle
 /// worker serves its own job. Bounds: `kWaitingMax` requests wait; the next one is refused with kOverloaded, and so is

@@ -37,6 +37,8 @@ class Resources {
   std::int64_t gpus() const { return of("gpu"); }
   const Amounts& amounts() const { return amounts_; }
   bool empty() const { return amounts_.empty(); }
+  /// Nothing else, and perhaps none.
+  bool only_cpus() const { return amounts_.size() == (cpus() == 0 ? 0 : 1); }
 
   bool fits_in(const Resources& room) const;
   Resources& operator+=(const Resources& more);

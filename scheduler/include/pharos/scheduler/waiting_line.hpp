@@ -40,11 +40,11 @@ class WaitingLine {
     }
   }
 
-  /// `leaves(who)`.
+  /// `leaves(demand, who)`.
   template <class Leaves>
   void erase_if(Leaves leaves) {
     for (auto line = lines_.begin(); line != lines_.end();) {
-      size_ -= std::erase_if(line->second, [&](const Waiting& waiting) { return leaves(waiting.who); });
+      size_ -= std::erase_if(line->second, [&](const Waiting& waiting) { return leaves(line->first, waiting.who); });
       line = line->second.empty() ? lines_.erase(line) : std::next(line);
     }
   }
