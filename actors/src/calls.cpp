@@ -353,7 +353,7 @@ class Running final : public RunningCall {
   /// `link`: what the call came with; a constructor came with none.
   Running(Calls& calls, const Function& function, CallerLink* link, std::uint64_t number, TraceId trace, bool is_task,
           std::uint32_t attempt = 0)
-      : RunningCall{function.name()},
+      : RunningCall{function.name(), function.begin != nullptr},
         calls_{calls},
         link_{link},
         number_{number},

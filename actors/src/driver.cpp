@@ -11,7 +11,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -149,25 +148,23 @@ namespace {
 
 class QuitWatcher final : public net::Reactor::Watcher {
  public:
-  QuitWatcher(net::Reactor& reactor, std::weak_ptr<Caller> caller, int event)
-      : reactor_{reactor}, caller_{std::move(caller)}, event_{event} {}
+  QuitWatcher(net::Reactor& reactor, std::weak_ptr<Caller> caller, std::shared_ptr<actors::Output> output, int event)
+      : reactor_{reactor}, caller_{std::move(caller)}, output_{std::move(output)}, event_{event} {}
 
   void on_ready(std::uint32_t) override {
     std::uint64_t count = 0;
     if (::read(event_, &count, sizeof count) != sizeof count) return;
-    reactor_.post([weak = caller_] {
+    reactor_.post([weak = caller_, output = output_] {
       const auto caller = weak.lock();
       if (caller == nullptr) return;
-      caller->explain_waits([](const std::string& text) {
-        std::fwrite(text.data(), 1, text.size(), stderr);
-        std::fflush(stderr);
-      });
+      caller->explain_waits([output](std::string text) { output->report(std::move(text)); });
     });
   }
 
  private:
   net::Reactor& reactor_;
   const std::weak_ptr<Caller> caller_;
+  const std::shared_ptr<actors::Output> output_;
   const int event_;
 };
 
@@ -177,7 +174,7 @@ void Driver::answer_quit_signal() {
   quit_signal_ = actors::QuitSignal::make();
   if (quit_signal_ == nullptr) return;
   const int event = quit_signal_->descriptor();
-  reactor_.watch(event, EPOLLIN, std::make_shared<QuitWatcher>(reactor_, caller_, event));
+  reactor_.watch(event, EPOLLIN, std::make_shared<QuitWatcher>(reactor_, caller_, output_, event));
 }
 
 void Driver::run_io() {
@@ -188,7 +185,7 @@ void Driver::run_io() {
 
 void Driver::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) {
   if (const auto* const output = std::get_if<wire::Output>(&parcel.message)) {
-    output_->print(*output);
+    output_->print(*output, [node = node_] { node->send(wire::Done{}); });
   } else {
     caller_->on_node_message(parcel.message);
   }

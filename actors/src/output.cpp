@@ -4,12 +4,19 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include <pharos/base/byte_count.hpp>
+#include <pharos/base/log.hpp>
 
 namespace pharos::actors {
 namespace {
+
+constexpr auto kReadTime = std::chrono::seconds{30};  // for whoever reads this program's output, at its end
 
 bool shows_colours(FILE* stream) {
   const char* const terminal = std::getenv("TERM");
@@ -26,40 +33,43 @@ std::string prefix_of(const std::string& label, std::int32_t pid, bool coloured)
   return "\033[" + std::to_string(colour) + "m" + text + "\033[0m ";
 }
 
-void write(FILE* to, const std::string& text) {
-  if (text.empty()) return;
-  std::fwrite(text.data(), 1, text.size(), to);
-  std::fflush(to);
-}
-
 }  // namespace
 
 Output::Output(net::Reactor& reactor, bool folds)
-    : reactor_{reactor}, folds_{folds}, colours_{shows_colours(stdout), shows_colours(stderr)} {}
+    : reactor_{reactor},
+      folds_{folds},
+      colours_{shows_colours(stdout), shows_colours(stderr)},
+      writer_{kReadTime},
+      reports_{kReadTime} {}
 
-void Output::print(const wire::Output& output) {
+void Output::print(const wire::Output& output, StreamWriter::Written shown) {
   const TimePoint now = reactor_.now();
-  std::vector<OutputLine> shown;
+  std::vector<OutputLine> lines;
   std::string_view left = output.lines;
   while (!left.empty()) {
     const std::size_t end = std::min(left.find('\n'), left.size());
     OutputLine line{output.label, output.pid, output.error, std::string{left.substr(0, end)}};
     left.remove_prefix(std::min(end + 1, left.size()));
     if (folds_ && !output.report) {
-      for (OutputLine& each : fold_.add(std::move(line), now)) shown.push_back(std::move(each));
+      for (OutputLine& each : fold_.add(std::move(line), now)) lines.push_back(std::move(each));
     } else {
-      shown.push_back(std::move(line));
+      lines.push_back(std::move(line));
     }
   }
-  show(shown);
+  show(lines, std::move(shown));
   tick_later();
 }
 
 void Output::flush() {
   show(fold_.flush());
+  reports_.finish();
+  if (const std::size_t dropped = writer_.finish(); dropped != 0) {
+    log(LogLevel::kWarn, "nobody reads this program's output; lines of its workers are dropped",
+        {kv("dropped", ByteCount{dropped})});
+  }
 }
 
-void Output::show(const std::vector<OutputLine>& lines) {
+void Output::show(const std::vector<OutputLine>& lines, StreamWriter::Written shown) {
   std::array<std::string, 2> texts;
   for (const OutputLine& line : lines) {
     texts[line.error ? 1 : 0]
@@ -67,8 +77,8 @@ void Output::show(const std::vector<OutputLine>& lines) {
         .append(line.text)
         .append(1, '\n');
   }
-  write(stdout, texts[0]);
-  write(stderr, texts[1]);
+  if (!texts[0].empty()) writer_.write(stdout, std::move(texts[0]));
+  if (!texts[1].empty() || shown) writer_.write(stderr, std::move(texts[1]), std::move(shown));
 }
 
 void Output::tick_later() {

@@ -19,6 +19,7 @@ class RunningCall {
   static const void* stack_begin();
   /// Mangled.
   const char* function_name() const { return function_name_; }
+  bool is_coroutine() const { return is_coroutine_; }
 
   /// As long as this lives, on the stack, its thread runs that call.
   class Scope {
@@ -42,11 +43,13 @@ class RunningCall {
   virtual Deadline deadline() const = 0;
 
  protected:
-  explicit RunningCall(const char* function_name) : function_name_{function_name} {}
+  RunningCall(const char* function_name, bool is_coroutine)
+      : function_name_{function_name}, is_coroutine_{is_coroutine} {}
   ~RunningCall() = default;
 
  private:
   const char* const function_name_;
+  const bool is_coroutine_;
 };
 
 }  // namespace pharos::actors

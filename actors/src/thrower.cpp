@@ -1,13 +1,18 @@
 #include "thrower.hpp"
 
+#include <unwind.h>
+
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <exception>
 #include <mutex>
 #include <span>
 #include <typeinfo>
 #include <unordered_map>
 #include <utility>
 
+#include <pharos/base/export.hpp>
 #include <pharos/base/thread_local.hpp>
 #include <pharos/process/backtrace.hpp>
 
@@ -20,15 +25,41 @@ namespace {
 constexpr std::size_t kDepth = 32;  // of which the unwinder and the C++ library take some
 constexpr std::size_t kPlacesMax = 4096;
 
-struct Thrown {
-  std::array<process::StackAddress, kDepth> stack;
+struct Stack {
+  std::array<process::StackAddress, kDepth> addresses;
   std::size_t depth = 0;
+
+  /// This thread's, from the user's code on: below the call is the worker.
+  void capture() {
+    depth = process::capture_stack(addresses);
+    const auto running = reinterpret_cast<std::uintptr_t>(RunningCall::stack_begin());
+    while (running != 0 && depth != 0 && addresses[depth - 1].end > running) --depth;
+  }
+};
+
+/// Of the exceptions of a thread.
+struct Thrown {
+  Stack uncaught;  // of the last that nobody caught
+  Stack last;      // of the last of all, in a coroutine
+  const void* last_object = nullptr;
 };
 
 Thrown& thrown() {
   thread_local Thrown instance;
   return instance;
 }
+
+// The exception that is being handled.
+const void* current_object() {
+  const std::exception_ptr current = std::current_exception();
+  const void* object = nullptr;
+  static_assert(sizeof current == sizeof object);
+  std::memcpy(&object, &current, sizeof object);
+  return object;
+}
+
+// "GNUCC++" and a null for one that is thrown for the first time.
+constexpr _Unwind_Exception_Class kFirstThrow = 0x474e5543432b2b00;
 
 /// What an address is for people.
 struct Place {
@@ -68,11 +99,7 @@ class ThrowerType final : public std::type_info {
   explicit ThrowerType(const char* name) : std::type_info{name} {}
 
   bool __do_catch(const std::type_info*, void**, unsigned) const override {
-    Thrown& now = thrown();
-    now.depth = process::capture_stack(now.stack);
-    const auto running = reinterpret_cast<std::uintptr_t>(RunningCall::stack_begin());
-    // Below the call is the worker.
-    while (running != 0 && now.depth != 0 && now.stack[now.depth - 1].end > running) --now.depth;
+    thrown().uncaught.capture();
     return false;
   }
 };
@@ -83,9 +110,11 @@ const ThrowerType kThrowerType{"N6pharos6actors7ThrowerE"};
 
 std::string Thrower::place() {
   Thrown& now = thrown();
-  const std::size_t depth = std::exchange(now.depth, 0);
+  const void* const last = std::exchange(now.last_object, nullptr);
+  Stack& stack = last != nullptr && last == current_object() ? now.last : now.uncaught;
+  const std::size_t depth = std::exchange(stack.depth, 0);
   for (std::size_t i = 0; i < depth; ++i) {
-    Place place = place_of(now.stack[i].code);
+    Place place = place_of(stack.addresses[i].code);
     if (!place.text.empty()) return std::move(place.text);
     if (place.calls_user) return readable_name(RunningCall::of_this_thread()->function_name());
   }
@@ -93,3 +122,17 @@ std::string Thrower::place() {
 }
 
 }  // namespace pharos::actors
+
+namespace pharos::detail {
+
+PHAROS_API void note_throw(const _Unwind_Exception* thrown);
+
+void note_throw(const _Unwind_Exception* thrown) {
+  const auto* const call = actors::RunningCall::of_this_thread();
+  if (call == nullptr || !call->is_coroutine() || thrown->exception_class != actors::kFirstThrow) return;
+  actors::Thrown& now = actors::thrown();
+  now.last.capture();
+  now.last_object = thrown + 1;
+}
+
+}  // namespace pharos::detail

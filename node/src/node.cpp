@@ -13,7 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kIdleWorkerTime = 10s;
-constexpr std::size_t kFarOutputQueuedMax = std::size_t{16} << 20;
 
 // Tasks that wait for tasks keep their processes. Past this many, who waits runs what it waits for itself.
 std::uint32_t workers_max(std::uint32_t cpus) {
@@ -141,6 +140,10 @@ bool Node::on_caller_message(const Client& client, net::Parcel& parcel, std::opt
 }
 
 bool Node::on_driver_message(const Client& client, const net::Parcel& parcel, std::optional<std::uint64_t> request) {
+  if (std::holds_alternative<wire::Done>(parcel.message)) {
+    note_shown(*client.job);
+    return true;
+  }
   if (!std::holds_alternative<wire::Stop>(parcel.message) || !request) return false;
   if (!std::exchange(client.job->stopping, true)) background_.spawn(stop_job(this, client.job, *request));
   return true;
@@ -227,12 +230,8 @@ void Node::on_head_message(wire::Message message) {
     background_.spawn(stop_far_job(this, stop->job));
   } else if (const auto* const stopped = std::get_if<wire::JobStopped>(&message)) {
     if (const auto of = jobs_.find(stopped->job); of != jobs_.end()) of->second->stopped_elsewhere.complete();
-  } else if (auto* const output = std::get_if<wire::Output>(&message)) {
-    const auto of_job = jobs_.find(output->job);
-    if (of_job == jobs_.end() || of_job->second->driver == nullptr) return;
-    net::Peer& driver = *of_job->second->driver;
-    // A driver that does not read misses lines of other machines, rather than hold their workers up.
-    if (driver.queued() < kFarOutputQueuedMax) driver.send(*output);
+  } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
+    forward_output(*output);
   } else {
     on_far_lease_message(message);
   }

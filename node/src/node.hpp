@@ -138,7 +138,9 @@ class Node final : public net::Peer::Owner {
 
   // Output.
   bool takes_output(const Job& job);
-  void send_output(const Job& job, wire::Output output);
+  void send_output(Job& job, wire::Output output);
+  void forward_output(const wire::Output& output);
+  static void note_shown(Job& job);
 
   // Leases.
   bool on_far_lease_message(wire::Message& message);

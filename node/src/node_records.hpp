@@ -3,7 +3,9 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +22,8 @@ struct Node::Job {
   JobId id;
   CallerId caller;
   std::shared_ptr<net::Peer> driver;  // null: at another node
+  std::deque<std::size_t> unshown;    // bytes of each Output that it has, and has not shown
+  std::size_t unshown_bytes = 0;      // of all
   wire::RegisterJob program;
   Fd executable;
   bool loaded = false;          // its build has been looked at

@@ -19,6 +19,7 @@ constexpr auto kZygoteEndTime = 5ms;
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
 constexpr auto kCrashTime = 2s;     // to find out where a worker crashed
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
+constexpr std::size_t kFarOutputUnshownMax = std::size_t{16} << 20;
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -161,15 +162,29 @@ void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, 
 // ---- Output
 
 bool Node::takes_output(const Job& job) {
-  return (job.driver != nullptr ? job.driver->queued() : queued_to_head_()) < kOutputQueuedMax;
+  return (job.driver != nullptr ? job.unshown_bytes : queued_to_head_()) < kOutputQueuedMax;
 }
 
-void Node::send_output(const Job& job, wire::Output output) {
-  if (job.driver != nullptr) {
-    job.driver->send(output);
-  } else {
-    tell_head_(std::move(output));
-  }
+void Node::send_output(Job& job, wire::Output output) {
+  if (job.driver == nullptr) return tell_head_(std::move(output));
+  job.unshown.push_back(output.lines.size());
+  job.unshown_bytes += output.lines.size();
+  job.driver->send(output);
+}
+
+// Of another node's worker.
+void Node::forward_output(const wire::Output& output) {
+  const auto of_job = jobs_.find(output.job);
+  if (of_job == jobs_.end() || of_job->second->driver == nullptr) return;
+  Job& job = *of_job->second;
+  // A driver that shows nothing misses lines of other machines, rather than hold their workers up.
+  if (job.unshown_bytes < kFarOutputUnshownMax) send_output(job, output);
+}
+
+void Node::note_shown(Job& job) {
+  if (job.unshown.empty()) return;
+  job.unshown_bytes -= job.unshown.front();
+  job.unshown.pop_front();
 }
 
 // ---- End

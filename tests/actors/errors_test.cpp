@@ -163,6 +163,41 @@ class Recorder {
   int runs_ = 0;
 };
 
+[[gnu::noinline]] int stumble(const char* over) {
+  throw std::runtime_error{over};
+}
+/// Falls over things, in all kinds of functions.
+class Hiker {
+ public:
+  int walk() { return stumble("a stone"); }
+  Async<int> walk_at_once() { co_return stumble("a stone"); }
+  Async<int> walk_later() {
+    const auto slept = co_await async::sleep(1ms);
+    co_return stumble(slept ? "a root" : "nothing");
+  }
+  Async<int> fall() {
+    const auto slept = co_await async::sleep(1ms);
+    if (slept) throw std::runtime_error{"no ground"};
+    co_return 0;
+  }
+  Async<int> follow() { co_return co_await walk_later(); }
+  Async<int> follow_far() { co_return co_await follow(); }
+  Async<int> get_up_and_fall() {
+    try {
+      stumble("a stone");
+    } catch (const std::runtime_error&) {
+      ++falls_;
+    }
+    co_return co_await fall();
+  }
+
+ private:
+  int falls_ = 0;
+};
+int hike() {
+  return stumble("a branch");
+}
+
 Deadline soon() {
   return Deadline::in(20s);
 }
@@ -252,6 +287,28 @@ TEST_F(ErrorsTest, WhatIsNotDeclaredIsAUserErrorThatNamesIt) {
   const std::string text = message_of<UserError>([&] { account.call<&Account::undeclared>().get(soon()); });
   EXPECT_SAYS(text, "Account::undeclared threw ");
   EXPECT_SAYS(text, "errors::Undeclared: nobody knows");
+}
+
+TEST_F(ErrorsTest, AUserErrorSaysWhereItWasThrown) {
+  Runtime runtime;
+  const auto hiker = runtime.spawn<Hiker>();
+  const auto said_by = [](const auto& ref) { return message_of<UserError>([&] { ref.get(soon()); }); };
+  const std::string there = "; thrown in pharos::cluster::errors::(anonymous namespace)::stumble(char const*)";
+  EXPECT_SAYS(said_by(runtime.submit<&hike>()), "a branch" + there);
+  EXPECT_SAYS(said_by(hiker.call<&Hiker::walk>()), "a stone" + there);
+  EXPECT_SAYS(said_by(hiker.call<&Hiker::walk_at_once>()), "a stone" + there);
+  EXPECT_SAYS(said_by(hiker.call<&Hiker::walk_later>()), "a root" + there);
+}
+
+TEST_F(ErrorsTest, AnErrorThatPassedThroughCoroutinesWasThrownInTheInnermost) {
+  Runtime runtime;
+  const auto hiker = runtime.spawn<Hiker>();
+  const auto said_by = [](const auto& ref) { return message_of<UserError>([&] { ref.get(soon()); }); };
+  const std::string user = "; thrown in pharos::cluster::errors::(anonymous namespace)::";
+  EXPECT_SAYS(said_by(hiker.call<&Hiker::follow>()), "a root" + user + "stumble(char const*)");
+  EXPECT_SAYS(said_by(hiker.call<&Hiker::follow_far>()), "a root" + user + "stumble(char const*)");
+  EXPECT_SAYS(said_by(hiker.call<&Hiker::fall>()), "no ground" + user + "Hiker::fall()");
+  EXPECT_SAYS(said_by(hiker.call<&Hiker::get_up_and_fall>()), "no ground" + user + "Hiker::fall()");
 }
 
 TEST_F(ErrorsTest, TheErrorOfADeclaredExceptionStillNamesItAndThrowsIt) {

@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -137,9 +139,17 @@ TEST_F(OutputTest, AFloodSlowsItsWriterAndNothingElse) {
 
 TEST_F(OutputTest, AReaderThatStopsReadingHoldsTheWorkerUpAndNothingElse) {
   must_end_within(60s);
-  ChildProgram program{WRITING_PROGRAM, {"many"}};
-  // Nothing is read for a moment: the worker waits in its write, and goes on when there is room again.
-  std::this_thread::sleep_for(1s);
+  ChildProgram program{WRITING_PROGRAM, {"unread"}};
+  program.leave_output();
+  ASSERT_TRUE(program.error_with("others went on", 30s)) << program.error();
+  EXPECT_SAYS(program.error(), "the writer waits");
+  EXPECT_EQ(program.error().find("no deadline"), std::string::npos) << program.error();
+  const std::size_t grown = program.error().find("grown by ");
+  ASSERT_NE(grown, std::string::npos);
+  EXPECT_LT(std::stol(program.error().substr(grown + 9)), kGrownMax) << "kilobytes";
+  program.kill(SIGQUIT);
+  EXPECT_TRUE(program.error_with("Writer::write_many of actor \"scribe\"")) << program.error();
+
   const auto end = program.wait(40s);
   EXPECT_EQ(end.status, 0);
   EXPECT_EQ(lines_of(end.output).size(), 100'001u);

@@ -1,6 +1,7 @@
 // A program whose workers write to their standard streams: `writing_program
-// few|many|long|alike|exit|numbers|last_words|flood`.
+// few|many|long|alike|exit|numbers|last_words|flood|unread`.
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -49,6 +51,9 @@ class Writer {
     for (std::uint64_t i = 0;; ++i) std::printf("flood %020llu %.*s\n", static_cast<unsigned long long>(i), 60, kDots);
   }
   int process() { return ::getpid(); }
+  void stay() {
+    while (!pharos::cancelled()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
   void write_long() { std::cout << std::string(300'000, 'l') << "\nshort\n"; }
 };
 
@@ -66,6 +71,38 @@ void flood(pharos::Runtime& runtime, const pharos::Actor<Writer>& writer) {
   std::cerr << "calls " << calls << '\n';
   std::cerr << "grown by " << resident_kilobytes(::getpid()) - before << " KiB\n";
   runtime.kill(writer);
+}
+
+int own_process() {
+  return ::getpid();
+}
+
+bool is_full(int pipe) {
+  pollfd room{.fd = pipe, .events = POLLOUT, .revents = 0};
+  return ::poll(&room, 1, 0) == 0;
+}
+
+// Says on standard error what goes on while nobody reads standard output, and that the writer does not.
+void go_on_unread(pharos::Runtime& runtime, const pharos::Actor<Writer>& writer) {
+  using namespace std::chrono_literals;
+  const auto other = runtime.spawn<Writer>();
+  other.call<&Writer::process>().get();
+  const long before = resident_kilobytes(::getpid());
+  const auto written = writer.call<&Writer::write_many>(100'000);
+  while (!is_full(STDOUT_FILENO)) std::this_thread::sleep_for(1ms);
+  const auto end = std::chrono::steady_clock::now() + 2s;
+  for (int i = 0; std::chrono::steady_clock::now() < end; ++i) {
+    other.call<&Writer::process>().get(pharos::Deadline::in(10s));
+    runtime.submit<&own_process>().get(pharos::Deadline::in(10s));
+    const auto late = other.call<&Writer::stay>(pharos::CallOptions{.deadline = pharos::Deadline::in(20ms)});
+    const auto said = late.try_get(pharos::Deadline::in(10s));
+    if (said || said.error().code() != pharos::ErrorCode::kDeadlineExceeded) std::cerr << "no deadline\n";
+    if (i < 5) runtime.spawn<Writer>().call<&Writer::process>().get(pharos::Deadline::in(10s));
+  }
+  std::cerr << (written.ready() ? "the writer too" : "the writer waits") << '\n';
+  std::cerr << "grown by " << resident_kilobytes(::getpid()) - before << " KiB\n";
+  std::cerr << "others went on" << std::endl;
+  written.get();
 }
 
 }  // namespace
@@ -91,6 +128,7 @@ int main(int, char** argv) {
       const auto said = writer.call<&Writer::write_and_die>("my last words");
       std::cout << said.try_get().ok() << std::endl;
     }
+    if (mode == "unread") go_on_unread(runtime, writer);
     if (mode == "flood") flood(runtime, writer);
     if (mode == "long") writer.call<&Writer::write_long>().get();
   }

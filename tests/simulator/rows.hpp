@@ -89,7 +89,7 @@ template <> struct RowOf<wire::KillActor> { static constexpr Row kRow = kOfCalle
 template <> struct RowOf<wire::WorkerReady> { static constexpr Row kRow = kWithDescriptor; };
 template <> struct RowOf<wire::WorkerEnded> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::Output> { static constexpr Row kRow{
-    "the driver is gone: there is nobody to print it", "it has no answer", "lines of a worker that dies are read to their end",
+    "the driver is gone: there is nobody to print it", "of Done: the driver is gone", "lines of a worker that dies are read to their end",
     kTakenOnce, true, "Rows, of crashes; tests/actors/output_test.cpp"}; };
 template <> struct RowOf<wire::Stop> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::Done> { static constexpr Row kRow = kOfCaller; };

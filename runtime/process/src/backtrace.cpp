@@ -49,9 +49,17 @@ std::string demangled(const char* name) {
   return text == nullptr ? name : text.get();
 }
 
+// GCC puts what a coroutine does into a function of its own, "f(f()::_Z1fv.Frame*) [clone .actor]".
+std::string readable(const char* function) {
+  std::string text = demangled(function);
+  const std::size_t end = text.find(".Frame*)");
+  const std::size_t scope = end == std::string::npos ? end : text.rfind("::_Z", end);
+  return scope == std::string::npos ? text : demangled(text.substr(scope + 2, end - scope - 2).c_str());
+}
+
 void set_name(Frame& frame, const char* function) {
   frame.name = function;
-  frame.function = demangled(function);
+  frame.function = readable(function);
 }
 
 int add_symbol(void* into, std::uintptr_t, const char* file, int line, const char* function) {
@@ -135,6 +143,7 @@ bool Frame::of_runtime() const {
     return true;
   }
   std::string_view scope = name;
+  if (starts_with_any(scope, {"_Unwind_", "__cxa_"})) return true;
   if (!scope.starts_with("_Z")) return false;
   scope.remove_prefix(2);
   // Of a nested name, of a local class or lambda, of a const method.

@@ -17,7 +17,7 @@ struct Message {
     killActor @6 :KillActor;        # caller to node
     workerReady @7 :WorkerReady;    # node to caller, with the socket for calls
     workerEnded @8 :WorkerEnded;    # node to caller
-    output @9 :Output;              # node to driver
+    output @9 :Output;              # node to driver, which says done when it is shown
     stop @10 :Stop;                 # driver to node; answered by done when every worker is gone
     done @11 :Void;
     zygoteReady @12 :ZygoteReady;   # zygote to node

@@ -91,7 +91,8 @@ void ChildProgram::kill_group(int signal) const {
 bool ChildProgram::read_some(std::chrono::steady_clock::time_point until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
   if (left.count() <= 0) return false;
-  pollfd both[] = {{.fd = output_, .events = POLLIN, .revents = 0}, {.fd = error_, .events = POLLIN, .revents = 0}};
+  pollfd both[] = {{.fd = leaves_output_ ? -1 : output_, .events = POLLIN, .revents = 0},
+                   {.fd = error_, .events = POLLIN, .revents = 0}};
   ::poll(both, 2, static_cast<int>(left.count()));
   if (both[0].revents != 0) drain(output_, end_.output);
   if (both[1].revents != 0) drain(error_, end_.error);
@@ -100,6 +101,7 @@ bool ChildProgram::read_some(std::chrono::steady_clock::time_point until) {
 
 std::string ChildProgram::next_line(std::chrono::milliseconds within) {
   const auto until = std::chrono::steady_clock::now() + within;
+  leaves_output_ = false;
   for (;;) {
     const std::size_t end = end_.output.find('\n');
     if (end != std::string::npos) {
@@ -127,6 +129,7 @@ bool ChildProgram::ended() {
 
 ChildProgram::End ChildProgram::wait(std::chrono::milliseconds within) {
   const auto until = std::chrono::steady_clock::now() + within;
+  leaves_output_ = false;
   while (output_ >= 0 || error_ >= 0) {
     if (!read_some(until)) {
       throw std::runtime_error{"the program's streams stay open; it wrote: " + end_.output + end_.error};

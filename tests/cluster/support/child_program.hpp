@@ -24,6 +24,9 @@ class ChildProgram {
   void kill(int signal) const;
   void kill_group(int signal) const;
 
+  /// Its standard output is left in the pipe until it is wanted.
+  void leave_output() { leaves_output_ = true; }
+
   /// The next line of its standard output, without the line's end. Throws when none comes in this time.
   std::string next_line(std::chrono::milliseconds within = std::chrono::seconds{15});
 
@@ -48,6 +51,7 @@ class ChildProgram {
   pid_t pid_ = 0;
   int output_ = -1;
   int error_ = -1;
+  bool leaves_output_ = false;
   End end_;
   bool reaped_ = false;
 };

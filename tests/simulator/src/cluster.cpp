@@ -78,6 +78,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   }
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
+    if (std::holds_alternative<wire::Output>(parcel.message)) node_->send(wire::Done{});
     caller_->on_node_message(parcel.message);
   }
   void on_peer_closed(net::Peer&, const Error& why) override {
