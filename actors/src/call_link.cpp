@@ -257,10 +257,7 @@ bool CallLink::cancel(ResultCell& cell) {
 
 std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
   const std::lock_guard lock{mutex_};
-  const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
-  if (sent != unanswered_.end()) {
-    return Place{true, first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin())};
-  }
+  if (const auto number = number_of(cell)) return Place{true, *number};
   const bool held =
       std::any_of(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
   return held ? std::optional{Place{}} : std::nullopt;

@@ -38,9 +38,12 @@ void Caller::add_pending(const CellHandle& cell, std::int32_t argument_of, std::
     result.function = cell->call().function;
     result.number = number;
   };
-  if (const auto task = tasks_.find(*cell)) {
+  for (actors::TaskPool* const pool : pools()) {
+    const auto task = pool->find(*cell);
+    if (!task) continue;
     take(static_cast<bool>(task->worker), task->number);
     result.worker = task->worker;
+    result.amounts = pool->demand().amounts();
   }
   for (const auto& actor : actors()) {
     const auto call = actor->link()->find(*cell);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <pharos/scheduler/resources.hpp>
+
 namespace pharos::actors {
 namespace {
 
@@ -63,13 +65,17 @@ class Report {
     if (worker != node_->workers.end()) {
       explain_worker(*worker, wait, caller, depth + 1);
     } else if (wait.stage == Stage::kUnsent && !wait.actor) {
-      explain_resources(depth + 1);
+      explain_resources(scheduler::Resources{wait.amounts}, depth + 1);
     } else {
       say(depth + 1, "which is answered at this moment, or whose process has just ended");
     }
   }
 
   void explain_worker(const InspectedWorker& worker, const PendingResult& wait, CallerId caller, std::size_t depth) {
+    if (!worker.elsewhere.empty()) {
+      return say(depth, worker.actor ? "which is on " + worker.elsewhere + ": " + worker.state
+                                     : "runs on " + worker.elsewhere);
+    }
     if (!worker.worker) return say(depth, "which has no process: " + worker.state);
     const std::string process = "process " + std::to_string(worker.pid);
     const std::string state = worker.state.empty() ? "" : " (" + worker.state + ")";
@@ -100,14 +106,38 @@ class Report {
     above_.pop_back();
   }
 
-  void explain_resources(std::size_t depth) {
-    say(depth, "which waits for a worker: " + std::to_string(node_->cpus_in_use) + " of " +
-                   std::to_string(node_->cpus) + " CPUs are in use");
+  void explain_resources(const scheduler::Resources& demand, std::size_t depth) {
+    const scheduler::Resources total{node_->total};
+    if (!demand.fits_in(total)) {
+      const std::string there =
+          node_->cluster.empty()
+              ? ""
+              : "; all nodes together have " + demand.as_in(scheduler::Resources{node_->cluster}).to_string();
+      say(depth, "which waits for a worker of another node, with " + demand.to_string() + there);
+      return name_holders(demand, depth + 1);
+    }
+    scheduler::Resources left = total;
+    left -= scheduler::Resources{node_->in_use};
+    say(depth, "which waits for a worker" + (demand.empty() ? "" : ": " + demand.use(total, left)));
+    name_holders(demand.scarce_in(left), depth + 1);
+  }
+
+  void name_holders(const scheduler::Resources& scarce, std::size_t depth) {
     for (const InspectedWorker& worker : node_->workers) {
-      if (worker.actor || worker.function == wire::kNoFunction) continue;
-      say(depth + 1, "process " + std::to_string(worker.pid) + " runs " + name_of_(worker.function) + " for " +
-                         seconds(worker.nanoseconds));
-      explain_waits_of(worker, depth + 1);
+      const scheduler::Resources held = scarce.as_in(scheduler::Resources{worker.amounts});
+      if (held.empty()) continue;
+      const std::string process = "process " + std::to_string(worker.pid);
+      if (worker.actor) {
+        say(depth, "actor \"" + worker.label + "\" has " + held.to_string() +
+                       (worker.elsewhere.empty() ? ", in " + process : ", on " + worker.elsewhere));
+      } else if (!worker.elsewhere.empty()) {
+        say(depth, "tasks have " + held.to_string() + " on " + worker.elsewhere);
+      } else if (worker.function == wire::kNoFunction) {
+        say(depth, process + " has " + held.to_string() + ", and runs nothing");
+      } else {
+        say(depth, process + " runs " + name_of_(worker.function) + " for " + seconds(worker.nanoseconds));
+        explain_waits_of(worker, depth);
+      }
     }
   }
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "descriptions.hpp"
+
 namespace pharos::node {
 namespace {
 
@@ -12,7 +14,8 @@ constexpr auto kReasonTime = 50ms;  // between a connection's end and the word o
 constexpr auto kFarReasonTime = 500ms;
 constexpr auto kEarlyTime = 1s;  // for the word of who makes an actor, after the first word about it
 constexpr std::size_t kEarlyMax = 65536;
-constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
+constexpr std::size_t kHoldersToldMax = 5;  // of what others wait for
+constexpr auto kLetGoTime = 20ms;           // before a handle that is let go of counts
 
 Error cannot_be_made_elsewhere() {
   return {ErrorCode::kInvalidArgument,
@@ -271,12 +274,41 @@ void Head::hold_actor(const wire::HoldActor& hold) {
 }
 
 void Head::describe_actors(NodeId from, const wire::Asker& asker) {
-  wire::Inspected answer{.number = asker.number};
+  wire::Inspected answer{.cluster = placement_.total().amounts(), .number = asker.number};
   for (const auto& [actor, making] : makings_) {
     if (making.asker.job != asker.job) continue;
-    answer.workers.push_back({.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}});
+    wire::InspectedWorker told{.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}};
+    if (unplaced_.contains(actor)) told.state = describe_shortage(making);
+    if (const auto running = running_.find(actor); running != running_.end()) {
+      const NodeId node = running->second.node;
+      told.amounts = making.amounts;
+      if (node != from) told.elsewhere = describe_node(node, nodes_.at(node).address);
+    }
+    answer.workers.push_back(std::move(told));
   }
   tell(from, std::move(answer));
+}
+
+std::string Head::describe_shortage(const wire::StartActor& making) const {
+  const scheduler::Resources demand{making.amounts};
+  const auto [use, holders] = placement_.shortage_of(demand);
+  std::string text = "it waits for " + demand.to_string() + ": " + use;
+  std::size_t told = 0;
+  for (const ActorId holder : holders) {
+    if (++told > kHoldersToldMax) break;
+    text += told == 1 ? ", by " : ", ";
+    if (const auto other = makings_.find(holder); other == makings_.end()) {
+      text += "an actor that ends";
+    } else if (other->second.asker.job != making.asker.job) {
+      text += "an actor of another program";
+    } else {
+      text += "actor \"" + other->second.label + '"';
+    }
+  }
+  if (holders.size() > kHoldersToldMax) {
+    text += " and " + std::to_string(holders.size() - kHoldersToldMax) + " other actors";
+  }
+  return text;
 }
 
 void Head::end_caller(CallerId caller) {

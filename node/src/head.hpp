@@ -89,6 +89,7 @@ class Head {
   void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);
+  std::string describe_shortage(const wire::StartActor& making) const;
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
   void stop_job(JobId job);
   void job_stopped(JobId job, NodeId node);

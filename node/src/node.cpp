@@ -188,7 +188,7 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
 void Node::end_caller(const Client& client) {
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
   std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
-  std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.caller == client.caller; });
+  std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
   apply(leases_.lessee_ended(client.caller));
   tell_head_(wire::EndCaller{client.caller});
 }
@@ -219,6 +219,7 @@ void Node::on_head_message(wire::Message message) {
     const auto inspection = inspections_.find(inspected->number);
     if (inspection == inspections_.end()) return;
     inspection->second->actors = std::move(inspected->workers);
+    inspection->second->answer.cluster = std::move(inspected->cluster);
     inspection->second->take_one();
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
     if (const auto asked = asked_.extract(refused->number); !asked.empty()) refuse(asked.mapped(), refused->why);

@@ -115,6 +115,8 @@ class Node final : public net::Peer::Owner {
   /// An answer to Inspect, while workers are asked.
   struct Inspection;
   static async::Async<void> inspect(Node* self, Client client, std::uint64_t request);
+  void add_far_workers(const Job& job, std::vector<wire::InspectedWorker>& to) const;
+  void note_what_actors_wait_for(const Job& job, std::vector<wire::InspectedWorker>& in) const;
   static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
                                            async::Deadline deadline);
   void end_worker(const std::shared_ptr<Worker>& worker);
@@ -187,8 +189,15 @@ class Node final : public net::Peer::Owner {
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   bool ends_idle_workers_ = false;
-  std::unordered_map<std::uint64_t, Asked> asked_;   // the head, by number
-  std::unordered_map<WorkerId, Client> far_leases_;  // workers of other nodes, and who has them
+  std::unordered_map<std::uint64_t, Asked> asked_;  // the head, by number
+  /// A worker of another node.
+  struct FarLease {
+    Client client;  // who has it
+    NodeId node;
+    std::string address;
+    wire::Amounts amounts;
+  };
+  std::unordered_map<WorkerId, FarLease> far_leases_;
   std::unordered_map<scheduler::ReservationId, Starting> starting_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Inspection>> inspections_;
   std::uint64_t last_number_ = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "descriptions.hpp"
 #include "node_records.hpp"
 
 namespace pharos::node {
@@ -14,10 +15,10 @@ constexpr auto kInspectTime = 700ms;  // for workers to answer; less than whoeve
 
 async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t request) {
   const auto inspection = std::make_shared<Inspection>();
-  inspection->answer.cpus = whole_cpus(self->leases_.total());
   auto in_use = self->leases_.total();
   in_use -= self->leases_.left();
-  inspection->answer.cpus_in_use = whole_cpus(in_use);
+  inspection->answer.in_use = in_use.amounts();
+  inspection->answer.total = self->leases_.total().amounts();
   const std::uint64_t number = ++self->last_number_;
   self->inspections_.emplace(number, inspection);
   self->tell_head_(wire::Inspect{{client.job->id, client.caller, number}});
@@ -25,7 +26,11 @@ async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t reques
   auto& workers = inspection->answer.workers;
   for (const auto& [id, worker] : self->workers_) {
     if (worker->job != client.job) continue;
-    workers.push_back({.worker = id, .actor = worker->actor, .label = worker->label, .pid = worker->pid});
+    workers.push_back({.worker = id,
+                       .actor = worker->actor,
+                       .label = worker->label,
+                       .pid = worker->pid,
+                       .amounts = self->leases_.held_by(id).amounts()});
     if (worker->control == nullptr) continue;
     ++inspection->missing;
     self->background_.spawn(inspect_worker(inspection, worker, deadline));
@@ -38,11 +43,33 @@ async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t reques
         std::find_if(workers.begin(), workers.end(), [&](const auto& each) { return each.actor == actor.actor; });
     if (here != workers.end()) {
       here->state = std::move(actor.state);
+      here->amounts = std::move(actor.amounts);
     } else {
       workers.push_back(std::move(actor));
     }
   }
+  self->add_far_workers(*client.job, workers);
+  self->note_what_actors_wait_for(*client.job, workers);
   client.peer->respond(request, inspection->answer);
+}
+
+void Node::add_far_workers(const Job& job, std::vector<wire::InspectedWorker>& to) const {
+  for (const auto& [worker, lease] : far_leases_) {
+    if (lease.client.job->id != job.id) continue;
+    to.push_back({.worker = worker, .amounts = lease.amounts, .elsewhere = describe_node(lease.node, lease.address)});
+  }
+}
+
+// The head has given these to this node, and tasks have them still.
+void Node::note_what_actors_wait_for(const Job& job, std::vector<wire::InspectedWorker>& in) const {
+  for (const auto& [reservation, starting] : starting_) {
+    if (starting.begun || starting.start.job != job.id) continue;
+    const scheduler::Resources demand{starting.start.amounts};
+    for (wire::InspectedWorker& actor : in) {
+      if (actor.actor != starting.start.actor || actor.worker) continue;
+      actor.state = "it waits for what tasks have: " + demand.use(leases_.total(), leases_.left());
+    }
+  }
 }
 
 async::Async<void> Node::inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,

@@ -190,7 +190,7 @@ void Node::end_job(JobId id) {
   jobs_.erase(found);
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
   std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.job == job; });
-  std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.job == job; });
+  std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.client.job == job; });
   apply(leases_.job_ended(id));
   tell_head_(wire::EndJob{id});
   for (const auto& [worker_id, worker] : workers_) {

@@ -17,8 +17,10 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
   const scheduler::Resources& demand = *checked;
   const bool nested = client.worker != nullptr;
   if (!leases_.could_fit(demand)) {  // another node's, or nobody's
-    wire::Message ask = wire::LeaseWorker{lease.amounts, {}, nested};
-    return ask_head(client, ask, request);
+    const std::uint64_t number = ++last_number_;
+    asked_.emplace(number, Asked{client, request, lease.amounts});
+    tell_head_(wire::LeaseWorker{lease.amounts, {client.job->id, client.caller, number}, nested});
+    return true;
   }
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, Asked{client, request, lease.amounts});
@@ -106,7 +108,7 @@ bool Node::on_far_lease_message(wire::Message& message) {
   } else if (const auto* const granted = std::get_if<wire::LeaseGranted>(&message)) {
     background_.spawn(reach_leased(this, *granted));
   } else if (const auto* const ended = std::get_if<wire::WorkerEnded>(&message)) {
-    if (const auto held = far_leases_.extract(ended->worker); !held.empty()) held.mapped().peer->send(*ended);
+    if (const auto held = far_leases_.extract(ended->worker); !held.empty()) held.mapped().client.peer->send(*ended);
   } else {
     return false;
   }
@@ -146,7 +148,7 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
     self->refuse(asked.mapped(), Error{ErrorCode::kOverloaded, socket.error().message()});
     co_return;
   }
-  self->far_leases_.emplace(granted.worker, client);
+  self->far_leases_.emplace(granted.worker, FarLease{client, granted.node, granted.address, asked.mapped().amounts});
   std::vector<Fd> descriptors;
   descriptors.push_back(*std::move(socket));
   client.peer->respond(asked.mapped().request, wire::WorkerReady{granted.worker, ActorId{}, 0, 0, 0, true},

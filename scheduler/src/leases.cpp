@@ -157,6 +157,16 @@ std::optional<CallerId> Leases::lessee_of(WorkerId worker) const {
   return found == leased_.end() ? std::nullopt : std::optional{found->second.lessee.caller};
 }
 
+Resources Leases::held_by(WorkerId worker) const {
+  if (const auto ending = ending_.find(worker); ending != ending_.end()) return ending->second.amounts;
+  const auto found = leased_.find(worker);
+  if (found == leased_.end()) return {};
+  const Leased& leased = found->second;
+  Resources held = leased.allotment.amounts;
+  if (leased.blocked) held -= cpus_of(leased.allotment).amounts;
+  return held;
+}
+
 void Leases::grant_what_fits(LeaseEffects& effects) {
   Resources room = ledger_.left();  // without what is set aside
   std::erase_if(reserving_, [&](const auto& entry) {

@@ -99,6 +99,25 @@ Resources Placement::total() const {
   return total;
 }
 
+Placement::Shortage Placement::shortage_of(const Resources& demand) const {
+  Resources total;
+  Resources left;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.ledger.could_fit(demand)) continue;
+    total += node.ledger.total();
+    left += node.ledger.left();
+  }
+  Shortage shortage{demand.use(total, left), {}};
+  const Resources scarce = demand.scarce_in(left);
+  for (const auto& [actor, place] : placed_) {
+    if (nodes_.at(place.node).ledger.could_fit(demand) && !scarce.as_in(place.allotment.amounts).empty()) {
+      shortage.holders.push_back(actor);
+    }
+  }
+  std::sort(shortage.holders.begin(), shortage.holders.end());
+  return shortage;
+}
+
 Result<NodeId> Placement::find_node(const Resources& demand, const std::string& who) const {
   std::optional<NodeId> best;
   for (const auto& [id, node] : nodes_) {

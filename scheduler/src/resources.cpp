@@ -29,11 +29,14 @@ std::string number(std::int64_t amount) {
   return text;
 }
 
+std::string plural_of(const std::string& name) {
+  return name == "cpu" ? "CPUs" : name == "gpu" ? "GPUs" : name;
+}
+
 std::string counted(const std::string& name, std::int64_t amount) {
-  const std::string plural = amount == Resources::kWhole ? "" : "s";
-  if (name == "cpu") return number(amount) + " CPU" + plural;
-  if (name == "gpu") return number(amount) + " GPU" + plural;
-  return number(amount) + " " + name;
+  if (amount == Resources::kWhole && name == "cpu") return "1 CPU";
+  if (amount == Resources::kWhole && name == "gpu") return "1 GPU";
+  return number(amount) + " " + plural_of(name);
 }
 
 Error makes_no_sense(const std::string& what, std::string why) {
@@ -136,6 +139,29 @@ std::string Resources::shortage(const Resources& all, std::string_view whose) co
     there += (there.empty() ? "" : " and ") + counted(name, all.of(name));
   }
   return asked + "; " + std::string{whose} + " has " + there;
+}
+
+std::string Resources::use(const Resources& total, const Resources& left) const {
+  std::string text;
+  for (const auto& [name, amount] : scarce_in(left).amounts_) {
+    if (!text.empty()) text += " and ";
+    text += number(total.of(name) - left.of(name)) + " of " + number(total.of(name)) + " " + plural_of(name);
+  }
+  return text + " are in use";
+}
+
+Resources Resources::scarce_in(const Resources& room) const {
+  Resources scarce;
+  for (const auto& [name, amount] : amounts_) {
+    if (amount > room.of(name)) scarce.add(name, amount);
+  }
+  return scarce.empty() ? *this : scarce;
+}
+
+Resources Resources::as_in(const Resources& all) const {
+  Resources same;
+  for (const auto& [name, amount] : amounts_) same.add(name, all.of(name));
+  return same;
 }
 
 std::string Resources::to_string() const {

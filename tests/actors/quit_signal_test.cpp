@@ -21,19 +21,13 @@ class QuitSignalTest : public ClusterTest {
   }
   /// Starts the program and returns when a worker runs what it waits for.
   ChildProgram& start(const std::string& mode) {
-    program_.emplace(WAITING_PROGRAM, std::vector<std::string>{mode});
+    program_.emplace(WAITING_PROGRAM, std::vector<std::string>{mode},
+                     ChildProgram::Variables{{"PHAROS_RESOURCES", "gpu=1"}});
     deep_ = program_->next_line();
     EXPECT_SAYS(program_->next_line(), "staying");
     return *program_;
   }
-  /// The report that holds this text. The program may be about to wait when the first question comes.
-  std::string report_with(const std::string& text) {
-    for (int i = 0; i < 5; ++i) {
-      program_->kill(SIGQUIT);
-      if (program_->error_with(text, 1500ms)) break;
-    }
-    return program_->error();
-  }
+  std::string report_with(const std::string& text) { return program_->error_after_quit_signal(text); }
 
   std::optional<ChildProgram> program_;
   std::string deep_;  // the process of the actor of that name
@@ -63,6 +57,36 @@ TEST_F(QuitSignalTest, ATaskThatHasNoWorkerNamesTheCpusAndWhoHasThem) {
   const std::string text = report_with("1 of 1 CPUs are in use");
   EXPECT_SAYS(text, "waits for add_one, a task");
   EXPECT_SAYS(text, "runs work_for for ");
+}
+
+TEST_F(QuitSignalTest, ATaskThatHoldsHalfACpuIsNamedLikeAnyOther) {
+  start("half");
+  const std::string text = report_with("waits for work_for, a task");
+  EXPECT_SAYS(text, "runs in process ");
+}
+
+TEST_F(QuitSignalTest, ATaskThatWaitsForAGpuNamesWhoHasIt) {
+  start("gpu task");
+  const std::string text = report_with("waits for add_one, a task");
+  EXPECT_SAYS(text, "which waits for a worker: 1 of 1 GPUs are in use");
+  EXPECT_SAYS(text, "actor \"trainer\" has 1 GPU, in process ");
+}
+
+TEST_F(QuitSignalTest, AnActorThatWaitsForAGpuNamesWhoHasIt) {
+  start("gpu actor");
+  const std::string text = report_with("of actor \"greedy\"");
+  EXPECT_SAYS(text, "has no process: it waits for 1 GPU: 1 of 1 GPUs are in use, by actor \"trainer\"");
+}
+
+TEST_F(QuitSignalTest, AnActorThatWaitsForWhatATaskHasSaysSo) {
+  start("gpu behind task");
+  const std::string text = report_with("of actor \"greedy\"");
+  EXPECT_SAYS(text, "has no process: it waits for what tasks have: 1 of 1 GPUs are in use");
+}
+
+TEST_F(QuitSignalTest, ACallThatThousandsOfLaterOnesHaveLeftBehindIsNamed) {
+  start("left behind");
+  EXPECT_SAYS(report_with("waits for Slow::await of actor \"front\""), "waits for Slow::await of actor \"front\"");
 }
 
 TEST_F(QuitSignalTest, AnArgumentThatIsNotThereIsNamedWithItsCall) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <pharos/scheduler/resources.hpp>
+
 namespace pharos::actors {
 namespace {
 
@@ -14,6 +16,7 @@ using wire::PendingResult;
 using Stage = wire::PendingResult::Stage;
 
 const CallerId kDriver{1};
+constexpr std::int64_t kWhole = scheduler::Resources::kWhole;
 
 std::string name_of(std::uint32_t function) {
   return "f" + std::to_string(function);
@@ -29,6 +32,9 @@ PendingResult call(ActorId actor, std::string label, std::uint64_t number) {
 InspectedWorker process_of(ActorId actor, std::uint64_t worker, std::int32_t pid) {
   return {
       .worker = WorkerId{worker}, .actor = actor, .label = "x", .state = "it is alive", .pid = pid, .answered = true};
+}
+PendingResult task_that_asks_for(wire::Amounts amounts) {
+  return {.stage = Stage::kUnsent, .function = 7, .thread = 100, .amounts = std::move(amounts)};
 }
 void runs(InspectedWorker& worker, std::uint32_t function, CallerId caller, std::uint64_t number) {
   worker.function = function;
@@ -101,16 +107,48 @@ TEST(WaitReportTest, AnActorWithoutAProcessSaysWhy) {
 }
 
 TEST(WaitReportTest, ATaskWithoutAWorkerNamesTheCpusAndWhoHasThem) {
-  Inspected node{.cpus = 2, .cpus_in_use = 2};
+  Inspected node{.total = {{"cpu", 2 * kWhole}}, .in_use = {{"cpu", 2 * kWhole}}};
   node.workers = {process_of(ActorId{}, 50, 1234), process_of(ActorId{}, 60, 5678)};
+  for (InspectedWorker& worker : node.workers) worker.amounts = {{"cpu", kWhole}};
   runs(node.workers[0], 8, kDriver, 1);
   runs(node.workers[1], 9, kDriver, 2);
-  const PendingResult task{.stage = Stage::kUnsent, .function = 7, .thread = 100};
-  const std::string text = explain({task}, &node);
+  const std::string text = explain({task_that_asks_for({{"cpu", kWhole}})}, &node);
   EXPECT_LINE(text, "thread 100 waits for f7, a task");
   EXPECT_LINE(text, "2 of 2 CPUs are in use");
   EXPECT_LINE(text, "process 1234 runs f8 for 3.2 s");
   EXPECT_LINE(text, "process 5678 runs f9 for 3.2 s");
+}
+
+TEST(WaitReportTest, ATaskThatWaitsForAGpuNamesThatAndTheActorThatHasItAndNotTheCpusThatAreFree) {
+  Inspected node{.total = {{"cpu", 4 * kWhole}, {"gpu", kWhole}}, .in_use = {{"cpu", kWhole}, {"gpu", kWhole}}};
+  node.workers = {process_of(ActorId{5}, 50, 1234), process_of(ActorId{}, 60, 5678)};
+  node.workers[0].label = "trainer";
+  node.workers[0].amounts = {{"gpu", kWhole}};
+  node.workers[1].amounts = {{"cpu", kWhole}};
+  runs(node.workers[1], 9, kDriver, 2);
+  const std::string text = explain({task_that_asks_for({{"cpu", kWhole}, {"gpu", kWhole}})}, &node);
+  EXPECT_LINE(text, "which waits for a worker: 1 of 1 GPUs are in use");
+  EXPECT_LINE(text, "actor \"trainer\" has 1 GPU, in process 1234");
+  EXPECT_EQ(text.find("CPU"), std::string::npos) << text;
+  EXPECT_EQ(text.find("process 5678"), std::string::npos) << text;
+}
+
+TEST(WaitReportTest, ATaskThatItsNodeCannotRunNamesWhatAllNodesHave) {
+  Inspected node{.cluster = {{"cpu", 3 * kWhole}, {"gpu", kWhole}}};
+  node.workers.push_back({.worker = WorkerId{50}, .amounts = {{"cpu", kWhole}}, .elsewhere = "node 9, at host:1"});
+  const std::string text = explain({task_that_asks_for({{"cpu", kWhole}})}, &node);
+  EXPECT_LINE(text, "which waits for a worker of another node, with 1 CPU; all nodes together have 3 CPUs\n");
+  EXPECT_LINE(text, "tasks have 1 CPU on node 9, at host:1");
+  EXPECT_EQ(text.find("0 of 0"), std::string::npos) << text;
+}
+
+TEST(WaitReportTest, WhatIsOnAnotherNodeSaysOnWhich) {
+  Inspected node;
+  node.workers = {{.actor = ActorId{5}, .label = "far", .state = "it is alive", .elsewhere = "node 9, at host:1"},
+                  {.worker = WorkerId{60}, .elsewhere = "node 8, the head's"}};
+  EXPECT_LINE(explain({call(ActorId{5}, "far", 3)}, &node), "which is on node 9, at host:1: it is alive");
+  const PendingResult task{.stage = Stage::kSent, .function = 7, .worker = WorkerId{60}, .thread = 100};
+  EXPECT_LINE(explain({task}, &node), "runs on node 8, the head's");
 }
 
 TEST(WaitReportTest, ArgumentsThatAreNotThereAreFollowed) {

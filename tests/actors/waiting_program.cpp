@@ -1,4 +1,4 @@
-// A program that waits: `waiting_program chain|coroutine|cpus|argument|stopped|own`. What for, SIGQUIT tells.
+// A program that waits: `waiting_program MODE`. What for, SIGQUIT tells.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -64,6 +64,23 @@ int main(int, char** argv) {
   if (mode == "cpus") {
     const auto first = runtime.submit<&work_for>(60);
     runtime.submit<&add_one>(1).get();
+  }
+  if (mode == "half") runtime.submit<&work_for>({.cpus = 0.5}, 60).get();
+  if (mode == "gpu task" || mode == "gpu actor") {
+    const auto trainer = runtime.spawn<Slow>({.name = "trainer", .gpus = 1});
+    trainer.call<&Slow::process>().get();
+    std::cout << "staying" << std::endl;
+    if (mode == "gpu task") runtime.submit<&add_one>({.gpus = 1}, 1).get();
+    runtime.spawn<Slow>({.name = "greedy", .gpus = 1}).call<&Slow::process>().get();
+  }
+  if (mode == "gpu behind task") {
+    const auto first = runtime.submit<&work_for>({.gpus = 1}, 60);
+    runtime.spawn<Slow>({.name = "greedy", .gpus = 1}).call<&Slow::process>().get();
+  }
+  if (mode == "left behind") {
+    const auto slow = front.call<&Slow::await>(deep, 60);
+    for (int i = 0; i < 4000; ++i) front.call<&Slow::process>().get();
+    slow.get();
   }
   if (mode == "argument") {
     const auto value = deep.call<&Slow::stay>(60);

@@ -67,9 +67,10 @@ class NodesTest : public ClusterTest {
     start_node("cpu=1,b=1,both=1");
     start_node("cpu=1,c=1,gpu=1");
   }
-  std::unique_ptr<ChildProgram> start_driver(const std::string& mode, const std::string& path = FAR_DRIVER) const {
+  std::unique_ptr<ChildProgram> start_driver(const std::string& mode, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), mode);
     return std::make_unique<ChildProgram>(
-        path, std::vector<std::string>{mode},
+        FAR_DRIVER, std::move(more),
         ChildProgram::Variables{{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}});
   }
   /// Its daemon: the keeper is the program itself.
@@ -145,6 +146,29 @@ TEST_F(NodesTest, AtAProgramsEndTheDestructorsOfItsActorsElsewhereHaveRun) {
   };
   EXPECT_SAYS(end.output, "last words on " + word_after("b is "));
   EXPECT_SAYS(end.output, "last words on " + word_after("c is "));
+}
+
+TEST_F(NodesTest, WhatAProgramWaitsForOnAnotherNodeSaysOnWhich) {
+  start_three();
+  const auto actor = start_driver("waits", {"actor"});
+  const std::string c = actor->next_line().substr(5);
+  EXPECT_SAYS(actor->error_after_quit_signal("it is alive"), "which is on node " + c + ", at 127.0.0.1:");
+  EXPECT_SAYS(actor->error(), "waits for Counter::stay of actor \"far\"");
+  actor->kill(SIGKILL);
+  const auto task = start_driver("waits", {"task"});
+  task->next_line();
+  EXPECT_SAYS(task->error_after_quit_signal("runs on"), "runs on node " + c + ", at 127.0.0.1:");
+  EXPECT_SAYS(task->error(), "waits for stay, a task");
+}
+
+TEST_F(NodesTest, ATaskThatWaitsForAWorkerOfAnotherNodeNamesTheClustersCpusAndWhereTasksHaveThem) {
+  start_three();
+  const auto driver = start_driver("waits", {"cpu"});
+  const std::string c = driver->next_line().substr(5);
+  const std::string text = driver->error_after_quit_signal(", the head's");
+  EXPECT_SAYS(text, "which waits for a worker of another node, with 1 CPU; all nodes together have 3 CPUs");
+  EXPECT_SAYS(text, "tasks have 1 CPU on node " + c + ", at 127.0.0.1:");
+  EXPECT_SAYS(text, ", the head's\n");
 }
 
 TEST_F(NodesTest, AWrongTokenJoinsNothing) {

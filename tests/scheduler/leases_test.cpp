@@ -80,6 +80,18 @@ TEST_F(LeasesTest, ARequestStartsAWorkerAndIsGrantedWhenItHasStarted) {
   EXPECT_EQ(in_use(leases_), 1u);
 }
 
+TEST_F(LeasesTest, AWorkerHoldsWhatItWasLeasedWithButItsCpuWhileItsTaskWaits) {
+  request(1, 7);
+  started(1, 50);
+  EXPECT_EQ(leases_.held_by(WorkerId{50}), kOneCpu);
+  leases_.blocked(WorkerId{50});
+  EXPECT_EQ(leases_.held_by(WorkerId{50}), Resources{});
+  leases_.unblocked(WorkerId{50});
+  EXPECT_EQ(leases_.held_by(WorkerId{50}), kOneCpu);
+  returned(50);
+  EXPECT_EQ(leases_.held_by(WorkerId{50}), Resources{});
+}
+
 TEST_F(LeasesTest, WhatDoesNotFitWaitsAndIsServedFirstComeFirstServed) {
   request(1, 7);
   request(2, 8);

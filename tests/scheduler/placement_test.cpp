@@ -52,6 +52,19 @@ TEST_F(PlacementTest, AGpuActorGoesToTheNodeThatHasOne) {
   EXPECT_EQ(place(10, "gpu=1"), (Texts{"actor 10 on node 2 gpu 0"}));
 }
 
+TEST_F(PlacementTest, AShortageCountsTheNodesThatCouldHaveItAndNamesWhoHasWhatIsScarce) {
+  add(1, "cpu=8");
+  add(2, "cpu=8,gpu=1");
+  add(3, "cpu=8,gpu=1");
+  place(10, "gpu=1,cpu=1");
+  place(11, "gpu=1");
+  place(12, "cpu=1");
+  EXPECT_EQ(place(13, "gpu=1,cpu=1"), Texts{});
+  const auto shortage = placement_.shortage_of(of("gpu=1,cpu=1"));
+  EXPECT_EQ(shortage.use, "2 of 2 GPUs are in use");
+  EXPECT_EQ(shortage.holders, (std::vector{ActorId{10}, ActorId{11}}));
+}
+
 TEST_F(PlacementTest, WhatNoNodeHasIsRefusedWithNumbers) {
   add(1, "cpu=8,gpu=1");
   const auto effects = placement_.place(ActorId{3}, "trainer", of("gpu=2"), NodeId{1});

@@ -64,6 +64,13 @@ TEST(ResourcesTest, AShortageNamesOnlyWhatIsShort) {
             "2 disk and 0.5 GPUs; the node has 0 disk and 0 GPUs");
 }
 
+TEST(ResourcesTest, WhatIsInUseNamesOnlyWhatThereIsTooLittleOfOrAllWhereThereIsEnoughOfEach) {
+  const Resources total = of("cpu=4,gpu=1,disk=2");
+  EXPECT_EQ(of("cpu=1,gpu=1").use(total, of("cpu=3")), "1 of 1 GPUs are in use");
+  EXPECT_EQ(of("cpu=1,disk=2").use(total, of("cpu=0.5,disk=1")), "3.5 of 4 CPUs and 1 of 2 disk are in use");
+  EXPECT_EQ(of("cpu=1").use(total, total), "0 of 4 CPUs are in use");
+}
+
 TEST(LedgerTest, TwoHalvesOfDifferentGpusMakeNoWhole) {
   Ledger ledger{of("gpu=2")};
   const auto on_both = Allotment{of("gpu=1"), {{0, 5000}, {1, 5000}}};

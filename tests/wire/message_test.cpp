@@ -29,11 +29,13 @@ std::vector<std::byte> some_bytes() {
 }
 
 InspectedWorker some_worker() {
-  const PendingResult result{-1, PendingResult::Stage::kUnsent, 1, ActorId{2}, "x", WorkerId{3}, 4, 5, 6};
+  const PendingResult result{-1,           PendingResult::Stage::kUnsent, 1, ActorId{2}, "x", WorkerId{3}, 4, 5, 6,
+                             {{"gpu", 83}}};
   PendingResult argument = result;
   argument.argument_of = 0;
   argument.stage = PendingResult::Stage::kSent;
-  return {WorkerId{7}, ActorId{8}, "counter", "alive", 9, true, 10, -11, CallerId{12}, 13, {result, argument}};
+  return {WorkerId{7},  ActorId{8}, "counter",          "alive",       9,        true, 10, -11,
+          CallerId{12}, 13,         {result, argument}, {{"cpu", 84}}, "node 85"};
 }
 
 Asker some_asker() {
@@ -108,7 +110,7 @@ const std::vector<Message>& one_of_each() {
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
       WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
       Inspect{some_asker()},
-      Inspected{32, 33, {some_worker()}, 64},
+      Inspected{{{"cpu", 32}}, {{"cpu", 33}}, {{"cpu", 86}}, {some_worker()}, 64},
       OpenStore{},
       StoreOpened{52},
       LeaseSlab{std::uint64_t{1} << 40},
@@ -301,8 +303,8 @@ auto fields(const Inspect& m) {
   return fields(asker);
 }
 auto fields(const Inspected& m) {
-  const auto& [cpus, cpus_in_use, workers, number] = m;
-  return std::tie(cpus, cpus_in_use, workers, number);
+  const auto& [total, in_use, cluster, workers, number] = m;
+  return std::tie(total, in_use, cluster, workers, number);
 }
 auto fields(const WorkerBlocked& m) {
   const auto& [blocked] = m;
@@ -357,9 +359,9 @@ TEST(Message, EachComesBackFromAnUnalignedPlace) {
 TEST(Message, AnArgumentOfWhatComesLaterIsRefused) {
   InspectedWorker worker = some_worker();
   worker.waits[0].argument_of = 1;
-  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
+  EXPECT_FALSE(decode(encode(Inspected{.workers = {worker}})).ok());
   worker.waits[0].argument_of = -2;
-  EXPECT_FALSE(decode(encode(Inspected{1, 1, {worker}})).ok());
+  EXPECT_FALSE(decode(encode(Inspected{.workers = {worker}})).ok());
 }
 
 TEST(Message, EachHasANameOfItsOwn) {

@@ -189,7 +189,13 @@ struct ServeCaller {
 }
 
 struct Inspect { asker @0 :Asker; }
-struct Inspected { cpus @0 :UInt32; cpusInUse @1 :UInt32; workers @2 :List(InspectedWorker); number @3 :UInt64; }
+struct Inspected {
+  total @0 :List(Amount);         # of the node
+  inUse @1 :List(Amount);
+  cluster @4 :List(Amount);       # of all nodes
+  workers @2 :List(InspectedWorker);
+  number @3 :UInt64;
+}
 struct InspectedWorker {
   worker @0 :UInt64;
   actor @1 :UInt64;
@@ -202,6 +208,8 @@ struct InspectedWorker {
   caller @8 :UInt64;              # whose call that is
   number @9 :UInt64;
   waits @10 :List(PendingResult);
+  amounts @11 :List(Amount);      # that it holds
+  elsewhere @12 :Text;            # which other node it is on; empty: here, or nowhere
 }
 struct PendingResult {
   argumentOf @0 :Int32;           # which of the results beside it; -1: a thread waits for it
@@ -213,4 +221,5 @@ struct PendingResult {
   number @6 :UInt64;
   thread @7 :Int32;
   inside @8 :UInt32;
+  amounts @9 :List(Amount);       # that a task asks for
 }

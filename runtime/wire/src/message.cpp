@@ -71,6 +71,14 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   to.setThrown(data_of(error.thrown()->value));
 }
 
+void write_amounts(capnp::List<schema::Amount>::Builder to, const Amounts& amounts) {
+  unsigned i = 0;
+  for (const auto& [name, amount] : amounts) {
+    to[i].setName(text_of(name));
+    to[i++].setAmount(amount);
+  }
+}
+
 void write_waits(capnp::List<schema::PendingResult>::Builder to, const std::vector<PendingResult>& from) {
   for (unsigned i = 0; i < to.size(); ++i) {
     auto b = to[i];
@@ -83,12 +91,14 @@ void write_waits(capnp::List<schema::PendingResult>::Builder to, const std::vect
     b.setNumber(from[i].number);
     b.setThread(from[i].thread);
     b.setInside(from[i].inside);
+    write_amounts(b.initAmounts(static_cast<unsigned>(from[i].amounts.size())), from[i].amounts);
   }
 }
 
 void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
-  to.setCpus(from.cpus);
-  to.setCpusInUse(from.cpus_in_use);
+  write_amounts(to.initTotal(static_cast<unsigned>(from.total.size())), from.total);
+  write_amounts(to.initInUse(static_cast<unsigned>(from.in_use.size())), from.in_use);
+  write_amounts(to.initCluster(static_cast<unsigned>(from.cluster.size())), from.cluster);
   to.setNumber(from.number);
   auto workers = to.initWorkers(static_cast<unsigned>(from.workers.size()));
   for (unsigned i = 0; i < workers.size(); ++i) {
@@ -105,14 +115,8 @@ void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
     b.setCaller(worker.caller.value());
     b.setNumber(worker.number);
     write_waits(b.initWaits(static_cast<unsigned>(worker.waits.size())), worker.waits);
-  }
-}
-
-void write_amounts(capnp::List<schema::Amount>::Builder to, const Amounts& amounts) {
-  unsigned i = 0;
-  for (const auto& [name, amount] : amounts) {
-    to[i].setName(text_of(name));
-    to[i++].setAmount(amount);
+    write_amounts(b.initAmounts(static_cast<unsigned>(worker.amounts.size())), worker.amounts);
+    b.setElsewhere(text_of(worker.elsewhere));
   }
 }
 
@@ -436,13 +440,17 @@ std::optional<std::vector<PendingResult>> read_waits(capnp::List<schema::Pending
                      .worker = WorkerId{r.getWorker()},
                      .number = r.getNumber(),
                      .thread = r.getThread(),
-                     .inside = r.getInside()});
+                     .inside = r.getInside(),
+                     .amounts = read_amounts(r.getAmounts())});
   }
   return waits;
 }
 
 std::optional<Inspected> read_inspected(schema::Inspected::Reader from) {
-  Inspected inspected{.cpus = from.getCpus(), .cpus_in_use = from.getCpusInUse(), .number = from.getNumber()};
+  Inspected inspected{.total = read_amounts(from.getTotal()),
+                      .in_use = read_amounts(from.getInUse()),
+                      .cluster = read_amounts(from.getCluster()),
+                      .number = from.getNumber()};
   for (const auto r : from.getWorkers()) {
     auto waits = read_waits(r.getWaits());
     if (!waits) return std::nullopt;
@@ -456,7 +464,9 @@ std::optional<Inspected> read_inspected(schema::Inspected::Reader from) {
                                  .nanoseconds = r.getNanoseconds(),
                                  .caller = CallerId{r.getCaller()},
                                  .number = r.getNumber(),
-                                 .waits = std::move(*waits)});
+                                 .waits = std::move(*waits),
+                                 .amounts = read_amounts(r.getAmounts()),
+                                 .elsewhere = text(r.getElsewhere())});
   }
   return inspected;
 }

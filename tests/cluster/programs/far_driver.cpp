@@ -40,6 +40,10 @@ class Counter {
     return visible == nullptr ? "unset" : visible;
   }
   bool restarted() { return pharos::context().restarted; }
+  int stay(int seconds) {
+    ::sleep(static_cast<unsigned>(seconds));
+    return seconds;
+  }
   void greet() { std::cout << "hello from afar" << std::endl; }
 
  private:
@@ -82,6 +86,10 @@ int twice(int value) {
 }
 std::string reversed(const std::string& text) {
   return {text.rbegin(), text.rend()};
+}
+int stay(int seconds) {
+  ::sleep(static_cast<unsigned>(seconds));
+  return seconds;
 }
 std::string node_of_task() {
   return where();
@@ -210,6 +218,22 @@ void run_replaced(pharos::Runtime& runtime, const char* other) {
   wait_for(runtime.spawn<Counter>({.resources = {{"b", 1}}}).call<&Counter::add>(1));
 }
 
+/// Waits for an actor or a task on "c", or for a CPU of any node when three are taken. What for, SIGQUIT tells.
+void run_waits(pharos::Runtime& runtime, const std::string& what) {
+  const pharos::TaskOptions on_c{.resources = {{"c", 1}}};
+  say("c is " + wait_for(runtime.submit<&node_of_task>(on_c)));
+  if (what == "actor") {
+    const auto far = runtime.spawn<Counter>({.name = "far", .resources = {{"c", 1}}});
+    far.call<&Counter::stay>(60).get();
+  }
+  if (what == "task") runtime.submit<&stay>(on_c, 60).get();
+  if (what == "cpu") {
+    std::vector<pharos::Ref<int>> all;
+    for (int i = 0; i < 4; ++i) all.push_back(runtime.submit<&stay>(60));
+    all.back().get();
+  }
+}
+
 void run_quiet(pharos::Runtime& runtime) {
   const auto counter = runtime.spawn<Counter>();
   wait_for(counter.call<&Counter::add>(1));
@@ -239,6 +263,7 @@ int main(int, char** argv) {
     if (mode == "loss") run_loss(runtime);
     if (mode == "replaced") run_replaced(runtime, argv[2]);
     if (mode == "quiet") run_quiet(runtime);
+    if (mode == "waits") run_waits(runtime, argv[2]);
     say("done");
     return 0;
   } catch (const pharos::PermissionDenied& e) {

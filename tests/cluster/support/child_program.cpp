@@ -123,6 +123,16 @@ bool ChildProgram::error_with(const std::string& part, std::chrono::milliseconds
   return true;
 }
 
+const std::string& ChildProgram::error_after_quit_signal(const std::string& part) {
+  constexpr int kQuestions = 5;
+  constexpr std::chrono::milliseconds kPause{1500};  // two within a second end it
+  for (int i = 0; i < kQuestions; ++i) {
+    kill(SIGQUIT);
+    if (error_with(part, kPause)) break;
+  }
+  return error();
+}
+
 bool ChildProgram::ended() {
   return reaped_ || (reaped_ = ::waitpid(pid_, &end_.status, WNOHANG) == pid_);
 }

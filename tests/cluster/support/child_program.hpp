@@ -34,6 +34,8 @@ class ChildProgram {
   bool error_with(const std::string& part, std::chrono::milliseconds within = std::chrono::seconds{15});
   /// What it has written there so far.
   const std::string& error() const { return end_.error; }
+  /// Asks it by SIGQUIT what it waits for, again and again while it may be about to wait, until the answer holds that.
+  const std::string& error_after_quit_signal(const std::string& part);
   bool ended();
 
   struct End {

@@ -98,6 +98,8 @@ class Leases {
 
   /// Who has it, if it is leased.
   std::optional<CallerId> lessee_of(WorkerId worker) const;
+  /// What it has, with its lease or until its process is gone. Nothing for one that is idle.
+  Resources held_by(WorkerId worker) const;
   const Resources& total() const { return ledger_.total(); }
   bool could_fit(const Resources& demand) const { return ledger_.could_fit(demand); }
   /// Not taken: by actors, by workers that are being started for a lease, or leased and not blocked.

@@ -46,6 +46,12 @@ class Placement {
   std::size_t waiting() const { return waiting_.size(); }
   /// Of all nodes.
   Resources total() const;
+  /// What keeps an actor waiting.
+  struct Shortage {
+    std::string use;               ///< of what is scarce where it could be, in words, as Resources::use() has it
+    std::vector<ActorId> holders;  ///< of some of that
+  };
+  Shortage shortage_of(const Resources& demand) const;
   /// Where a task of that shape could run: of those that could ever, where the fewest are for each CPU.
   /// kInvalidArgument when there is none.
   Result<NodeId> find_node(const Resources& demand, const std::string& who) const;

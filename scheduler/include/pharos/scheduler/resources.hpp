@@ -47,6 +47,13 @@ class Resources {
 
   /// What somebody asks for that is not in `all`, in words: "2 GPUs; the node has 1". Only when it does not fit.
   std::string shortage(const Resources& all, std::string_view whose) const;
+  /// What keeps somebody waiting who asks for this: of what `left` has too little of, how much of `total` is in use, in
+  /// words: "1 of 1 GPUs and 3.5 of 4 CPUs are in use". Of all that is asked for, where each would be there by itself.
+  std::string use(const Resources& total, const Resources& left) const;
+  /// What of this `room` has too little of, in full; all of it, if there is enough of each.
+  Resources scarce_in(const Resources& room) const;
+  /// The same names, as `all` has them.
+  Resources as_in(const Resources& all) const;
   /// "2 GPUs, 1 CPU, 3 fast_disk".
   std::string to_string() const;
 

@@ -305,6 +305,7 @@ struct PendingResult {
   std::uint64_t number = 0;            ///< of a call that was sent, among the calls of its caller
   std::int32_t thread = 0;             ///< that waits; 0: a coroutine
   std::uint32_t inside = kNoFunction;  ///< what the waiting thread runs
+  Amounts amounts{};                   ///< that a task asks for
   friend bool operator==(const PendingResult&, const PendingResult&) = default;
 };
 /// An actor, or a worker that runs tasks.
@@ -320,11 +321,14 @@ struct InspectedWorker {
   CallerId caller{};                     ///< whose call that is
   std::uint64_t number = 0;
   std::vector<PendingResult> waits{};
+  Amounts amounts{};        ///< that it holds
+  std::string elsewhere{};  ///< for people: which other node it is on; empty: here, or nowhere
   friend bool operator==(const InspectedWorker&, const InspectedWorker&) = default;
 };
 struct Inspected {
-  std::uint32_t cpus = 0;
-  std::uint32_t cpus_in_use = 0;
+  Amounts total{};  ///< of the node
+  Amounts in_use{};
+  Amounts cluster{};  ///< of all nodes; none: the head has not answered
   std::vector<InspectedWorker> workers{};
   std::uint64_t number = 0;  ///< from the head: the asker's
 };
