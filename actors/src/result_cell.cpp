@@ -215,6 +215,13 @@ CellHandle CellHandle::sibling() const {
   if (cell_ == nullptr) throw_error(moved_from());
   return cell_->sibling();
 }
+CellHandle CellHandle::offspring() const {
+  CellHandle made = sibling();
+  made->on_cancel([cell = &*made] {
+    cell->set_error(Error{ErrorCode::kCancelled, "the result was cancelled before it was made"});
+  });
+  return made;
+}
 
 std::vector<CellHandle> CellHandle::split(std::size_t parts,
                                           bool (*find_ends)(const CellHandle& cell, std::span<const std::byte> whole,

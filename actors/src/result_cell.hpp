@@ -46,6 +46,13 @@ class ResultCell {
   }
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  /// False when nobody has it any more.
+  bool retain_if_held() {
+    auto references = references_.load(std::memory_order_relaxed);
+    while (references != 0 && !references_.compare_exchange_weak(references, references + 1)) {
+    }
+    return references != 0;
+  }
   void release() {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }

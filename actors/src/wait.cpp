@@ -4,6 +4,8 @@
 
 #include <pharos/actors/wait.hpp>
 
+#include "result_cell.hpp"
+
 namespace pharos::detail {
 
 struct ReadyQueue::State {
@@ -98,6 +100,62 @@ std::vector<CellHandle> ReadyQueue::take(const WaitOptions& options) {
   const std::lock_guard lock{state_->mutex};
   state_->wakes = {};
   return state_->take_ready();
+}
+
+namespace {
+
+/// What watchers of when_any() complete, as long as somebody has it.
+struct First {
+  std::mutex mutex;
+  ResultCell* cell;  // null: nobody has it any more, or it is there
+
+  CellHandle take() {
+    const std::lock_guard lock{mutex};
+    ResultCell* const taken = std::exchange(cell, nullptr);
+    return taken != nullptr && taken->retain_if_held() ? CellHandle{taken} : CellHandle{};
+  }
+};
+
+/// Kept by that cell until it is there: then nothing is left behind in those that are still pending.
+struct Watching {
+  std::shared_ptr<First> first;
+  std::vector<CellHandle> cells;
+
+  Watching(std::shared_ptr<First> of, std::vector<CellHandle> watched)
+      : first{std::move(of)}, cells{std::move(watched)} {}
+  Watching(Watching&&) = delete;
+  ~Watching() {
+    {
+      const std::lock_guard lock{first->mutex};
+      first->cell = nullptr;
+    }
+    for (const CellHandle& cell : cells) cell.forget(first.get());
+  }
+};
+
+}  // namespace
+
+CellHandle first_ready(const std::vector<CellHandle>& cells) {
+  CellHandle made = cells.front().offspring();
+  const auto first = std::make_shared<First>();
+  first->cell = &*made;
+  made->keep(std::make_shared<Watching>(first, cells));
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    cells[i].when_ready(
+        [first, i] {
+          const CellHandle cell = first->take();
+          if (!cell) return;
+          Encoder place;
+          Codec<std::size_t>::encode(i, place);
+          cell.set_value(place);
+        },
+        first.get());
+  }
+  // It may have been made while some were still to be watched.
+  if (made.ready()) {
+    for (const CellHandle& cell : cells) cell.forget(first.get());
+  }
+  return made;
 }
 
 }  // namespace pharos::detail

@@ -1,6 +1,7 @@
 #include <malloc.h>
 
 #include <chrono>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -245,6 +246,47 @@ TEST_F(RefsTest, WhenAnySaysWhichWasFirst) {
   EXPECT_EQ(runtime.submit<&twice>(when_all(refs).then([](const std::vector<int>& all) { return all[0] + all[1]; }))
                 .get(soon()),
             6);
+}
+
+TEST_F(RefsTest, WhenAnyLeavesNothingInWhatIsStillPending) {
+  Runtime runtime;
+  const std::vector<Ref<int>> refs{runtime.submit<&work_until_cancelled>(20'000)};
+  const auto resident = [] {
+    std::size_t pages = 0;
+    std::ifstream{"/proc/self/statm"} >> pages >> pages;
+    return ByteCount{pages * 4096};
+  };
+  EXPECT_FALSE(when_any(refs).ready());
+  const auto before = resident();
+  for (int i = 0; i < 200'000; ++i) ASSERT_FALSE(when_any(refs).ready());
+  EXPECT_LT(resident().bytes(), before.bytes() + (8 << 20));
+  const auto first = when_any(refs);
+  refs.front().cancel();
+  EXPECT_EQ(first.get(soon()), 0u);
+}
+
+TEST_F(RefsTest, WhatIsMadeOfAResultIsCancelledAtOnceAndTheResultIsNot) {
+  Runtime runtime;
+  const auto source = runtime.submit<&late>(5, 200);
+  bool called = false;
+  const auto made = source.then([&](int value) {
+    called = true;
+    return value;
+  });
+  const auto all = when_all(source, source);
+  const auto any = when_any(std::vector{source});
+  EXPECT_LT(time_of([&] {
+              made.cancel();
+              message_of<Cancelled>([&] { made.get(soon()); });
+              all.cancel();
+              message_of<Cancelled>([&] { all.get(soon()); });
+              any.cancel();
+              message_of<Cancelled>([&] { any.get(soon()); });
+            }),
+            150ms);
+  // The callbacks of one result are run in turn.
+  EXPECT_EQ(source.then([](int value) { return value; }).get(soon()), 5);
+  EXPECT_FALSE(called);
 }
 
 TEST_F(RefsTest, WhatIsPutIsAnArgumentAgainAndAgain) {

@@ -46,6 +46,8 @@ class PHAROS_API CellHandle {
   // For combining results: a pending one beside it, what completes that (handles of actors are in its context), and
   // where users' callbacks run.
   CellHandle sibling() const;
+  /// One for what will be made of this here: cancel() ends it.
+  CellHandle offspring() const;
   void set_value(const Encoder& value) const;
   void set_error(Error error) const;
   /// Quick, on the thread that completes it.
@@ -70,6 +72,8 @@ class PHAROS_API CellHandle {
 PHAROS_API async::Async<void> until_ready(CellHandle cell);
 /// The same for a thread. A result that is an error is ready, too.
 PHAROS_API void wait_until_ready(const CellHandle& cell);
+/// Its value is the place of the one that was ready first.
+PHAROS_API CellHandle first_ready(const std::vector<CellHandle>& cells);
 /// Runs it on the thread for callbacks once all of these, one at least, are ready.
 PHAROS_API void call_back_when_ready(const std::vector<CellHandle>& cells, async::Callback then);
 

@@ -137,8 +137,9 @@ class [[nodiscard]] Ref {
   template <class F>
   auto then(F function) const {
     using R = decltype(detail::apply_to<T>(function, std::declval<Ref>()));
-    detail::CellHandle made = cell_.sibling();
+    detail::CellHandle made = cell_.offspring();
     cell_.call_back([source = *this, made, function = std::move(function)]() mutable {
+      if (made.ready()) return;  // cancelled
       if (auto bytes = source.cell_.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
       detail::complete_with<std::remove_cvref_t<R>>(
           made, [&]() -> decltype(auto) { return detail::apply_to<T>(function, source); });

@@ -115,8 +115,9 @@ Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make) {
   if (cells.empty()) {
     throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
   }
-  CellHandle made = cells.front().sibling();
+  CellHandle made = cells.front().offspring();
   call_back_when_ready(cells, [made, cells, make = std::move(make)] {
+    if (made.ready()) return;  // cancelled
     for (const CellHandle& cell : cells) {
       if (auto bytes = cell.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
     }
@@ -161,15 +162,7 @@ Ref<std::size_t> when_any(const std::vector<Ref<T>>& refs) {
   if (cells.empty()) {
     throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
   }
-  const detail::CellHandle first = cells.front().sibling();
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    cells[i].when_ready([first, i] {
-      Encoder place;
-      Codec<std::size_t>::encode(i, place);
-      first.set_value(place);  // the first of all counts
-    });
-  }
-  return Ref<std::size_t>{first};
+  return Ref<std::size_t>{detail::first_ready(cells)};
 }
 
 }  // namespace pharos
