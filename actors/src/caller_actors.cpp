@@ -7,6 +7,7 @@
 #include "caller.hpp"
 #include "demand.hpp"
 #include "function_table.hpp"
+#include "lineage.hpp"
 #include "refused.hpp"
 
 // The actors that a caller makes, finds and reaches.
@@ -55,7 +56,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .detached = options.detached,
                          .get_if_exists = options.get_if_exists,
                          .max_task_retries = options.max_task_retries,
-                         .amounts = demand->amounts()};
+                         .amounts = demand->amounts(),
+                         .trace = actors::Lineage::of_new_call().trace};
   // What stands for the constructor's call until the node has it.
   const CellHandle cell = new_cell();
   const auto incomplete = prepare(cell, {}, arguments);

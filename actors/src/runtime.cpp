@@ -4,6 +4,7 @@
 #include <pharos/actors/runtime.hpp>
 
 #include "driver.hpp"
+#include "lineage.hpp"
 #include "running_call.hpp"
 
 namespace pharos {
@@ -109,6 +110,10 @@ Context context() {
     context.job = of_worker->job();
     context.node = of_worker->node();
     context.name_space = to_string(context.job);
+    if (const auto lineage = actors::Lineage::of_this_thread()) {
+      context.trace = lineage->trace;
+      context.deadline = lineage->deadline;
+    }
   }
   return context;
 }

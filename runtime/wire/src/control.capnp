@@ -108,6 +108,7 @@ struct StartActor {
   asker @11 :Asker;
   amounts @12 :List(Amount);
   inPieces @13 :Bool;             # the arguments begin with a list of objects, as a call's payload does
+  trace @14 :UInt64;              # of the constructor, also of later incarnations
 }
 struct PromiseActor {             # its constructor waits for arguments, and others have handles meanwhile
   actor @0 :UInt64;
@@ -127,6 +128,7 @@ struct ConstructActor {
   nameSpace @4 :Text;
   holding @5 :Holding;
   inPieces @6 :Bool;
+  trace @7 :UInt64;
 }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
 struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
@@ -145,6 +147,7 @@ struct StartIncarnation {
   amounts @7 :List(Amount);
   gpus @8 :List(GpuShare);
   inPieces @9 :Bool;
+  trace @10 :UInt64;
 }
 struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }

@@ -82,6 +82,7 @@ struct StartActor {
   bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
   Amounts amounts{};
   Asker asker{};
+  TraceId trace{};  ///< of each incarnation's constructor
 };
 /// Its constructor waits for arguments, and others may have handles meanwhile.
 struct PromiseActor {
@@ -122,6 +123,7 @@ struct ConstructActor {
   bool in_pieces = false;
   std::string name_space{};
   Holding holding{};
+  TraceId trace{};
 };
 struct ActorConstructed {
   ActorId actor;
@@ -156,6 +158,7 @@ struct StartIncarnation {
   std::string name_space;
   Amounts amounts;
   std::vector<GpuShare> gpus;
+  TraceId trace{};
 };
 struct EndIncarnation {
   ActorId actor;
