@@ -188,7 +188,10 @@ Caller::~Caller() {
 
 void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
   node_ = std::move(node);
-  registered_ = registered;
+  {
+    const std::lock_guard lock{live().mutex};
+    registered_ = registered;
+  }
   large_values_->join(node_, registered.caller);
   tasks_.set_requests_max(registered.cpus);
 }
@@ -539,6 +542,15 @@ void Caller::abandon_after_fork() {
   large_values_->abandon_after_fork();
   room_->abandon();
   platform_->abandon_after_fork();
+}
+
+std::optional<Home> Caller::home_of_newest() {
+  const std::lock_guard lock{live().mutex};
+  for (auto caller = live().callers.rbegin(); caller != live().callers.rend(); ++caller) {
+    const wire::JobRegistered& registered = (*caller)->registered_;
+    if (registered.job) return Home{registered.job, registered.node};
+  }
+  return std::nullopt;
 }
 
 namespace {

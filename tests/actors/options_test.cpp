@@ -52,6 +52,9 @@ long left_in_an_inner_task_ms() {
 std::uint64_t trace() {
   return context().trace.value();
 }
+std::string node() {
+  return to_string(context().node);
+}
 bool inner_trace_is_the_same() {
   Runtime runtime;
   return runtime.submit<&trace>().get() == trace() && trace() != 0;
@@ -208,6 +211,27 @@ TEST_F(OptionsTest, AnUnorderedCallDoesNotWaitForOthersArguments) {
       witness.call<&Witness::note>({.unordered = true}, runtime.submit<&stay>(200).then([](int) { return 2; }));
   EXPECT_EQ(witness.call<&Witness::note>(3).get(soon()), 13);
   EXPECT_EQ(waits.get(soon()), 132);
+}
+
+TEST_F(OptionsTest, AProgramKnowsJobNodeAndNamespaceOfItsNewestRuntimeAndNoneWithoutOne) {
+  EXPECT_FALSE(context().job);
+  {
+    Runtime runtime;
+    const Context here = context();
+    EXPECT_EQ(here.job, runtime.job());
+    EXPECT_EQ(here.name_space, to_string(runtime.job()));
+    EXPECT_EQ(to_string(here.node), runtime.submit<&node>().get(soon()));
+    EXPECT_FALSE(here.worker);
+    EXPECT_FALSE(here.trace);
+    {
+      Runtime another;
+      EXPECT_EQ(context().job, another.job());
+    }
+    EXPECT_EQ(context().job, runtime.job());
+  }
+  EXPECT_FALSE(context().job);
+  EXPECT_FALSE(context().node);
+  EXPECT_EQ(context().name_space, "");
 }
 
 TEST_F(OptionsTest, CodeKnowsWhereItRuns) {
