@@ -14,6 +14,7 @@
 #include "demand.hpp"
 #include "filled.hpp"
 #include "function_table.hpp"
+#include "lineage.hpp"
 #include "refused.hpp"
 #include "running_call.hpp"
 #include "thread_state.hpp"
@@ -188,7 +189,10 @@ Caller::~Caller() {
 
 void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
   node_ = std::move(node);
-  registered_ = registered;
+  {
+    const std::lock_guard lock{live().mutex};
+    registered_ = registered;
+  }
   large_values_->join(node_, registered.caller);
   tasks_.set_requests_max(registered.cpus);
 }
@@ -291,22 +295,14 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
   incomplete->then(std::move(missing));
 }
 
-// The calls that a call makes belong to its tree, and have no longer than it has.
 template <class Options>
 ResultCell::Call Caller::new_call(const RegisteredFunction& function, const Options& options) {
+  const auto lineage = actors::Lineage::of_new_call();
   ResultCell::Call call{.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(options.max_retries, 0, 255)),
                         .function = function.index,
-                        .trace = {},
-                        .deadline = options.deadline};
+                        .trace = lineage.trace,
+                        .deadline = std::min(options.deadline, lineage.deadline)};
   if (const auto* const types = options.retry_on.registered()) call.retry_on = types->index + 1;
-  if (const auto* const running = actors::RunningCall::of_this_thread()) {
-    call.trace = running->trace();
-    call.deadline = std::min(call.deadline, running->deadline());
-  } else {
-    std::uint64_t& last = actors::this_thread.last_trace;
-    if (last == 0) last = random_u64();
-    call.trace = TraceId{++last};
-  }
   return call;
 }
 
@@ -549,6 +545,15 @@ void Caller::abandon_after_fork() {
   large_values_->abandon_after_fork();
   room_->abandon();
   platform_->abandon_after_fork();
+}
+
+std::optional<Home> Caller::home_of_newest() {
+  const std::lock_guard lock{live().mutex};
+  for (auto caller = live().callers.rbegin(); caller != live().callers.rend(); ++caller) {
+    const wire::JobRegistered& registered = (*caller)->registered_;
+    if (registered.job) return Home{registered.job, registered.node};
+  }
+  return std::nullopt;
 }
 
 namespace {

@@ -58,6 +58,12 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   CellHandle construction_;
 };
 
+/// To what a caller belongs.
+struct Home {
+  JobId job;
+  NodeId node;
+};
+
 /// Who calls: a program, or a worker whose code calls from inside a call. Its tasks, its actors, its results; what it
 /// asks of its node, and what it is told.
 /// Made and composed by a Driver or a worker, which reads for it; shared by handles. Threads: the interface from any;
@@ -109,6 +115,9 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   void let_go(ActorHandle& actor);
   /// Its calls fail, now and later.
   void lose_actor(ActorHandle& actor, const Error& why);
+
+  /// Of the newest in this process that has joined and not ended. Any thread.
+  static std::optional<Home> home_of_newest();
 
   JobId job() const { return registered_.job; }
   NodeId node() const { return registered_.node; }

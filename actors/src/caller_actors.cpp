@@ -7,6 +7,7 @@
 #include "caller.hpp"
 #include "demand.hpp"
 #include "function_table.hpp"
+#include "lineage.hpp"
 #include "refused.hpp"
 
 // The actors that a caller makes, finds and reaches.
@@ -65,7 +66,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .max_restarts = options.max_restarts,
                          .detached = options.detached,
                          .max_task_retries = options.max_task_retries,
-                         .amounts = demand->amounts()};
+                         .amounts = demand->amounts(),
+                         .trace = actors::Lineage::of_new_call().trace};
   if (refused) {
     lose_actor(*actor, *refused);
     return shared;

@@ -730,7 +730,7 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   instance_.name_space = actor.name_space;
   instance_.holding = actor.holding;
   note_begin(constructor, platform_->now(), CallerId{}, 0);
-  Running running{*this, constructor, nullptr, 0, TraceId{}, false};
+  Running running{*this, constructor, nullptr, 0, actor.trace, false};
   const UserCode inside{running, *platform_};
   const auto error = guarded(constructor, [&] {
     const std::uint8_t flags = actor.in_pieces ? wire::kInPieces : wire::kNoFlags;

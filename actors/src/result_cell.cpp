@@ -6,6 +6,7 @@
 #include <pharos/async/completion.hpp>
 
 #include "large_values.hpp"
+#include "lineage.hpp"
 #include "running_call.hpp"
 
 namespace pharos::detail {
@@ -178,6 +179,7 @@ void wait_until_ready(const CellHandle& cell) {
 }
 
 void call_back_when_ready(const std::vector<CellHandle>& cells, async::Callback then) {
+  then = actors::as_continuation(std::move(then));
   struct State {
     std::atomic<std::size_t> pending;
     async::Callback then;
@@ -185,7 +187,7 @@ void call_back_when_ready(const std::vector<CellHandle>& cells, async::Callback 
   const std::shared_ptr<State> state{new State{cells.size(), std::move(then)}};
   for (const CellHandle& cell : cells) {
     cell.when_ready([state, cell] {
-      if (state->pending.fetch_sub(1) == 1) cell.call_back(std::move(state->then));
+      if (state->pending.fetch_sub(1) == 1) cell->call_back(std::move(state->then));
     });
   }
 }
@@ -268,7 +270,7 @@ void CellHandle::forget(const void* watcher) const {
 }
 void CellHandle::call_back(async::Callback then) const {
   if (cell_ == nullptr) throw_error(moved_from());
-  cell_->call_back(std::move(then));
+  cell_->call_back(actors::as_continuation(std::move(then)));
 }
 
 }  // namespace pharos::detail

@@ -17,11 +17,14 @@ const void* RunningCall::stack_begin() {
 }
 
 RunningCall::Scope::Scope(RunningCall& call)
-    : outer_{std::exchange(this_thread.running, &call)}, outer_scope_{std::exchange(this_thread.scope, this)} {}
+    : outer_{std::exchange(this_thread.running, &call)},
+      outer_scope_{std::exchange(this_thread.scope, this)},
+      outer_continues_{std::exchange(this_thread.continues, nullptr)} {}
 
 RunningCall::Scope::~Scope() {
   this_thread.running = outer_;
   this_thread.scope = outer_scope_;
+  this_thread.continues = outer_continues_;
 }
 
 }  // namespace pharos::actors

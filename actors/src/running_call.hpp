@@ -9,6 +9,8 @@ class ResultCell;
 
 namespace pharos::actors {
 
+struct Lineage;
+
 /// The call of a user's function that a thread is running now, in a worker. Pure interface: what a wait inside of it
 /// has to do is the worker's business.
 class RunningCall {
@@ -31,6 +33,7 @@ class RunningCall {
    private:
     RunningCall* const outer_;
     const void* const outer_scope_;
+    const Lineage* const outer_continues_;
   };
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.

@@ -4,6 +4,7 @@
 #include <pharos/actors/runtime.hpp>
 
 #include "driver.hpp"
+#include "lineage.hpp"
 #include "running_call.hpp"
 
 namespace pharos {
@@ -105,10 +106,14 @@ Context context() {
   Context context;
   if (const auto* const running = actors::RunningCall::of_this_thread()) {
     context = running->context();
-  } else if (const auto of_worker = detail::caller_of_worker()) {
-    context.job = of_worker->job();
-    context.node = of_worker->node();
+  } else if (const auto home = detail::Caller::home_of_newest()) {
+    context.job = home->job;
+    context.node = home->node;
     context.name_space = to_string(context.job);
+    if (const auto lineage = actors::Lineage::of_this_thread()) {
+      context.trace = lineage->trace;
+      context.deadline = lineage->deadline;
+    }
   }
   return context;
 }

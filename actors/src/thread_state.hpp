@@ -6,6 +6,7 @@
 
 namespace pharos::actors {
 
+struct Lineage;
 class RunningCall;
 class WaitingRoom;
 
@@ -13,6 +14,7 @@ class WaitingRoom;
 /// it goes from one to another.
 struct ThreadState {
   RunningCall* running = nullptr;        ///< the innermost call of a user's function
+  const Lineage* continues = nullptr;    ///< of what it runs inside of that, if it was left to `then()`
   const void* scope = nullptr;           ///< where on the stack that began
   const WaitingRoom* leading = nullptr;  ///< what it completes while it polls needs no waking, if it waits there itself
   bool is_runtimes = false;              ///< it is no thread of the user's

@@ -510,7 +510,8 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
                                    .in_pieces = making.in_pieces,
                                    .name_space = making.name_space,
                                    .amounts = placed->allotment.amounts.amounts(),
-                                   .gpus = {}};
+                                   .gpus = {},
+                                   .trace = making.trace};
       show_job(placed->node, making.asker.job);
       for (const auto& share : placed->allotment.gpus) start.gpus.push_back({share.index, share.amount});
       tell(placed->node, std::move(start));

@@ -125,7 +125,8 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
                                                 start.arguments,
                                                 start.in_pieces,
                                                 start.name_space,
-                                                {start.amounts, gpus}});
+                                                {start.amounts, gpus},
+                                                start.trace});
   if (end) self->end_incarnation(*end);
 }
 

@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,10 +52,50 @@ long left_in_an_inner_task_ms() {
 std::uint64_t trace() {
   return context().trace.value();
 }
+std::string node() {
+  return to_string(context().node);
+}
 bool inner_trace_is_the_same() {
   Runtime runtime;
   return runtime.submit<&trace>().get() == trace() && trace() != 0;
 }
+long left_in_then_ms() {
+  const auto left = [](int) { return Runtime{}.submit<&left_of_deadline_ms>().get(); };
+  return Runtime{}.submit<&twice>(1).then(left).get();
+}
+/// Where it is seen, the trace is the same.
+using Traces = std::set<std::uint64_t>;
+
+/// An actor through which calls go on to others.
+class Relay {
+ public:
+  Relay() : in_constructor_{trace(), Runtime{}.submit<&trace>().get()} {}
+  Traces in_constructor() { return in_constructor_; }
+  Traces through_a_task() { return {trace(), Runtime{}.submit<&trace>().get()}; }
+  Traces through(Actor<Relay> other) { return with_own(other.call<&Relay::through_a_task>().get()); }
+  Traces through_a_constructor() { return with_own(Runtime{}.spawn<Relay>().call<&Relay::in_constructor>().get()); }
+  Traces through_then() {
+    const auto in_then = [](int) { return Traces{trace(), Runtime{}.submit<&trace>().get()}; };
+    return with_own(Runtime{}.submit<&twice>(1).then(in_then).get());
+  }
+  Traces through_then_of_then() {
+    const auto found = std::make_shared<std::promise<std::uint64_t>>();
+    const auto inner = [found](int) { found->set_value(Runtime{}.submit<&trace>().get()); };
+    const auto outer = [inner](int) { [[maybe_unused]] const auto later = Runtime{}.submit<&twice>(1).then(inner); };
+    Runtime{}.submit<&twice>(1).then(outer).get();
+    return with_own({found->get_future().get()});
+  }
+  int crash() { return ::raise(SIGKILL); }
+
+ private:
+  static Traces with_own(Traces traces) {
+    traces.insert(trace());
+    return traces;
+  }
+
+  const Traces in_constructor_;
+};
+
 int stay_in_an_inner_task(int ms) {
   Runtime runtime;
   return runtime.submit<&stay>(ms).get();
@@ -130,6 +173,36 @@ TEST_F(OptionsTest, WhatACallCallsHasNoLongerThanTheCall) {
       [&] { runtime.submit<&stay_in_an_inner_task>({.deadline = in(100ms)}, 10'000).get(soon()); });
 }
 
+TEST_F(OptionsTest, WhatThenCallsHasNoLongerThanTheCallThatLeftItTo) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&left_in_then_ms>().get(soon()), -1);
+  const long left = runtime.submit<&left_in_then_ms>({.deadline = in(5s)}).get(soon());
+  EXPECT_GT(left, 1000);
+  EXPECT_LE(left, 5000);
+}
+
+TEST_F(OptionsTest, ACallTreeHasOneTraceThroughMethodsTasksConstructorsAndThen) {
+  Runtime runtime;
+  const auto relay = runtime.spawn<Relay>();
+  const auto other = runtime.spawn<Relay>();
+  const auto one = [](const Traces& traces) { return traces.size() == 1 && !traces.contains(0); };
+  EXPECT_PRED1(one, relay.call<&Relay::through>(other).get(soon()));
+  EXPECT_PRED1(one, relay.call<&Relay::through_a_constructor>().get(soon()));
+  EXPECT_PRED1(one, relay.call<&Relay::through_then>().get(soon()));
+  EXPECT_PRED1(one, relay.call<&Relay::through_then_of_then>().get(soon()));
+  EXPECT_NE(relay.call<&Relay::through>(other).get(soon()), relay.call<&Relay::through>(other).get(soon()));
+}
+
+TEST_F(OptionsTest, ARestartedConstructorHasTheTraceOfTheFirst) {
+  Runtime runtime;
+  const auto relay = runtime.spawn<Relay>({.max_restarts = 1});
+  const Traces first = relay.call<&Relay::in_constructor>().get(soon());
+  EXPECT_EQ(first.size(), 1u);
+  EXPECT_FALSE(first.contains(0));
+  message_of<ActorDied>([&] { relay.call<&Relay::crash>().get(soon()); });
+  EXPECT_EQ(relay.call<&Relay::in_constructor>().get(soon()), first);
+}
+
 TEST_F(OptionsTest, AnUnorderedCallDoesNotWaitForOthersArguments) {
   Runtime runtime;
   const auto witness = runtime.spawn<Witness>();
@@ -154,6 +227,27 @@ TEST_F(OptionsTest, AnUnorderedCallPassesOrderedOnesThatWaitForArguments) {
   EXPECT_EQ(later.get(soon()), 145);
   EXPECT_FALSE(waits.ready());
   EXPECT_EQ(behind.get(soon()), 14523);
+}
+
+TEST_F(OptionsTest, AProgramKnowsJobNodeAndNamespaceOfItsNewestRuntimeAndNoneWithoutOne) {
+  EXPECT_FALSE(context().job);
+  {
+    Runtime runtime;
+    const Context here = context();
+    EXPECT_EQ(here.job, runtime.job());
+    EXPECT_EQ(here.name_space, to_string(runtime.job()));
+    EXPECT_EQ(to_string(here.node), runtime.submit<&node>().get(soon()));
+    EXPECT_FALSE(here.worker);
+    EXPECT_FALSE(here.trace);
+    {
+      Runtime another;
+      EXPECT_EQ(context().job, another.job());
+    }
+    EXPECT_EQ(context().job, runtime.job());
+  }
+  EXPECT_FALSE(context().job);
+  EXPECT_FALSE(context().node);
+  EXPECT_EQ(context().name_space, "");
 }
 
 TEST_F(OptionsTest, CodeKnowsWhereItRuns) {

@@ -71,7 +71,8 @@ const std::vector<Message>& one_of_each() {
                  41,
                  true,
                  {{"gpu", 64}},
-                 some_asker()},
+                 some_asker(),
+                 TraceId{87}},
       KillActor{ActorId{5}, some_asker()},
       WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
@@ -89,7 +90,7 @@ const std::vector<Message>& one_of_each() {
       FindActor{"space", "name", "7Counter", some_asker()},
       ActorFound{ActorId{23}, "counter", 32},
       HoldActor{ActorId{24}, -25, some_asker()},
-      ConstructActor{ActorId{26}, 27, 28, some_bytes(), true, "space", some_holding()},
+      ConstructActor{ActorId{26}, 27, 28, some_bytes(), true, "space", some_holding(), TraceId{88}},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
       AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}},
@@ -99,8 +100,17 @@ const std::vector<Message>& one_of_each() {
       PromiseActor{ActorId{82}, "counter", "space", "name", "7Counter", -1, true, true, some_asker()},
       BreakPromise{ActorId{83}, Error{ErrorCode::kActorDied, "no arguments"}, some_asker()},
       EndCaller{CallerId{35}},
-      StartIncarnation{
-          ActorId{36}, 37, JobId{38}, "counter", 39, some_bytes(), true, "space", {{"gpu", 65}}, {{66, 67}, {68, 69}}},
+      StartIncarnation{ActorId{36},
+                       37,
+                       JobId{38},
+                       "counter",
+                       39,
+                       some_bytes(),
+                       true,
+                       "space",
+                       {{"gpu", 65}},
+                       {{66, 67}, {68, 69}},
+                       TraceId{89}},
       EndIncarnation{ActorId{42}, 43, true},
       IncarnationEnded{ActorId{44}, 45, "killed"},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400"},
@@ -154,9 +164,9 @@ auto fields(const ReturnLease& m) {
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, max_task_retries,
-               in_pieces, amounts, asker] = m;
+               in_pieces, amounts, asker, trace] = m;
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
-                                 max_task_retries, in_pieces, amounts),
+                                 max_task_retries, in_pieces, amounts, trace),
                         fields(asker));
 }
 auto fields(const KillActor& m) {
@@ -209,10 +219,11 @@ auto fields(const EndCaller& m) {
   return std::tie(caller);
 }
 auto fields(const StartIncarnation& m) {
-  const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus] = m;
+  const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace] = m;
   std::vector<std::pair<std::uint32_t, std::int64_t>> shares;
   for (const auto& [index, amount] : gpus) shares.emplace_back(index, amount);
-  return std::tuple{actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, shares};
+  return std::tuple{actor,     incarnation, job,     label,  constructor, arguments,
+                    in_pieces, name_space,  amounts, shares, trace};
 }
 auto fields(const EndIncarnation& m) {
   const auto& [actor, incarnation, kill] = m;
@@ -243,8 +254,9 @@ auto fields(const Refused& m) {
   return std::tuple{number, why.code(), why.message()};
 }
 auto fields(const ConstructActor& m) {
-  const auto& [actor, incarnation, constructor, arguments, in_pieces, name_space, holding] = m;
-  return std::tuple_cat(std::tie(actor, incarnation, constructor, arguments, in_pieces, name_space), fields(holding));
+  const auto& [actor, incarnation, constructor, arguments, in_pieces, name_space, holding, trace] = m;
+  return std::tuple_cat(std::tie(actor, incarnation, constructor, arguments, in_pieces, name_space, trace),
+                        fields(holding));
 }
 auto fields(const StoreOpened& m) {
   const auto& [table] = m;

@@ -108,6 +108,7 @@ struct StartActor {
   asker @10 :Asker;
   amounts @11 :List(Amount);
   inPieces @12 :Bool;             # the arguments begin with a list of objects, as a call's payload does
+  trace @13 :UInt64;              # of the constructor, also of later incarnations
 }
 struct PromiseActor {             # it will be started: the name is its own, and others have handles meanwhile
   actor @0 :UInt64;
@@ -134,6 +135,7 @@ struct ConstructActor {
   nameSpace @4 :Text;
   holding @5 :Holding;
   inPieces @6 :Bool;
+  trace @7 :UInt64;
 }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
 struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
@@ -152,6 +154,7 @@ struct StartIncarnation {
   amounts @7 :List(Amount);
   gpus @8 :List(GpuShare);
   inPieces @9 :Bool;
+  trace @10 :UInt64;
 }
 struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }

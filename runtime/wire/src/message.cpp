@@ -181,6 +181,7 @@ void write(Schema::Builder to, const Message& message) {
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    b.setInPieces(m.in_pieces);
                    write_asker(b, m.asker);
+                   b.setTrace(m.trace.value());
                  },
                  [&](const PromiseActor& m) {
                    auto b = to.initPromiseActor();
@@ -239,6 +240,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setNameSpace(text_of(m.name_space));
                    write_holding(b.initHolding(), m.holding);
                    b.setInPieces(m.in_pieces);
+                   b.setTrace(m.trace.value());
                  },
                  [&](const ActorConstructed& m) {
                    auto b = to.initActorConstructed();
@@ -271,6 +273,7 @@ void write(Schema::Builder to, const Message& message) {
                      gpus[i].setAmount(m.gpus[i].amount);
                    }
                    b.setInPieces(m.in_pieces);
+                   b.setTrace(m.trace.value());
                  },
                  [&](const EndIncarnation& m) {
                    auto b = to.initEndIncarnation();
@@ -515,7 +518,8 @@ std::optional<Message> read(Schema::Reader from) {
                         .max_task_retries = r.getMaxTaskRetries(),
                         .in_pieces = r.getInPieces(),
                         .amounts = read_amounts(r.getAmounts()),
-                        .asker = read_asker(r.getAsker())};
+                        .asker = read_asker(r.getAsker()),
+                        .trace = TraceId{r.getTrace()}};
     }
     case Schema::PROMISE_ACTOR: {
       const auto r = from.getPromiseActor();
@@ -557,9 +561,9 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
-      return ConstructActor{ActorId{r.getActor()},       r.getIncarnation(), r.getConstructor(),
-                            bytes(r.getArguments()),     r.getInPieces(),    text(r.getNameSpace()),
-                            read_holding(r.getHolding())};
+      return ConstructActor{ActorId{r.getActor()},        r.getIncarnation(),   r.getConstructor(),
+                            bytes(r.getArguments()),      r.getInPieces(),      text(r.getNameSpace()),
+                            read_holding(r.getHolding()), TraceId{r.getTrace()}};
     }
     case Schema::ACTOR_CONSTRUCTED: {
       const auto r = from.getActorConstructed();
@@ -590,7 +594,8 @@ std::optional<Message> read(Schema::Reader from) {
                               .in_pieces = r.getInPieces(),
                               .name_space = text(r.getNameSpace()),
                               .amounts = read_amounts(r.getAmounts()),
-                              .gpus = read_gpus(r.getGpus())};
+                              .gpus = read_gpus(r.getGpus()),
+                              .trace = TraceId{r.getTrace()}};
     }
     case Schema::END_INCARNATION: {
       const auto r = from.getEndIncarnation();

@@ -162,7 +162,8 @@ class PHAROS_API Runtime {
 /// Inside of a call that runs in a worker: whether somebody has asked for it to stop. False elsewhere.
 PHAROS_API bool cancelled();
 
-/// Where this code runs, and for whom. All empty where there is neither a Runtime nor a worker.
+/// Where this code runs, and for whom. In a program: the job, node and namespace of its Runtime, the newest if it has
+/// several; empty before and after.
 PHAROS_API Context context();
 
 }  // namespace pharos

@@ -81,6 +81,7 @@ struct StartActor {
   bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
   Amounts amounts{};
   Asker asker{};
+  TraceId trace{};  ///< of each incarnation's constructor
 };
 /// It will be started: its name is its own, and others may have handles meanwhile.
 struct PromiseActor {
@@ -133,6 +134,7 @@ struct ConstructActor {
   bool in_pieces = false;
   std::string name_space{};
   Holding holding{};
+  TraceId trace{};
 };
 struct ActorConstructed {
   ActorId actor;
@@ -167,6 +169,7 @@ struct StartIncarnation {
   std::string name_space;
   Amounts amounts;
   std::vector<GpuShare> gpus;
+  TraceId trace{};
 };
 struct EndIncarnation {
   ActorId actor;
