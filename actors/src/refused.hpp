@@ -18,6 +18,9 @@ inline Error forked() {
           "Make a Runtime in the child."};
 }
 
+/// What to do about a call that was cancelled.
+constexpr const char* kCallAgain = "Call it again if its result is wanted after all.";
+
 /// What asking for this function ends with.
 inline Error not_in_table(const detail::Function& function) {
   return Error{ErrorCode::kFunctionNotFound,

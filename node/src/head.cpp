@@ -297,7 +297,8 @@ void Head::end_caller(CallerId caller) {
   });
   callers_.erase(caller);
   end_leases_of(caller);
-  break_promises({ErrorCode::kActorDied, "who was to make it ended before its constructor's arguments were there"},
+  break_promises({ErrorCode::kActorDied, "who was to make it ended before its constructor's arguments were there",
+                  "Spawn another where it is still wanted."},
                  [caller](const wire::Asker& maker) { return maker.caller == caller; });
   apply(actors_.caller_ended(caller));
 }

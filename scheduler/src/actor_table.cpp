@@ -27,21 +27,25 @@ std::string name_of(const std::string& name_space, const std::string& name) {
   return "actor named " + quoted(name) + " in namespace " + quoted(name_space);
 }
 
+constexpr const char* kSpawnAnother = "Spawn another where it is still wanted.";
+
 Error other_type(const ActorSpec& there, const std::string& wanted) {
-  return {ErrorCode::kInvalidArgument, "the " + name_of(there.name_space, there.name) + " has the type " +
-                                           quoted(there.type) + ", not " + quoted(wanted)};
+  return {ErrorCode::kInvalidArgument,
+          "the " + name_of(there.name_space, there.name) + " has the type " + quoted(there.type) + ", not " +
+              quoted(wanted),
+          "Ask for it by its type, or take another name."};
 }
 
-Error died(const ActorSpec& spec, const std::string& how) {
-  return {ErrorCode::kActorDied, "actor " + quoted(spec.label) + " " + how};
+Error died(const ActorSpec& spec, const std::string& how, const char* remedy) {
+  return {ErrorCode::kActorDied, "actor " + quoted(spec.label) + " " + how, remedy};
 }
 
 }  // namespace
 
 ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const ActorSpec& spec, bool get_if_exists,
                                 CallerId creator) {
-  const auto refused = [request](ErrorCode code, std::string message) {
-    return ActorEffects{ActorRefused{request, {code, std::move(message)}}};
+  const auto refused = [request](ErrorCode code, std::string message, std::string remedy = {}) {
+    return ActorEffects{ActorRefused{request, {code, std::move(message), std::move(remedy)}}};
   };
   if (ended_callers_.contains(creator)) {
     return refused(ErrorCode::kOwnerDied, "the creator of actor " + quoted(spec.label) + " has ended");
@@ -54,7 +58,8 @@ ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const Act
   if (const auto taken = names_.find(name); taken != names_.end()) {
     Actor& there = actors_.at(taken->second);
     if (!get_if_exists) {
-      return refused(ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already");
+      return refused(ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already",
+                     "Take another name, or that actor with get_if_exists.");
     }
     if (there.spec.type != spec.type) return {ActorRefused{request, other_type(there.spec, spec.type)}};
     if (answer_or_wait(request, taken->second, there, effects)) take(taken->second, there, creator);
@@ -75,8 +80,9 @@ ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const Act
 ActorEffects ActorTable::connect(ActorRequestId request, ActorId actor, std::uint32_t /*seen*/) {
   Actor* const found = find_actor(actor);
   if (found == nullptr) {
-    return {ActorRefused{request,
-                         {ErrorCode::kNotFound, "there is no actor " + to_string(actor) + ", or it ended long ago"}}};
+    return {ActorRefused{
+        request,
+        {ErrorCode::kNotFound, "there is no actor " + to_string(actor) + ", or it ended long ago", kSpawnAnother}}};
   }
   ActorEffects effects;
   answer_or_wait(request, actor, *found, effects);
@@ -86,7 +92,10 @@ ActorEffects ActorTable::connect(ActorRequestId request, ActorId actor, std::uin
 Result<ActorId> ActorTable::find(const std::string& name_space, const std::string& name, const std::string& type,
                                  CallerId caller) {
   const auto found = names_.find({name_space, name});
-  if (found == names_.end()) return Error{ErrorCode::kNotFound, "there is no " + name_of(name_space, name)};
+  if (found == names_.end()) {
+    return Error{ErrorCode::kNotFound, "there is no " + name_of(name_space, name),
+                 "Spawn it with that name; with get_if_exists only the first to ask makes it."};
+  }
   Actor& actor = actors_.at(found->second);
   if (!type.empty() && type != actor.spec.type) return other_type(actor.spec, type);
   take(found->second, actor, caller);
@@ -158,7 +167,9 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
     if (found->restarts > 0) {
       how += "; it was restarted " + std::to_string(found->restarts) + (found->restarts == 1 ? " time" : " times");
     }
-    end_for_good(actor, *found, died(spec, how), effects);
+    const char* const remedy = found->restarts > 0 ? "Mend what ends it, or give it more max_restarts."
+                                                   : "Give it max_restarts to have it started again.";
+    end_for_good(actor, *found, died(spec, how, remedy), effects);
     bury(actor, *found);
     return effects;
   }
@@ -183,7 +194,8 @@ ActorEffects ActorTable::kill(ActorId actor, const std::string& why) {
   if (found == nullptr) return {};
   ActorEffects effects;
   if (lives(*found)) {
-    end_for_good(actor, *found, died(found->spec, why.empty() ? "was killed" : "was killed: " + why), effects);
+    const std::string how = why.empty() ? "was killed" : "was killed: " + why;
+    end_for_good(actor, *found, died(found->spec, how, kSpawnAnother), effects);
   }
   if (found->state == State::kRestarting) {
     bury(actor, *found);
@@ -219,7 +231,9 @@ ActorEffects ActorTable::job_ended(JobId job) {
   ActorEffects effects;
   for (const ActorId id : ids.mapped()) {
     Actor& actor = actors_.at(id);
-    if (lives(actor)) end_for_good(id, actor, died(actor.spec, "ended: its job is over"), effects);
+    if (lives(actor))
+      end_for_good(id, actor, died(actor.spec, "ended: its job is over", "Spawn it from a program that runs."),
+                   effects);
     kill_process(id, actor, effects);
     if (actor.state == State::kDead) dead_.erase(actor.in_dead);
     actors_.erase(id);
@@ -293,9 +307,10 @@ bool ActorTable::answer_or_wait(ActorRequestId request, ActorId id, Actor& actor
     return true;
   }
   if (actor.requests.size() >= kRequestsMax) {
-    effects.push_back(ActorRefused{request,
-                                   {ErrorCode::kOverloaded, std::to_string(kRequestsMax) + " requests wait for actor " +
-                                                                quoted(actor.spec.label)}});
+    effects.push_back(ActorRefused{
+        request,
+        {ErrorCode::kOverloaded, std::to_string(kRequestsMax) + " requests wait for actor " + quoted(actor.spec.label),
+         "Try again after a pause."}});
     return false;
   }
   const auto place = actor.requests.insert(actor.requests.end(), request);
@@ -342,7 +357,9 @@ void ActorTable::end_for_good(ActorId id, Actor& actor, Error why, ActorEffects&
 }
 
 void ActorTable::end_gently(ActorId id, Actor& actor, ActorEffects& effects) {
-  end_for_good(id, actor, died(actor.spec, "ended: nobody holds it any more"), effects);
+  end_for_good(id, actor,
+               died(actor.spec, "ended: nobody holds it any more", "Keep a handle of it, or spawn it detached."),
+               effects);
   if (actor.state == State::kRestarting) {
     bury(id, actor);
   } else if (actor.state == State::kStarting) {
