@@ -52,7 +52,7 @@ class Undeclared : public std::runtime_error {
 
 class Account {
  public:
-  static constexpr auto pharos_throws = types<Overdrawn, NotYours>;
+  static constexpr auto pharos_throws = types<Overdrawn, NotYours>;  // NOLINT(readability-identifier-naming): Pharos's
 
   explicit Account(int balance) : balance_{balance} {
     if (balance < 0) throw Overdrawn{"new", -balance};
@@ -120,7 +120,7 @@ int die_first() {
 
 class Recorder {
  public:
-  static constexpr auto pharos_throws = types<Closed>;
+  static constexpr auto pharos_throws = types<Closed>;  // NOLINT(readability-identifier-naming): Pharos's
 
   int record(int what, std::uint32_t succeeds_at) {
     ++runs_;
@@ -220,7 +220,8 @@ E thrown_by(const Call& call) {
 }  // namespace pharos::cluster::errors
 
 // As users write it, beside their functions.
-namespace user = pharos::cluster::errors;
+// NOLINTBEGIN(readability-identifier-naming): the names are Pharos's
+namespace user = pharos::cluster::errors;  // NOLINT(misc-unused-alias-decls): template arguments use it
 template <>
 inline constexpr auto pharos::throws<&user::pay> = pharos::types<user::Overdrawn, int, std::out_of_range, user::Closed>;
 template <>
@@ -231,6 +232,7 @@ template <>
 inline constexpr auto pharos::throws<&user::pay_either> = pharos::types<user::Closed, user::ClosedForGood>;
 template <>
 inline constexpr auto pharos::throws<&user::Account::close> = pharos::types<user::Closed>;
+// NOLINTEND(readability-identifier-naming)
 
 namespace pharos::cluster::errors {
 namespace {
