@@ -265,9 +265,10 @@ std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
 
 void CallLink::send(CellHandle cell) {
   if (const std::size_t size = cell->arguments().size(); size > wire::kCallPayloadMax.bytes()) {
-    return cell->set_error(Error{ErrorCode::kInvalidArgument, "the arguments have " + to_string(ByteCount{size}) +
-                                                                  "; at most " + to_string(wire::kCallPayloadMax) +
-                                                                  " can travel"}
+    return cell->set_error(Error{ErrorCode::kInvalidArgument,
+                                 "the arguments have " + to_string(ByteCount{size}) + "; at most " +
+                                     to_string(wire::kCallPayloadMax) + " can travel",
+                                 "Pass them in parts."}
                                .with_outcome(Outcome::kNotStarted));
   }
   std::unique_lock lock{mutex_};

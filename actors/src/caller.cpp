@@ -29,6 +29,7 @@ constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
 constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
+constexpr const char* kRunAgain = "If the task may run twice, give it max_retries.";
 constexpr std::size_t kShapesMax = 256;  // of tasks, by what they hold
 
 // Every live caller, for the child of a fork alone.
@@ -130,7 +131,8 @@ void ActorHandle::kill() {
   const auto caller = caller_.lock();
   if (caller == nullptr || caller->abandoned() || ended_.exchange(true)) return;
   caller->tell_node(wire::KillActor{id_});
-  caller->lose_actor(*this, Error{ErrorCode::kActorDied, "actor \"" + label_ + "\" was killed by this program"});
+  caller->lose_actor(*this, Error{ErrorCode::kActorDied, "actor \"" + label_ + "\" was killed by this program",
+                                  "Spawn another where it is still wanted."});
 }
 
 std::shared_ptr<ActorHandle> ActorHandle::share() {
@@ -313,8 +315,10 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
     const auto caller = self.lock();
     const bool given_up = caller != nullptr && caller->give_up(*cell);
     const Error passed =
-        given_up ? Error{ErrorCode::kDeadlineExceeded, "its deadline has passed"}
-                 : Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running"};
+        given_up ? Error{ErrorCode::kDeadlineExceeded, "its deadline has passed",
+                         "Give it a later one, or have less under way before it."}
+                 : Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running",
+                         "Give it a later one; cancelled() tells the function that nobody waits."};
     cell->fail_claimed(
         Error{passed}.with(name_of(*cell)).with_outcome(given_up ? Outcome::kNotStarted : Outcome::kUnknown));
   });
@@ -487,7 +491,7 @@ async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
   const auto slept = co_await async::sleep(kReasonTime);
   if (!slept) co_return;
   for (actors::TaskPool* const pool : self->pools()) {
-    if (pool->lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended"})) {
+    if (pool->lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended", kRunAgain})) {
       self->node_->send(wire::ReturnLease{worker, {}, true});
     }
   }
@@ -499,7 +503,7 @@ bool Caller::on_node_message(const wire::Message& message) {
   if (ended == nullptr) return false;
   for (actors::TaskPool* const pool : pools()) {
     pool->lose_worker(ended->worker,
-                      Error{ErrorCode::kWorkerDied, "the worker that ran the task ended: " + ended->reason});
+                      Error{ErrorCode::kWorkerDied, "the worker that ran the task ended: " + ended->reason, kRunAgain});
   }
   return true;
 }

@@ -78,8 +78,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
   const auto begin = [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
     if (missing) {
       if (const auto why = over()) return lose_actor(*actor, *why);
-      const Error why{ErrorCode::kActorDied,
-                      "actor \"" + actor->label() + "\" could not be made: " + missing->to_string()};
+      const Error why{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" could not be made: " + missing->story(),
+                      missing->remedy()};
       tell_node(wire::BreakPromise{actor->id(), why});
       return lose_actor(*actor, why);
     }
@@ -190,7 +190,8 @@ void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
 
 void Caller::let_go(ActorHandle& actor) {
   tell_node(wire::HoldActor{actor.id(), -1});
-  lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\""});
+  lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\"",
+                          "Keep a handle of it as long as it is wanted."});
 }
 
 void Caller::lose_actor(ActorHandle& actor, const Error& why) {

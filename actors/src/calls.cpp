@@ -20,6 +20,7 @@
 #include "carried_actors.hpp"
 #include "function_table.hpp"
 #include "large_values.hpp"
+#include "refused.hpp"
 #include "reply_cache.hpp"
 #include "running_call.hpp"
 #include "thrower.hpp"
@@ -232,7 +233,8 @@ class CallerLink final : public net::Link::Handler,
       case ReplyCache::Arrival::kForgotten: break;
     }
     const Error forgotten{ErrorCode::kUnavailable,
-                          "its caller was cut off for so long that what became of the call is forgotten"};
+                          "its caller was cut off for so long that what became of the call is forgotten",
+                          "Call it again if it may run twice."};
     reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
     return false;
   }
@@ -317,7 +319,8 @@ class CallerLink final : public net::Link::Handler,
     const ByteCount size{result.size()};
     reply(call,
           Error{ErrorCode::kInvalidArgument,
-                "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel"},
+                "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel",
+                "Return it in parts."},
           result, execution);
   }
 
@@ -639,14 +642,16 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
   const Function& function = functions[header.function];
   const CallMarks::Mark mark = marks_.of(header.number);
   if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
-    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin"}.with(
-        readable_name(function.name()));
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin",
+                 "Give it a later one, or have less under way before it."}
+        .with(readable_name(function.name()));
   }
   if (mark.cancelled) {
-    return Error{ErrorCode::kCancelled, "the call was cancelled"}.with(readable_name(function.name()));
+    return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}.with(readable_name(function.name()));
   }
   if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
-    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation"};
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation",
+                 "Call it again: it has not begun."};
   }
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
@@ -721,7 +726,8 @@ bool Calls::stop() {
 std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   const auto functions = function_table();
   if (actor.constructor >= functions.size() || functions[actor.constructor].kind != FunctionKind::kConstructor) {
-    return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor"};
+    return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor",
+                 "Caller and worker must be the same build."};
   }
   const Function& constructor = functions[actor.constructor];
   instance_.constructor = &constructor;
@@ -741,8 +747,9 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   end_if_child();
   note_end();
   if (!error) return std::nullopt;
-  Error died = Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->to_string()}.with_outcome(
-      Outcome::kNotStarted);
+  Error died =
+      Error{ErrorCode::kActorDied, "the actor's constructor failed: " + error->story(), error->remedy()}.with_outcome(
+          Outcome::kNotStarted);
   return error->thrown() ? std::move(died).with_thrown(*error->thrown()) : died;
 }
 

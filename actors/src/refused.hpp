@@ -18,6 +18,9 @@ inline Error forked() {
           "Make a Runtime in the child."};
 }
 
+/// What to do about a call that was cancelled.
+constexpr const char* kCallAgain = "Call it again if its result is wanted after all.";
+
 /// What asking for this function ends with.
 inline Error not_in_table(const detail::Function& function) {
   return Error{ErrorCode::kFunctionNotFound,
@@ -29,7 +32,7 @@ inline Error not_in_table(const detail::Function& function) {
 
 /// What a call ends with that was cancelled before it began.
 inline Error cancelled(std::uint32_t function) {
-  return Error{ErrorCode::kCancelled, "the call was cancelled"}
+  return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}
       .with(readable_name(function_table()[function].name()))
       .with_outcome(Outcome::kNotStarted);
 }

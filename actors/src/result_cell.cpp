@@ -152,7 +152,8 @@ Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
     return value();
   }
   if (const auto* const running = actors::RunningCall::of_this_thread(); running != nullptr && running->cancelled()) {
-    return Error{ErrorCode::kCancelled, "the call that waited for this result was cancelled"};
+    return Error{ErrorCode::kCancelled, "the call that waited for this result was cancelled",
+                 "End its function: nobody waits for what it returns."};
   }
   if (room_->abandoned()) {
     return Error{ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the result comes to its parent"};

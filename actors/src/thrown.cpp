@@ -17,6 +17,8 @@ namespace {
 
 using detail::ThrownType;
 
+constexpr const char* kDeclare = "Declare its type with pharos::throws to catch it here as it is.";
+
 // In a catch block. The type itself goes before one that it derives from.
 const ThrownType* encode_declared(std::span<const ThrownType> declared, Encoder& to) {
   const std::type_info* const thrown = abi::__cxa_current_exception_type();
@@ -31,7 +33,7 @@ const ThrownType* encode_declared(std::span<const ThrownType> declared, Encoder&
 Error with_declared(std::span<const ThrownType> declared, Error error) {
   Encoder value;
   const ThrownType* const type = encode_declared(declared, value);
-  if (type == nullptr) return error;
+  if (type == nullptr) return {error.code(), error.message(), kDeclare};
   if (value.failed()) {
     return {error.code(), error.message(),
             "It arrives without its fields, which cannot travel: " + std::string{to_string(value.failure())} + '.'};

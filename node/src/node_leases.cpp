@@ -122,7 +122,7 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
                     lease.asker.number,
                     lease.amounts};
   if (!demand || job == jobs_.end() || !leases_.could_fit(*demand)) {
-    return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run that any more"});
+    return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run that any more", "Try again."});
   }
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, asked);

@@ -63,7 +63,8 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* sel
     while (job->zygote == nullptr || !job->loaded) {
       if (job->broken) co_return Error{*job->broken}.with("on node " + to_string(self->settings_.id));
       if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->executor_.now())) {
-        co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers"};
+        co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers",
+                        "Start the program again."};
       }
       PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
     }
@@ -117,7 +118,8 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
     self->kill_worker(*worker);
     self->background_.spawn(conclude_worker(self, worker));
     if (!proved) {
-      co_return Error{ErrorCode::kWorkerDied, "a worker ended before it was ready: " + proved.error().message()}
+      co_return Error{ErrorCode::kWorkerDied, "a worker ended before it was ready: " + proved.error().message(),
+                      "Its output may say why."}
           .with_outcome(Outcome::kNotStarted);
     }
     co_return Error{ErrorCode::kRuntimeStopped, "the program has ended"}.with_outcome(Outcome::kNotStarted);

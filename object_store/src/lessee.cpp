@@ -12,7 +12,8 @@ constexpr std::size_t kLooks = 64;  // at slots that were busy, before another s
 
 Error lost(const Location& location) {
   return {ErrorCode::kObjectLost,
-          "object " + to_string(location.id) + " is gone: the process that held it has let go of it, or died"};
+          "object " + to_string(location.id) + " is gone: the process that held it has let go of it, or died",
+          "Make it again, and keep a Ref of it as long as it is used."};
 }
 
 Error child_of_fork() {

@@ -27,13 +27,17 @@ std::string name_of(const std::string& name_space, const std::string& name) {
   return "actor named " + quoted(name) + " in namespace " + quoted(name_space);
 }
 
+constexpr const char* kSpawnAnother = "Spawn another where it is still wanted.";
+
 Error other_type(const ActorSpec& there, const std::string& wanted) {
-  return {ErrorCode::kInvalidArgument, "the " + name_of(there.name_space, there.name) + " has the type " +
-                                           quoted(there.type) + ", not " + quoted(wanted)};
+  return {ErrorCode::kInvalidArgument,
+          "the " + name_of(there.name_space, there.name) + " has the type " + quoted(there.type) + ", not " +
+              quoted(wanted),
+          "Ask for it by its type, or take another name."};
 }
 
-Error died(const ActorSpec& spec, const std::string& how) {
-  return {ErrorCode::kActorDied, "actor " + quoted(spec.label) + " " + how};
+Error died(const ActorSpec& spec, const std::string& how, const char* remedy) {
+  return {ErrorCode::kActorDied, "actor " + quoted(spec.label) + " " + how, remedy};
 }
 
 }  // namespace
@@ -49,7 +53,8 @@ Result<ActorId> ActorTable::promise(ActorId actor, const ActorSpec& spec, bool g
   if (const auto taken = names_.find(name); taken != names_.end()) {
     Actor& there = actors_.at(taken->second);
     if (!get_if_exists) {
-      return Error{ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already"};
+      return Error{ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already",
+                   "Take another name, or that actor with get_if_exists."};
     }
     if (there.spec.type != spec.type) return other_type(there.spec, spec.type);
     take(taken->second, there, creator);
@@ -99,8 +104,9 @@ ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const Act
 ActorEffects ActorTable::connect(ActorRequestId request, ActorId actor, std::uint32_t /*seen*/) {
   Actor* const found = find_actor(actor);
   if (found == nullptr) {
-    return {ActorRefused{request,
-                         {ErrorCode::kNotFound, "there is no actor " + to_string(actor) + ", or it ended long ago"}}};
+    return {ActorRefused{
+        request,
+        {ErrorCode::kNotFound, "there is no actor " + to_string(actor) + ", or it ended long ago", kSpawnAnother}}};
   }
   ActorEffects effects;
   answer_or_wait(request, actor, *found, effects);
@@ -110,7 +116,10 @@ ActorEffects ActorTable::connect(ActorRequestId request, ActorId actor, std::uin
 Result<ActorId> ActorTable::find(const std::string& name_space, const std::string& name, const std::string& type,
                                  CallerId caller) {
   const auto found = names_.find({name_space, name});
-  if (found == names_.end()) return Error{ErrorCode::kNotFound, "there is no " + name_of(name_space, name)};
+  if (found == names_.end()) {
+    return Error{ErrorCode::kNotFound, "there is no " + name_of(name_space, name),
+                 "Spawn it with that name; with get_if_exists only the first to ask makes it."};
+  }
   Actor& actor = actors_.at(found->second);
   if (!type.empty() && type != actor.spec.type) return other_type(actor.spec, type);
   take(found->second, actor, caller);
@@ -182,7 +191,9 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
     if (found->restarts > 0) {
       how += "; it was restarted " + std::to_string(found->restarts) + (found->restarts == 1 ? " time" : " times");
     }
-    end_for_good(actor, *found, died(spec, how), effects);
+    const char* const remedy = found->restarts > 0 ? "Mend what ends it, or give it more max_restarts."
+                                                   : "Give it max_restarts to have it started again.";
+    end_for_good(actor, *found, died(spec, how, remedy), effects);
     bury(actor, *found);
     return effects;
   }
@@ -207,7 +218,8 @@ ActorEffects ActorTable::kill(ActorId actor, const std::string& why) {
   if (found == nullptr) return {};
   ActorEffects effects;
   if (lives(*found)) {
-    end_for_good(actor, *found, died(found->spec, why.empty() ? "was killed" : "was killed: " + why), effects);
+    const std::string how = why.empty() ? "was killed" : "was killed: " + why;
+    end_for_good(actor, *found, died(found->spec, how, kSpawnAnother), effects);
   }
   if (has_process(*found)) {
     kill_process(actor, *found, effects);
@@ -223,7 +235,8 @@ ActorEffects ActorTable::caller_ended(CallerId caller) {
   if (const auto promised = promised_by_.find(caller); promised != promised_by_.end()) {
     for (const ActorId id : std::unordered_set{promised->second}) {
       const std::string how = "was not made: who was to make it ended before its constructor's arguments were there";
-      for (auto& effect : break_promise(id, died(actors_.at(id).spec, how))) effects.push_back(std::move(effect));
+      const Error why = died(actors_.at(id).spec, how, "Spawn another where it is still wanted.");
+      for (auto& effect : break_promise(id, why)) effects.push_back(std::move(effect));
     }
   }
   const auto held = held_.extract(caller);
@@ -249,7 +262,9 @@ ActorEffects ActorTable::job_ended(JobId job) {
   ActorEffects effects;
   for (const ActorId id : ids.mapped()) {
     Actor& actor = actors_.at(id);
-    if (lives(actor)) end_for_good(id, actor, died(actor.spec, "ended: its job is over"), effects);
+    if (lives(actor))
+      end_for_good(id, actor, died(actor.spec, "ended: its job is over", "Spawn it from a program that runs."),
+                   effects);
     kill_process(id, actor, effects);
     if (actor.state == State::kDead) dead_.erase(actor.in_dead);
     actors_.erase(id);
@@ -327,9 +342,10 @@ bool ActorTable::answer_or_wait(ActorRequestId request, ActorId id, Actor& actor
     return true;
   }
   if (actor.requests.size() >= kRequestsMax) {
-    effects.push_back(ActorRefused{request,
-                                   {ErrorCode::kOverloaded, std::to_string(kRequestsMax) + " requests wait for actor " +
-                                                                quoted(actor.spec.label)}});
+    effects.push_back(ActorRefused{
+        request,
+        {ErrorCode::kOverloaded, std::to_string(kRequestsMax) + " requests wait for actor " + quoted(actor.spec.label),
+         "Try again after a pause."}});
     return false;
   }
   const auto place = actor.requests.insert(actor.requests.end(), request);
@@ -386,7 +402,9 @@ void ActorTable::forget_promise(ActorId id, const Actor& actor) {
 // One that is still to be created is ended when it is.
 void ActorTable::end_gently(ActorId id, Actor& actor, ActorEffects& effects) {
   if (actor.state == State::kPromised) return;
-  end_for_good(id, actor, died(actor.spec, "ended: nobody holds it any more"), effects);
+  end_for_good(id, actor,
+               died(actor.spec, "ended: nobody holds it any more", "Keep a handle of it, or spawn it detached."),
+               effects);
   if (actor.state == State::kRestarting) {
     bury(id, actor);
   } else if (actor.state == State::kStarting) {

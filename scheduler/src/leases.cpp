@@ -13,7 +13,8 @@ Allotment cpus_of(const Allotment& allotment) {
 
 Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lessee, const Resources& demand) {
   if (waiting_.size() >= kWaitingMax) {
-    return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests for workers are waiting"};
+    return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests for workers are waiting",
+                 "get() some results before submitting more."};
   }
   if (lessee.nested && demand.only_cpus() && workers() >= workers_max_) {
     return too_many();
@@ -197,7 +198,8 @@ void Leases::grant_what_fits(LeaseEffects& effects) {
 }
 
 Error Leases::too_many() const {
-  return {ErrorCode::kOverloaded, std::to_string(workers()) + " workers run tasks, and more may not"};
+  return {ErrorCode::kOverloaded, std::to_string(workers()) + " workers run tasks, and more may not",
+          "Have fewer tasks wait for tasks at once, or give the cluster more CPUs."};
 }
 
 void Leases::grant(const Waiting& next, const Resources& demand, LeaseEffects& effects) {

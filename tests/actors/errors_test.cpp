@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -53,7 +56,7 @@ class Undeclared : public std::runtime_error {
 
 class Account {
  public:
-  static constexpr auto pharos_throws = types<Overdrawn, NotYours>;
+  static constexpr auto pharos_throws = types<Overdrawn, NotYours>;  // NOLINT(readability-identifier-naming): Pharos's
 
   explicit Account(int balance) : balance_{balance} {
     if (balance < 0) throw Overdrawn{"new", -balance};
@@ -121,7 +124,7 @@ int die_first() {
 
 class Recorder {
  public:
-  static constexpr auto pharos_throws = types<Closed>;
+  static constexpr auto pharos_throws = types<Closed>;  // NOLINT(readability-identifier-naming): Pharos's
 
   int record(int what, std::uint32_t succeeds_at) {
     ++runs_;
@@ -221,7 +224,8 @@ E thrown_by(const Call& call) {
 }  // namespace pharos::cluster::errors
 
 // As users write it, beside their functions.
-namespace user = pharos::cluster::errors;
+// NOLINTBEGIN(readability-identifier-naming): the names are Pharos's
+namespace user = pharos::cluster::errors;  // NOLINT(misc-unused-alias-decls): template arguments use it
 template <>
 inline constexpr auto pharos::throws<&user::pay> = pharos::types<user::Overdrawn, int, std::out_of_range, user::Closed>;
 template <>
@@ -232,6 +236,7 @@ template <>
 inline constexpr auto pharos::throws<&user::pay_either> = pharos::types<user::Closed, user::ClosedForGood>;
 template <>
 inline constexpr auto pharos::throws<&user::Account::close> = pharos::types<user::Closed>;
+// NOLINTEND(readability-identifier-naming)
 
 namespace pharos::cluster::errors {
 namespace {
@@ -564,6 +569,101 @@ TEST_F(OutcomesTest, AnActorThatWasRestartedSaysWhatEndedItsProcess) {
   EXPECT_SAYS(text, "actor \"tape\" was restarted");
   EXPECT_SAYS(text, "SIGKILL");
   EXPECT_SAYS(text, "max_task_retries");
+}
+
+// ---- Remedies
+
+/// It throws an E whose text ends with what to do.
+template <class E, class Call>
+void expect_remedy(const std::string& remedy, const Call& call) {
+  const E thrown = thrown_by<E>(call);
+  EXPECT_EQ(thrown.error().remedy(), remedy);
+  const std::string text = thrown.what();
+  EXPECT_TRUE(text.ends_with(". " + thrown.error().remedy())) << text;
+  EXPECT_EQ(text.find(remedy), text.size() - remedy.size()) << "more than once: " << text;
+}
+
+std::string write_token() {
+  const std::string path = std::string{std::getenv("PHAROS_FOLDER")} + "/token-of-nobody";
+  std::ofstream{path} << std::string(32, 't');
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  return path;
+}
+
+using RemediesTest = ClusterTest;
+
+TEST_F(RemediesTest, OfActorsAndTheirNames) {
+  Runtime runtime;
+  const ActorOptions named{.name = "recorder"};
+  const auto recorder = runtime.spawn<Recorder>(named);
+  recorder.call<&Recorder::runs>().get(soon());
+  expect_remedy<AlreadyExists>("Take another name, or that actor with get_if_exists.",
+                               [&] { runtime.spawn<Recorder>(named).call<&Recorder::runs>().get(soon()); });
+  expect_remedy<NotFound>("Spawn it with that name; with get_if_exists only the first to ask makes it.",
+                          [&] { runtime.actor<Recorder>("nobody"); });
+  expect_remedy<InvalidArgument>("Ask for it by its type, or take another name.",
+                                 [&] { runtime.actor<Account>("recorder"); });
+  recorder.kill();
+  expect_remedy<ActorDied>("Spawn another where it is still wanted.",
+                           [&] { recorder.call<&Recorder::runs>().get(soon()); });
+  const auto dies = [](Recorder&) { return end_worker(); };
+  const auto once = runtime.spawn<Recorder>();
+  once.call<&Recorder::runs>().get(soon());
+  expect_remedy<ActorDied>("Give it max_restarts to have it started again.", [&] { once.call<dies>().get(soon()); });
+  const auto again = runtime.spawn<Recorder>(ActorOptions{.max_restarts = 1});
+  again.call<&Recorder::runs>().get(soon());
+  expect_remedy<ActorDied>("If its calls may run twice, give it max_task_retries.",
+                           [&] { again.call<dies>().get(soon()); });
+  expect_remedy<ActorDied>("Mend what ends it, or give it more max_restarts.", [&] { again.call<dies>().get(soon()); });
+  const auto unmade = runtime.spawn<Account>(runtime.submit<&pay_undeclared>(8));
+  expect_remedy<ActorDied>("Declare its type with pharos::throws to catch it here as it is.",
+                           [&] { unmade.call<&Account::take>(1).get(soon()); });
+}
+
+TEST_F(RemediesTest, OfCalls) {
+  std::optional<Ref<int>> left;
+  {
+    Runtime runtime{RuntimeOptions{.cpus = 1}};
+    expect_remedy<UserError>("Declare its type with pharos::throws to catch it here as it is.",
+                             [&] { runtime.submit<&pay_undeclared>(8).get(soon()); });
+    expect_remedy<WorkerDied>("If the task may run twice, give it max_retries.",
+                              [&] { runtime.submit<&end_worker>().get(soon()); });
+    const auto busy = runtime.submit<&stay>(300);
+    expect_remedy<DeadlineExceeded>("Give it a later one, or have less under way before it.",
+                                    [&] { runtime.submit<&stay>({.deadline = Deadline::in(50ms)}, 0).get(soon()); });
+    const auto behind = runtime.submit<&stay>(0);
+    behind.cancel();
+    expect_remedy<Cancelled>("Call it again if its result is wanted after all.", [&] { behind.get(soon()); });
+    busy.get(soon());
+    expect_remedy<DeadlineExceeded>("Give it a later one; cancelled() tells the function that nobody waits.",
+                                    [&] { runtime.submit<&stay>({.deadline = Deadline::in(100ms)}, 300).get(soon()); });
+    left = runtime.submit<&stay>(100'000);
+  }
+  expect_remedy<RuntimeStopped>("Keep the Runtime alive until the last get().", [&] { left->get(soon()); });
+}
+
+TEST_F(RemediesTest, OfBounds) {
+  Runtime runtime{RuntimeOptions{.object_store = 64_MiB}};
+  const auto with_shape = [&](int shape) {
+    return runtime.submit<&twice>(TaskOptions{.resources = {{"nothing", shape}}}, 1);
+  };
+  EXPECT_FALSE(thrown_by<InvalidArgument>([&] { with_shape(1).get(soon()); }).error().remedy().empty());
+  for (int i = 2; i <= 256; ++i) static_cast<void>(with_shape(i));
+  expect_remedy<Overloaded>("Round what tasks ask for.", [&] { with_shape(257).get(soon()); });
+  EXPECT_FALSE(thrown_by<Exhausted>([&] { static_cast<void>(runtime.put(std::string(100 << 20, 'x'))); })
+                   .error()
+                   .remedy()
+                   .empty());
+}
+
+TEST_F(RemediesTest, OfJoining) {
+  const auto join = [](const std::string& token_file) {
+    const Runtime joined{{.address = "127.0.0.1:1", .token_file = token_file}};
+  };
+  expect_remedy<PermissionDenied>("Set PHAROS_TOKEN_FILE to the cluster's token file.", [&] { join({}); });
+  const std::string token = write_token();
+  EXPECT_FALSE(thrown_by<Unavailable>([&] { join(token); }).error().remedy().empty());
+  std::filesystem::remove(token);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <malloc.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -18,6 +20,10 @@ namespace {
 using namespace std::chrono_literals;
 
 int add(int a, int b) {
+  return a + b;
+}
+int add_slowly(int a, int b) {
+  std::this_thread::sleep_for(100us);
   return a + b;
 }
 int twice(int value) {
@@ -126,12 +132,50 @@ TEST_F(RefsTest, CallsToOneActorKeepTheirOrderBehindOneThatWaitsForAnArgument) {
   EXPECT_EQ(diary.call<&Diary::numbers>().get(soon()), (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
-TEST_F(RefsTest, TenThousandTasksInAChainRunWithFewProcesses) {
+// In kilobytes, what a process has for itself.
+long own_kilobytes(pid_t process) {
+  std::ifstream status{"/proc/" + std::to_string(process) + "/status"};
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) return std::stol(line.substr(8));
+  }
+  return 0;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr long kChainGrowthMax = 256 << 10;  // the sanitizer keeps what was freed
+#else
+constexpr long kChainGrowthMax = 512;
+#endif
+
+TEST_F(RefsTest, TenThousandTasksInAChainRunWithFewProcessesAndNoMoreMemoryAtTheirEnd) {
+  constexpr int kTasks = 10'000;
+  constexpr int kBetweenLooks = 100;
   Runtime runtime{RuntimeOptions{.cpus = 2}};
-  Ref<int> last = runtime.submit<&add>(0, 0);
-  for (int i = 0; i < 10'000; ++i) last = runtime.submit<&add>(last, 1);
-  EXPECT_EQ(last.get(soon()), 10'000);
-  EXPECT_LE(census().processes(Part::kWorker).size(), 2u);
+  std::vector<Ref<int>> looked_at;
+  Ref<int> last = runtime.submit<&add_slowly>(0, 0);
+  for (int i = 1; i <= kTasks; ++i) {
+    last = runtime.submit<&add_slowly>(last, 1);
+    if (i % kBetweenLooks == 0) looked_at.push_back(last);
+  }
+  std::vector<long> programs;
+  std::vector<long> workers;
+  for (std::size_t i = 0; i < looked_at.size(); ++i) {
+    ASSERT_EQ(looked_at[i].get(soon()), static_cast<int>(i + 1) * kBetweenLooks);
+    const auto processes = census().processes(Part::kWorker);
+    EXPECT_LE(processes.size(), 2u);
+    EXPECT_TRUE(i >= looked_at.size() * 3 / 4 || !last.ready()) << "it is not looked at while it runs";
+    programs.push_back(own_kilobytes(::getpid()));
+    workers.push_back(0);
+    for (const auto& each : processes) workers.back() += own_kilobytes(each.pid);
+  }
+  const auto growth = [quarter = looked_at.size() / 4](const std::vector<long>& kilobytes) {
+    const auto first = std::max_element(kilobytes.begin(), kilobytes.begin() + static_cast<std::ptrdiff_t>(quarter));
+    const auto end = std::max_element(kilobytes.end() - static_cast<std::ptrdiff_t>(quarter), kilobytes.end());
+    return *end - *first;
+  };
+  EXPECT_GT(workers.front(), 0);
+  EXPECT_LT(growth(programs), kChainGrowthMax) << programs.front() << " to " << programs.back();
+  EXPECT_LT(growth(workers), kChainGrowthMax) << workers.front() << " to " << workers.back();
 }
 
 TEST_F(RefsTest, AnArgumentThatFailedFailsTheCallAndNotThoseBehindIt) {

@@ -85,10 +85,14 @@ Error Error::with_thrown(Thrown thrown) && {
   return std::move(*this);
 }
 
-std::string Error::to_string() const {
+std::string Error::story() const {
   std::string text;
   for (auto line = story_->context.rbegin(); line != story_->context.rend(); ++line) text += *line + ": ";
-  text += story_->message;
+  return text + story_->message;
+}
+
+std::string Error::to_string() const {
+  std::string text = story();
   if (!story_->remedy.empty()) {
     if (!text.empty() && text.back() != '.') text += '.';
     text += ' ' + story_->remedy;

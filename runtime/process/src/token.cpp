@@ -24,7 +24,8 @@ Result<net::Key> read_token(const std::string& path) {
   }
   net::Key key;
   if (::read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()) || status.st_size != 32) {
-    return Error{ErrorCode::kPermissionDenied, "the token file " + path + " does not hold 32 bytes"};
+    return Error{ErrorCode::kPermissionDenied, "the token file " + path + " does not hold 32 bytes",
+                 "Copy the cluster's again."};
   }
   return key;
 }

@@ -79,6 +79,8 @@ class PHAROS_API Error {
   Error with_outcome(Outcome outcome) &&;
   Error with_thrown(Thrown thrown) &&;
 
+  /// The context and the message: "creating actor "x": message".
+  std::string story() const;
   /// One line for people: "creating actor "x": message. Remedy."
   std::string to_string() const;
 
