@@ -148,7 +148,6 @@ TEST_F(RestartsTest, ANameIsTakenOnceAndFreeAgainAfterItsActor) {
 
 TEST_F(RestartsTest, WhoGetsAnActorThatIsStillToBeMadeHasThatOne) {
   Runtime runtime;
-  const auto helper = runtime.spawn<Counter>(7);
   const auto first = runtime.spawn<Counter>({.name = "one", .get_if_exists = true}, runtime.submit<&wait_a_while>(7));
   const auto second = runtime.spawn<Counter>({.name = "one", .get_if_exists = true}, 8);
   EXPECT_EQ(second.id(), first.id());
