@@ -6,6 +6,7 @@
 
 namespace pharos::actors {
 
+class Callbacks;
 struct Lineage;
 class RunningCall;
 class WaitingRoom;
@@ -17,6 +18,7 @@ struct ThreadState {
   const Lineage* continues = nullptr;    ///< of what it runs inside of that, if it was left to `then()`
   const void* scope = nullptr;           ///< where on the stack that began
   const WaitingRoom* leading = nullptr;  ///< what it completes while it polls needs no waking, if it waits there itself
+  Callbacks* calls_back = nullptr;       ///< whose turn it has to run users' callbacks
   bool is_runtimes = false;              ///< it is no thread of the user's
   std::uint64_t last_trace = 0;          ///< of the calls that it has made; 0 before the first
 };

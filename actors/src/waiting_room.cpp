@@ -7,6 +7,7 @@
 namespace pharos::actors {
 
 void WaitingRoom::wait(std::atomic<std::uint32_t>& word, async::Deadline deadline) {
+  if (this_thread.calls_back != nullptr && word.load(std::memory_order_acquire) != kReady) Callbacks::give_up_turn();
   while (word.load(std::memory_order_acquire) != kReady && !deadline.expired(sleepers_->now())) {
     if (abandoned_.load()) return;
     inside_.fetch_add(1);
@@ -80,10 +81,7 @@ void WaitingRoom::call_back(async::Callback then) {
   if (!abandoned_.load()) {
     const std::lock_guard lock{callbacks_mutex_};
     if (!closed_.load()) {
-      if (callbacks_ == nullptr) {
-        callbacks_ = platform_.make_thread("pharos-then");
-        callbacks_->post([] { this_thread.is_runtimes = true; });
-      }
+      if (callbacks_ == nullptr) callbacks_ = std::make_unique<Callbacks>(platform_);
       callbacks_->post(std::move(then));
       return;
     }
@@ -93,7 +91,7 @@ void WaitingRoom::call_back(async::Callback then) {
 
 void WaitingRoom::close() {
   closed_.store(true);
-  std::unique_ptr<async::Executor> callbacks;
+  std::unique_ptr<Callbacks> callbacks;
   {
     const std::lock_guard lock{callbacks_mutex_};
     callbacks = std::move(callbacks_);

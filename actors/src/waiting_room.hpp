@@ -8,6 +8,7 @@
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/unique_function.hpp>
 
+#include "callbacks.hpp"
 #include "platform.hpp"
 #include "waiting_threads.hpp"
 
@@ -51,7 +52,7 @@ class WaitingRoom {
   /// Gives up the call that this waits for.
   void cancel(detail::ResultCell& cell);
 
-  /// Runs a user's callback, in turn, on a thread that is there for that; where there is no Runtime any more, here.
+  /// Runs a user's callback, in turn, on a thread that is there for them; where there is no Runtime any more, here.
   void call_back(async::Callback then);
 
   /// From now on nobody leads here, flushes or cancels, or touches the platform.
@@ -86,7 +87,7 @@ class WaitingRoom {
 
   WaitingThreads threads_;
   std::mutex callbacks_mutex_;
-  std::unique_ptr<async::Executor> callbacks_;  // made when first needed
+  std::unique_ptr<Callbacks> callbacks_;  // made when first needed
 };
 
 }  // namespace pharos::actors

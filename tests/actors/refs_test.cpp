@@ -292,6 +292,30 @@ TEST_F(RefsTest, WhenAnySaysWhichWasFirst) {
             6);
 }
 
+TEST_F(RefsTest, ACallbackMayWaitForWhatAnotherCallbackMakes) {
+  Runtime runtime;
+  const auto source = runtime.submit<&late>(5, 20);
+  std::vector<int> order;
+  const auto outer = source.then([&](int value) {
+    order.push_back(0);
+    const auto inner = source.then([&](int same) {
+      order.push_back(1);
+      return same;
+    });
+    const auto innermost =
+        inner.then([&](int same) { return source.then([](int it) { return it; }).get(soon()) + same; });
+    return value + innermost.get(soon());
+  });
+  const auto behind = source.then([&](int value) {
+    order.push_back(2);
+    return value;
+  });
+  EXPECT_EQ(outer.get(soon()), 15);
+  EXPECT_EQ(behind.get(soon()), 5);
+  ASSERT_EQ(order.size(), 3u);
+  EXPECT_EQ(order[0], 0);
+}
+
 TEST_F(RefsTest, WhenAnyLeavesNothingInWhatIsStillPending) {
   Runtime runtime;
   const std::vector<Ref<int>> refs{runtime.submit<&work_until_cancelled>(20'000)};
