@@ -23,6 +23,7 @@ class History {
     std::uint64_t actor = 0;   ///< 0: a task
     std::uint64_t caller = 0;  ///< calls of one caller to one actor are in the order of their numbers here
     bool ordered = true;
+    bool lingers = false;          ///< while later ones are answered
     bool may_be_given_up = false;  ///< cancelled, or with a deadline
     std::int32_t retries = 0;
     std::int32_t expected = 0;
