@@ -182,7 +182,8 @@ std::optional<Error> CallLink::send_call(ResultCell& cell, std::uint64_t number)
 std::size_t CallLink::send_now(CellHandle cell) {
   const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
   if (auto why = send_call(*cell, first_unanswered_ + unanswered_.size())) [[unlikely]] {
-    refused_.push_back({std::move(cell), (*std::move(why)).with_outcome(Outcome::kNotStarted)});
+    const Outcome outcome = cell->outcome_unsent();
+    refused_.push_back({std::move(cell), (*std::move(why)).with_outcome(outcome)});
     return 0;
   }
   unanswered_.push_back(cell.detach());
@@ -495,7 +496,7 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
 void CallLink::lose(const Error& why) {
   const Unanswered unanswered = cut(why);
   for (const CellHandle& cell : unanswered.sent) cell->set_error(Error{why}.with_outcome(Outcome::kUnknown));
-  for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(cell->outcome_unsent()));
 }
 
 }  // namespace pharos::actors

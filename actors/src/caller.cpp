@@ -320,7 +320,7 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
                  : Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running",
                          "Give it a later one; cancelled() tells the function that nobody waits."};
     cell->fail_claimed(
-        Error{passed}.with(name_of(*cell)).with_outcome(given_up ? Outcome::kNotStarted : Outcome::kUnknown));
+        Error{passed}.with(name_of(*cell)).with_outcome(given_up ? cell->outcome_unsent() : Outcome::kUnknown));
   });
 }
 
@@ -389,7 +389,7 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
 }
 
 void Caller::cancel(ResultCell& cell) {
-  if (give_up(cell)) cell.set_error(actors::cancelled(cell.call().function));
+  if (give_up(cell)) cell.set_error(actors::cancelled(cell.call().function).with_outcome(cell.outcome_unsent()));
 }
 
 bool Caller::give_up(ResultCell& cell) {

@@ -669,7 +669,9 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
   const FrameHeader& header = frame.header;
   result_.clear();
   if (auto refusal = refusal_of(header)) [[unlikely]] {
-    reply(header, std::move(*refusal).with_outcome(Outcome::kNotStarted), result_, {});
+    // An earlier sending may have begun, in a process that is gone.
+    const Outcome outcome = header.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown;
+    reply(header, std::move(*refusal).with_outcome(outcome), result_, {});
     return nullptr;
   }
   const Function& function = function_table()[header.function];

@@ -32,9 +32,8 @@ inline Error not_in_table(const detail::Function& function) {
 
 /// What a call ends with that was cancelled before it began.
 inline Error cancelled(std::uint32_t function) {
-  return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}
-      .with(readable_name(function_table()[function].name()))
-      .with_outcome(Outcome::kNotStarted);
+  return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}.with(
+      readable_name(function_table()[function].name()));
 }
 
 }  // namespace pharos::actors

@@ -80,6 +80,8 @@ class ResultCell {
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
   Call& call() { return call_; }
+  /// Of a call that is not on its way now: it may have been before, and have run.
+  Outcome outcome_unsent() const { return call_.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown; }
   std::span<const std::byte> arguments() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
 
   bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }

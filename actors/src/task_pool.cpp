@@ -25,7 +25,7 @@ bool may_run_again(const CellHandle& task) {
 
 /// Of one that waits. A worker that was lost may have begun with it.
 void fail(const CellHandle& task, const Error& why) {
-  task->set_error(Error{why}.with_outcome(task->call().attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown));
+  task->set_error(Error{why}.with_outcome(task->outcome_unsent()));
 }
 
 }  // namespace
@@ -225,7 +225,7 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
   if (closed) {
     for (const CellHandle& task : cells) fail(task, *closed);
   }
-  for (const CellHandle& task : cancelled) task->set_error(actors::cancelled(task->call().function));
+  for (const CellHandle& task : cancelled) fail(task, actors::cancelled(task->call().function));
   request_leases(requests);
 }
 

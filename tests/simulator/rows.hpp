@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <variant>
 
+#include <pharos/wire/frame.hpp>
 #include <pharos/wire/message.hpp>
 
 namespace pharos::simulator {
@@ -138,5 +139,23 @@ constexpr std::array<Row, sizeof...(Messages)> rows_of(std::type_identity<std::v
 }
 /// By their place in the variant.
 inline constexpr auto kRows = rows_of(std::type_identity<wire::Message>{});
+
+/// The same for what callers and callees send each other: one without a row does not compile. Between processes of one
+/// machine nothing of it is lost, or comes twice, unless one of the two dies.
+constexpr const char* frame_row(wire::FrameKind kind) {
+  switch (kind) {
+    case wire::FrameKind::kCall:
+      return "a remote actor takes each number once; else it may be sent again, or fails as unknown";
+    case wire::FrameKind::kReply: return "a remote actor keeps it until it is acknowledged, and answers with it again";
+    case wire::FrameKind::kCancel: return "it is sent again behind the call; what has ended does not heed it";
+    case wire::FrameKind::kAcknowledge: return "each call acknowledges too; until then replies are kept";
+    case wire::FrameKind::kRetry: return "it is sent again before the call";
+    case wire::FrameKind::kReceived: return "handles that were handed over are let go of with their caller";
+    case wire::FrameKind::kControl:
+    case wire::FrameKind::kRequest:
+    case wire::FrameKind::kResponse: return "by its message, above";
+  }
+  return nullptr;
+}
 
 }  // namespace pharos::simulator

@@ -59,6 +59,10 @@ std::int32_t tree(std::uint64_t call, std::int32_t depth) {
   return leaves;
 }
 
+struct Flaky : std::runtime_error {
+  Flaky() : std::runtime_error{"not this time"} {}
+};
+
 class Ledger {
  public:
   explicit Ledger(std::int32_t) {}
@@ -70,6 +74,12 @@ class Ledger {
     if (crashes_ && lots().one_in(25)) Cluster::crash();
     return {n + 1, context().incarnation};
   }
+  /// The same, when it is run often enough.
+  std::pair<std::int32_t, std::uint32_t> stumble(std::uint64_t call, std::int32_t n) {
+    if (lots().one_in(2)) throw Flaky{};
+    return add(call, n);
+  }
+  Actor<Ledger> make_child() { return Runtime{}.spawn<Ledger>(std::int32_t{1}); }
   /// Ends when it is cancelled, and not before.
   Async<std::pair<std::int32_t, std::uint32_t>> linger(std::uint64_t call, std::int32_t n) {
     execute(call);
@@ -122,6 +132,7 @@ class DriverCode {
 
   void run() {
     make_actors();
+    if (lots().one_in(4)) make_many_calls();
     while (calls_ > 0) {
       const std::uint64_t burst = std::min<std::uint64_t>(calls_, lots().between(1, 12));
       calls_ -= static_cast<std::uint32_t>(burst);
@@ -176,6 +187,16 @@ class DriverCode {
     }
   }
 
+  // So many that replies are acknowledged by themselves.
+  void make_many_calls() {
+    const Owned& owned = actors_.front();
+    for (std::int32_t n = 0; n < 150; ++n) {
+      const std::uint64_t place = the_history->begin(
+          {.actor = owned.actor.id().value(), .caller = number_, .retries = owned.retries, .expected = n + 1});
+      pending_.push_back({place, owned.actor.call<&Ledger::add>(place, n)});
+    }
+  }
+
   void one_call() {
     if (lots().one_in(4)) return one_task();
     const Owned& owned = actors_[lots().below(actors_.size())];
@@ -203,7 +224,13 @@ class DriverCode {
       const std::uint64_t place = the_history->begin(call);
       return called({place, owned.actor.call<&Ledger::add>(options, place, value)});
     }
+    if (lots().one_in(20)) children_.push_back(owned.actor.call<&Ledger::make_child>());
     const std::uint64_t place = the_history->begin(call);
+    if (lots().one_in(8)) {
+      options.max_retries = kManyRetries;
+      options.retry_on = types<Flaky>;
+      return called({place, owned.actor.call<&Ledger::stumble>(options, place, n)});
+    }
     called({place, owned.actor.call<&Ledger::add>(options, place, n)});
   }
 
@@ -248,6 +275,11 @@ class DriverCode {
         call.error = result.error();
       }
     }
+    // What becomes of them is nobody's business but the census's.
+    for (const auto& child : std::exchange(children_, {})) {
+      if (const auto made = child.try_get()) static_cast<void>(made->call<&Ledger::peek>().try_get());
+      if (!Cluster::alive()) return;
+    }
     for (PendingTask& pending : std::exchange(tasks_, {})) {
       auto result = pending.ref.try_get();
       if (!Cluster::alive()) return;
@@ -267,6 +299,7 @@ class DriverCode {
   std::vector<Owned> actors_;
   std::vector<Pending> pending_;
   std::vector<Pending> lingering_;
+  std::vector<Ref<Actor<Ledger>>> children_;
   std::vector<PendingTask> tasks_;
 };
 
@@ -413,6 +446,7 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     if (draw.one_in(3)) options.delays = {.least = 50us, .most = 2ms, .one_in = 8, .longest = 40ms};
     Cluster cluster{seed, options};
     if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
+    if (plan.choose_frame) cluster.network().choose_faults(std::move(plan.choose_frame));
     const std::uint64_t drivers = draw.between(1, plan.drivers_max);
     for (std::uint64_t i = 0; i < drivers; ++i) {
       const auto calls = static_cast<std::uint32_t>(draw.between(5, plan.calls_max));

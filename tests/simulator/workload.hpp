@@ -76,8 +76,9 @@ struct Plan {
   Duration faults_for = std::chrono::milliseconds{150};
   std::uint32_t drivers_max = 3;
   std::uint32_t calls_max = 60;
-  /// Faults of control messages.
+  /// Faults of control messages, and of calls.
   Network::Choose choose{};
+  Network::ChooseFrame choose_frame{};
 };
 
 struct SeedRun {

@@ -209,9 +209,16 @@ std::optional<wire::Message> Network::message_in(const Segment& segment) {
   return *std::move(message);
 }
 
-Network::Fault Network::fault_of(const Segment& segment) {
-  const auto message = choose_ ? message_in(segment) : std::nullopt;
-  return message ? choose_(*message) : Fault::kNone;
+Network::Fault Network::fault_of(const Connection& connection, const Segment& segment) {
+  if (!choose_ && !choose_frame_) return Fault::kNone;
+  if (const auto message = message_in(segment)) return choose_ ? choose_(*message) : Fault::kNone;
+  if (!choose_frame_) return Fault::kNone;
+  FrameHeader header;
+  for (std::size_t at = 0; at < segment.bytes.size(); at += sizeof header + header.payload_bytes) {
+    std::memcpy(&header, segment.bytes.data() + at, sizeof header);
+    if (const Fault fault = choose_frame_(header, connection.may_break); fault != Fault::kNone) return fault;
+  }
+  return Fault::kNone;
 }
 
 void Network::print(const Connection& connection, int to, const Segment& segment) {
@@ -237,7 +244,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
     if (const auto link = end.link.lock()) link->come();
   };
   Process* const sender = connection->ends[1 - to].process;
-  switch (fault_of(segment)) {
+  switch (fault_of(*connection, segment)) {
     case Fault::kNone: pass_on(std::move(segment)); break;
     case Fault::kLost:
       end.on_its_way.clear();  // nothing comes after what is lost

@@ -29,7 +29,7 @@ class Network {
     std::uint64_t one_in = 50;  ///< then it takes longer
     Duration longest = std::chrono::milliseconds{8};
   };
-  /// What may happen to a control message when it is about to arrive.
+  /// What may happen to a message when it is about to arrive.
   enum class Fault : std::uint8_t {
     kNone,
     kLost,          ///< the connection is cut before it arrives
@@ -40,6 +40,8 @@ class Network {
   };
   /// Asked for each control message.
   using Choose = async::UniqueFunction<Fault(const wire::Message&)>;
+  /// The same for what is sent between callers and callees. `may_break`: as in connect(); elsewhere nothing is lost.
+  using ChooseFrame = async::UniqueFunction<Fault(const wire::FrameHeader&, bool may_break)>;
 
   explicit Network(World& world) : world_{world} {}
   Network(Network&&) = delete;
@@ -58,6 +60,7 @@ class Network {
   bool cut_one();
   /// From now on faults strike control messages as `choose` says.
   void choose_faults(Choose choose) { choose_ = std::move(choose); }
+  void choose_faults(ChooseFrame choose) { choose_frame_ = std::move(choose); }
   void set_delays(const Delays& delays) { delays_ = delays; }
 
   /// Sees which ends nobody has opened or will. To be called between events.
@@ -94,7 +97,7 @@ class Network {
   void cut(const std::shared_ptr<Connection>& connection);
   static std::optional<wire::Message> message_in(const Segment& segment);
   static void print(const Connection& connection, int to, const Segment& segment);
-  Fault fault_of(const Segment& segment);
+  Fault fault_of(const Connection& connection, const Segment& segment);
   Duration delay();
   void forget_closed();
   void tell_about_other(End& end, bool opened);
@@ -102,6 +105,7 @@ class Network {
   World& world_;
   Delays delays_;
   Choose choose_;
+  ChooseFrame choose_frame_;
   std::vector<std::shared_ptr<Connection>> connections_;
   std::map<int, std::pair<std::shared_ptr<Connection>, int>> unopened_;  // by descriptor
   std::uint64_t last_number_ = 0;
