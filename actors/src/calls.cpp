@@ -805,6 +805,7 @@ void Calls::end_suspended() {
     for (const auto& [id, caller] : remote_callers_) caller->marks.cancel_suspended();
   }
   strand_.run_posted();
+  instance_.destroy();  // it may have been constructed only now
 }
 
 void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number) {

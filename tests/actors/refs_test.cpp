@@ -317,6 +317,9 @@ TEST_F(RefsTest, ACallbackMayWaitForWhatAnotherCallbackMakes) {
 }
 
 TEST_F(RefsTest, WhenAnyLeavesNothingInWhatIsStillPending) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer keeps what was freed";
+#endif
   Runtime runtime;
   const std::vector<Ref<int>> refs{runtime.submit<&work_until_cancelled>(20'000)};
   const auto resident = [] {

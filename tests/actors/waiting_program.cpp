@@ -69,9 +69,14 @@ int main(int, char** argv) {
   if (mode == "gpu task" || mode == "gpu actor") {
     const auto trainer = runtime.spawn<Slow>({.name = "trainer", .gpus = 1});
     trainer.call<&Slow::process>().get();
+    if (mode == "gpu task") {
+      std::cout << "staying" << std::endl;
+      runtime.submit<&add_one>({.gpus = 1}, 1).get();
+    }
+    const auto greedy = runtime.spawn<Slow>({.name = "greedy", .gpus = 1});
+    runtime.actor<Slow>("greedy");  // the head knows of it
     std::cout << "staying" << std::endl;
-    if (mode == "gpu task") runtime.submit<&add_one>({.gpus = 1}, 1).get();
-    runtime.spawn<Slow>({.name = "greedy", .gpus = 1}).call<&Slow::process>().get();
+    greedy.call<&Slow::process>().get();
   }
   if (mode == "gpu behind task") {
     const auto first = runtime.submit<&work_for>({.gpus = 1}, 60);
