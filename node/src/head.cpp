@@ -194,39 +194,44 @@ scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& as
   return id;
 }
 
+namespace {
+
+/// Of an actor that is promised or started.
+template <class Message>
+scheduler::ActorSpec spec_of(const Message& message) {
+  return {.job = message.asker.job,
+          .label = message.label,
+          .name = message.name,
+          .name_space = message.name_space,
+          .type = message.type,
+          .max_restarts = message.max_restarts,
+          .detached = message.detached};
+}
+
+}  // namespace
+
+// Else whoever asks is told so.
+bool Head::program_goes_on(NodeId from, const wire::Asker& asker) {
+  const auto job = jobs_.find(asker.job);
+  if (job != jobs_.end() && !job->second.stopping) return true;
+  tell(from, wire::Refused{asker.number, {ErrorCode::kRuntimeStopped, "the program has ended"}});
+  return false;
+}
+
 void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
-  const auto job = jobs_.find(promise.asker.job);
-  if (job == jobs_.end() || job->second.stopping) {
-    return tell(from, wire::Refused{promise.asker.number, {ErrorCode::kRuntimeStopped, "the program has ended"}});
-  }
-  const scheduler::ActorSpec spec{.job = promise.asker.job,
-                                  .label = promise.label,
-                                  .name = promise.name,
-                                  .name_space = promise.name_space,
-                                  .type = promise.type,
-                                  .max_restarts = promise.max_restarts,
-                                  .detached = promise.detached};
-  const auto promised = actors_.promise(promise.actor, spec, promise.get_if_exists, promise.asker.caller);
+  if (!program_goes_on(from, promise.asker)) return;
+  const auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return tell(from, wire::Refused{promise.asker.number, promised.error()});
   tell(from, wire::ActorFound{*promised, actors_.find_spec(*promised)->label, promise.asker.number});
   answer_early(promise.actor);
 }
 
 void Head::start_actor(NodeId from, wire::StartActor start) {
-  const auto job = jobs_.find(start.asker.job);
-  if (job == jobs_.end() || job->second.stopping) {
-    return tell(from, wire::Refused{start.asker.number, {ErrorCode::kRuntimeStopped, "the program has ended"}});
-  }
+  if (!program_goes_on(from, start.asker)) return;
   if (const auto sane = scheduler::Resources::checked(start.amounts); !sane) {
     return tell(from, wire::Refused{start.asker.number, sane.error()});
   }
-  const scheduler::ActorSpec spec{.job = start.asker.job,
-                                  .label = start.label,
-                                  .name = start.name,
-                                  .name_space = start.name_space,
-                                  .type = start.type,
-                                  .max_restarts = start.max_restarts,
-                                  .detached = start.detached};
+  const scheduler::ActorSpec spec = spec_of(start);
   const ActorId actor = start.actor;
   const CallerId creator = start.asker.caller;
   const auto request = expect_answer(from, start.asker);
@@ -377,11 +382,8 @@ void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
   note_caller(lease.asker, from);
   const auto demand = scheduler::Resources::checked(lease.amounts);
   const auto node = demand ? placement_.find_node(*demand, "a task") : demand.error();
-  const auto job = jobs_.find(lease.asker.job);
-  if (!node || job == jobs_.end() || job->second.stopping) {
-    const Error why = node ? Error{ErrorCode::kRuntimeStopped, "the program has ended"} : node.error();
-    return tell(from, wire::Refused{lease.asker.number, why});
-  }
+  if (!node) return tell(from, wire::Refused{lease.asker.number, node.error()});
+  if (!program_goes_on(from, lease.asker)) return;
   show_job(*node, lease.asker.job);
   const std::uint64_t number = ++last_request_;
   lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.amounts, lease.nested});

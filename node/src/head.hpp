@@ -80,6 +80,7 @@ class Head {
   void on_question(NodeId from, wire::Message& message);
   bool put_off(NodeId from, const wire::Message& message);
   void answer_early(ActorId actor);
+  bool program_goes_on(NodeId from, const wire::Asker& asker);
   void promise_actor(NodeId from, const wire::PromiseActor& promise);
   void answer(NodeId from, wire::Message& message);
   bool on_lease_message(NodeId from, wire::Message& message);

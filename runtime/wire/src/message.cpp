@@ -141,6 +141,18 @@ void write_asker(Builder to, const Asker& asker) {
   b.setNumber(asker.number);
 }
 
+/// Of an actor that is promised or started.
+template <class Builder, class Spec>
+void write_spec(Builder to, const Spec& spec) {
+  to.setActor(spec.actor.value());
+  to.setLabel(text_of(spec.label));
+  to.setNameSpace(text_of(spec.name_space));
+  to.setName(text_of(spec.name));
+  to.setType(text_of(spec.type));
+  to.setMaxRestarts(spec.max_restarts);
+  to.setDetached(spec.detached);
+}
+
 void write(Schema::Builder to, const Message& message) {
   std::visit(Overloaded{
                  [&](const Failure& m) { write_failure(to.initFailure(), m.error); },
@@ -168,15 +180,9 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const StartActor& m) {
                    auto b = to.initStartActor();
-                   b.setActor(m.actor.value());
-                   b.setLabel(text_of(m.label));
+                   write_spec(b, m);
                    b.setConstructor(m.constructor);
                    b.setArguments(data_of(m.arguments));
-                   b.setNameSpace(text_of(m.name_space));
-                   b.setName(text_of(m.name));
-                   b.setType(text_of(m.type));
-                   b.setMaxRestarts(m.max_restarts);
-                   b.setDetached(m.detached);
                    b.setMaxTaskRetries(m.max_task_retries);
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    b.setInPieces(m.in_pieces);
@@ -185,13 +191,7 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const PromiseActor& m) {
                    auto b = to.initPromiseActor();
-                   b.setActor(m.actor.value());
-                   b.setLabel(text_of(m.label));
-                   b.setNameSpace(text_of(m.name_space));
-                   b.setName(text_of(m.name));
-                   b.setType(text_of(m.type));
-                   b.setMaxRestarts(m.max_restarts);
-                   b.setDetached(m.detached);
+                   write_spec(b, m);
                    b.setGetIfExists(m.get_if_exists);
                    write_asker(b, m.asker);
                  },
