@@ -1,18 +1,15 @@
 #include "function_table.hpp"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <pharos/actors/function.hpp>
+#include <pharos/base/demangle.hpp>
 #include <pharos/wire/message.hpp>
 
 namespace pharos {
@@ -105,10 +102,7 @@ std::uint32_t function_index(const char* mangled) {
 }
 
 std::string readable_name(const char* mangled) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text{abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
-                                                    &std::free};
-  std::string name = status == 0 ? text.get() : mangled;
+  std::string name = demangled(mangled);
   erase_all(name, "(anonymous namespace)::");
   leave_out_defaults(name);
   // "pharos::detail::MethodTag<Counter, &Counter::add>" is for the table; people know "Counter::add".

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <pharos/base/demangle.hpp>
 #include <pharos/scheduler/actor_table.hpp>
 
 namespace pharos::scheduler {
@@ -31,8 +32,8 @@ constexpr const char* kSpawnAnother = "Spawn another where it is still wanted.";
 
 Error other_type(const ActorSpec& there, const std::string& wanted) {
   return {ErrorCode::kInvalidArgument,
-          "the " + name_of(there.name_space, there.name) + " has the type " + quoted(there.type) + ", not " +
-              quoted(wanted),
+          "the " + name_of(there.name_space, there.name) + " has the type " + quoted(demangled(there.type.c_str())) +
+              ", not " + quoted(demangled(wanted.c_str())),
           "Ask for it by its type, or take another name."};
 }
 

@@ -230,7 +230,7 @@ TEST_F(ActorTableTest, GetIfExistsWithAnotherTypeIsRefusedAndHoldsNothing) {
   ActorSpec other = named("x");
   other.type = "5Timer";
   EXPECT_EQ(promise(6, other, true, 8),
-            "invalid argument: the actor named \"x\" in namespace \"lab\" has the type \"7Counter\", not \"5Timer\"");
+            "invalid argument: the actor named \"x\" in namespace \"lab\" has the type \"Counter\", not \"Timer\"");
   EXPECT_EQ(hold(5, 7, -1), (Texts{"end 5.1"}));
 }
 

@@ -1,5 +1,4 @@
 #include <backtrace.h>
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <unwind.h>
@@ -7,12 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string_view>
 #include <utility>
 
+#include <pharos/base/demangle.hpp>
 #include <pharos/process/backtrace.hpp>
 
 namespace pharos::process {
@@ -41,12 +39,6 @@ backtrace_state* symbols() {
   static backtrace_state* const state = ::backtrace_create_state(
       "/proc/self/exe", 1, [](void*, const char*, int) {}, nullptr);
   return state;
-}
-
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text{abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free};
-  return text == nullptr ? name : text.get();
 }
 
 // GCC puts what a coroutine does into a function of its own, "f(f()::_Z1fv.Frame*) [clone .actor]".
@@ -87,8 +79,8 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 std::vector<Frame> symbolize(const ModulePlace& place, std::uintptr_t address) {
   std::vector<Frame> frames;
   if (address != 0 && symbols() != nullptr) {
-    constexpr auto ignore = [](void*, const char*, int) {};
-    ::backtrace_pcinfo(symbols(), address, &add_symbol, ignore, &frames);
+    constexpr auto kIgnore = [](void*, const char*, int) {};
+    ::backtrace_pcinfo(symbols(), address, &add_symbol, kIgnore, &frames);
     if (frames.empty() || !std::string_view{frames.back().name}.starts_with("_Z")) {
       ::backtrace_syminfo(
           symbols(), address,
@@ -100,7 +92,7 @@ std::vector<Frame> symbolize(const ModulePlace& place, std::uintptr_t address) {
               set_name(found.back(), name);
             }
           },
-          ignore, &frames);
+          kIgnore, &frames);
     }
   }
   if (frames.empty()) frames.push_back(without_symbol(place));

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <pharos/base/demangle.hpp>
 #include <pharos/process/backtrace.hpp>
 #include <pharos/process/crash.hpp>
 
@@ -161,10 +162,7 @@ void on_crash(int signal, siginfo_t* about, void* context) {
   static std::atomic<bool> entered = false;  // what() may end here again
   const std::type_info* const type = abi::__cxa_current_exception_type();
   if (type != nullptr && !entered.exchange(true)) {
-    int status = 0;
-    char* const name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
-    std::string text = name == nullptr ? type->name() : name;
-    std::free(name);
+    std::string text = demangled(type->name());
     try {
       throw;
     } catch (const std::exception& e) {
