@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,10 +53,14 @@ class Report {
   /// Kept and printed if it is wanted.
   void add(const std::string& name, double value, const std::string& unit);
   const std::vector<Figure>& figures() const { return figures_; }
+  /// Whether all figures that have a bound keep to it; says which do not.
+  bool holds_gates() const;
   /// False when the file cannot be written.
   bool write_json(const std::string& path) const;
 
  private:
+  std::optional<double> value_of(const std::string& name) const;
+
   std::string only_;
   std::vector<Figure> figures_;
 };

@@ -11,11 +11,12 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: pharos-bench core [--json FILE] [--only NAME]\n"
+    "usage: pharos-bench core [--json FILE] [--only NAME] [--gates]\n"
     "\n"
     "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
     "  --json FILE  writes machine and figures there\n"
     "  --only NAME  measures one figure\n"
+    "  --gates      ends with status 1 if a figure misses its bound; for a machine with nothing else to do\n"
     "\n"
     "examples:\n"
     "  pharos-bench core --json core.json\n"
@@ -36,7 +37,13 @@ int run(int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "core") != 0) return fail("say what to measure");
   std::string json;
   std::string only;
+  bool gates = false;
   for (int i = 2; i < argc; i += 2) {
+    if (std::strcmp(argv[i], "--gates") == 0) {
+      gates = true;
+      --i;
+      continue;
+    }
     if (i + 1 == argc) return fail(std::string{argv[i]} + " needs a value");
     if (std::strcmp(argv[i], "--json") == 0) {
       json = argv[i + 1];
@@ -53,7 +60,7 @@ int run(int argc, char** argv) {
   bench::measure_refs(report, argc, argv);
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
-  return 0;
+  return gates && !report.holds_gates() ? 1 : 0;
 }
 
 }  // namespace

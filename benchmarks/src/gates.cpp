@@ -1,0 +1,69 @@
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "figures.hpp"
+
+namespace bench {
+namespace {
+
+/// What a figure has to keep to, on a machine with nothing else to do.
+struct Gate {
+  const char* figure;
+  enum { kAtMost, kAtLeast } side;
+  double bound;
+  const char* times = nullptr;  ///< of this figure of the same run
+};
+
+constexpr const char* kRoundTrip = "limit_uds_rtt_unpinned_median";
+constexpr Gate kGates[] = {
+    {"init", Gate::kAtMost, 0.050},
+    {"shutdown", Gate::kAtMost, 0.050},
+    {"cluster_pss_mib", Gate::kAtMost, 30},
+    {"idle_cpu_percent", Gate::kAtMost, 0.5},
+    {"task_sync_median", Gate::kAtMost, 4, kRoundTrip},
+    {"tasks_async", Gate::kAtLeast, 200'000},
+    {"actor_create_first_call", Gate::kAtMost, 0.010},
+    {"process_actors_per_s", Gate::kAtLeast, 300},
+    {"actor_call_sync_median", Gate::kAtMost, 3, kRoundTrip},
+    {"actor_calls_async_1_1", Gate::kAtLeast, 250'000},
+    {"actor_private_mib", Gate::kAtMost, 5},
+    {"call_instructions", Gate::kAtMost, 6000},
+    {"puts_small", Gate::kAtLeast, 1'000'000},
+    {"gets_small", Gate::kAtLeast, 5'000'000},
+    {"wait_1k_refs", Gate::kAtLeast, 70},
+    {"wait_10k_refs_over_1k", Gate::kAtMost, 12},
+    {"call_with_ref_over_plain", Gate::kAtMost, 1.3},
+    {"coroutine_call_over_plain", Gate::kAtMost, 1.05},
+};
+
+}  // namespace
+
+std::optional<double> Report::value_of(const std::string& name) const {
+  for (const Figure& figure : figures_) {
+    if (figure.name == name) return figure.value;
+  }
+  return std::nullopt;
+}
+
+bool Report::holds_gates() const {
+  int missed = 0;
+  int looked_at = 0;
+  for (const Gate& gate : kGates) {
+    const auto value = value_of(gate.figure);
+    const auto unit = gate.times == nullptr ? std::optional{1.0} : value_of(gate.times);
+    if (!value || !unit) continue;  // not wanted, or it could not be measured, which was said
+    ++looked_at;
+    const double bound = gate.bound * *unit;
+    const bool at_most = gate.side == Gate::kAtMost;
+    if (at_most ? *value <= bound : *value >= bound) continue;
+    ++missed;
+    std::printf("missed: %s is %g, and should be at %s %g", gate.figure, *value, at_most ? "most" : "least", bound);
+    if (gate.times != nullptr) std::printf(", %g times %s", gate.bound, gate.times);
+    std::printf("\n");
+  }
+  std::printf("%d of %d gates held\n", looked_at - missed, looked_at);
+  return missed == 0 && looked_at != 0;
+}
+
+}  // namespace bench
