@@ -11,6 +11,7 @@
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
+#include "seed.hpp"
 
 namespace pharos::cluster::nodes {
 namespace {
@@ -105,6 +106,15 @@ TEST_F(NodesTest, ActorsOnTwoNodesAreCalledByTheDriverAndByEachOther) {
   EXPECT_SAYS(end.output, "made by b: 5");
   EXPECT_SAYS(end.output, "hello from afar");
   EXPECT_EQ(end.output.find("out of order"), std::string::npos);
+}
+
+TEST_F(NodesTest, CallsRunOnceAndInTheirOrderThoughTheirConnectionsBreakAgainAndAgain) {
+  start_three();
+  const auto end = start_driver("cuts", {std::to_string(seed_of_test())})->wait(60s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "cut often\n");
+  EXPECT_SAYS(end.output, "\nlast 50000 and 50000\n");
+  EXPECT_SAYS(end.output, "\n0 wrong\n");
 }
 
 TEST_F(NodesTest, AGpuActorGoesToTheNodeThatHasAGpuAndTwoAreRefusedWithNumbers) {

@@ -1,14 +1,21 @@
 // A program that tests run against a cluster of several nodes: `far_driver MODE`. Prints what tests look for, one line
 // each, and "done" at its end; what it throws as "TYPE: message", with status 1.
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <map>
+#include <optional>
+#include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -78,6 +85,82 @@ class Caller {
   pharos::Actor<Counter> make() { return pharos::Runtime{}.spawn<Counter>(); }
   std::vector<pharos::Ref<int>> ask(pharos::Actor<Counter> counter) {
     return {counter.call<&Counter::add>(1), counter.call<&Counter::add>(1)};
+  }
+};
+
+/// Breaks this process's connections to others by TCP, but for those to one port.
+void cut_connections(int but_to = 0) {
+  for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || peer.sin_family != AF_INET) continue;
+    if (ntohs(peer.sin_port) != but_to) ::shutdown(fd, SHUT_RDWR);
+  }
+}
+/// At random moments, for as long as it lives.
+class Cutter {
+ public:
+  explicit Cutter(std::uint64_t seed, int but_to = 0)
+      : thread_{[this, random = std::mt19937_64{seed}, but_to]() mutable {
+          while (!done_.load()) {
+            std::this_thread::sleep_for(std::chrono::microseconds{random() % 20'000});
+            cut_connections(but_to);
+            ++cuts_;
+          }
+        }} {}
+  ~Cutter() {
+    done_.store(true);
+    thread_.join();
+  }
+  int cuts() const { return cuts_.load(); }
+
+ private:
+  std::atomic<bool> done_ = false;
+  std::atomic<int> cuts_ = 0;
+  std::thread thread_;
+};
+
+/// Sees whether the calls of each caller come once each and in their order.
+class Sequence {
+ public:
+  int take(int caller, int number) {
+    if (number != ++last_[caller]) ++wrong_;
+    return number;
+  }
+  void cut_until_told(std::uint64_t seed) { cutter_.emplace(seed); }
+  int stop_cutting() {
+    const int cuts = cutter_->cuts();
+    cutter_.reset();
+    return cuts;
+  }
+  int wrong() { return wrong_; }
+  int last(int caller) { return last_[caller]; }
+
+ private:
+  std::map<int, int> last_;
+  int wrong_ = 0;
+  std::optional<Cutter> cutter_;
+};
+
+/// How many results were not what they should be.
+int write_all(const pharos::Actor<Sequence>& sequence, int caller, int calls) {
+  std::vector<pharos::Ref<int>> results;
+  for (int number = 1; number <= calls; ++number) {
+    results.push_back(sequence.call<&Sequence::take>(caller, number));
+    // Some wait, so that there are connections that break with little under way too.
+    if (number % 100 == 0) wait_for(results.back());
+  }
+  int wrong = 0;
+  for (int number = 1; number <= calls; ++number) {
+    if (wait_for(results[static_cast<std::size_t>(number - 1)]) != number) ++wrong;
+  }
+  return wrong;
+}
+class Writer {
+ public:
+  int write(const pharos::Actor<Sequence>& sequence, int caller, int calls) {
+    return write_all(sequence, caller, calls);
   }
 };
 
@@ -213,6 +296,31 @@ void run_loss(pharos::Runtime& runtime) {
   }
 }
 
+/// Connections break at both ends while two callers write.
+void run_cuts(pharos::Runtime& runtime, std::uint64_t seed) {
+  constexpr int kCalls = 50'000;
+  const auto sequence = runtime.spawn<Sequence>({.resources = {{"c", 1}}});
+  const auto on_b = runtime.spawn<Writer>({.resources = {{"b", 1}}});
+  const std::string head = std::getenv("PHAROS_ADDRESS");
+  const int heads_port = std::atoi(head.substr(head.rfind(':') + 1).c_str());
+  wait_for(sequence.call<&Sequence::cut_until_told>(seed));
+  const auto other = on_b.call<&Writer::write>(sequence, 2, kCalls);
+  int cuts = 0;
+  int wrong = 0;
+  {
+    const Cutter cutter{seed + 1, heads_port};
+    wrong = write_all(sequence, 1, kCalls);
+    cuts = cutter.cuts();
+  }
+  wrong += other.get(pharos::Deadline::in(60s));
+  cuts += wait_for(sequence.call<&Sequence::stop_cutting>());
+  wrong += wait_for(sequence.call<&Sequence::wrong>());
+  say(cuts < 50 ? "only " + std::to_string(cuts) + " cuts" : "cut often");
+  say("last " + std::to_string(wait_for(sequence.call<&Sequence::last>(1))) + " and " +
+      std::to_string(wait_for(sequence.call<&Sequence::last>(2))));
+  say(std::to_string(wrong) + " wrong");
+}
+
 /// Another executable takes this one's place, before a node has opened it.
 void run_replaced(pharos::Runtime& runtime, const char* other) {
   std::filesystem::rename(other, std::filesystem::read_symlink("/proc/self/exe"));
@@ -263,6 +371,7 @@ int main(int, char** argv) {
     if (mode == "tasks") run_tasks(runtime);
     if (mode == "loss") run_loss(runtime);
     if (mode == "replaced") run_replaced(runtime, argv[2]);
+    if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
     if (mode == "quiet") run_quiet(runtime);
     if (mode == "waits") run_waits(runtime, argv[2]);
     say("done");
