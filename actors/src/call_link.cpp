@@ -400,7 +400,11 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
         if (is_more) [[unlikely]] {
           take_value(frame, std::move(cell));
         } else {
-          cell->set_value(frame.payload);
+          if (auto buffer = buffer_of(frame, frames)) {
+            cell->set_value(Bytes{std::move(buffer), frame.payload}, {});
+          } else {
+            cell->set_value(frame.payload);
+          }
         }
         break;
       case wire::ReplyStatus::kError: {

@@ -227,10 +227,16 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
   }
   std::shared_ptr<object_store::Object> object;
   if (arguments.bytes.in_room()) cell->keep(object = actors::room_of(arguments.bytes).seal());
-  const bool all_there = std::all_of(arguments.holes().begin(), arguments.holes().end(),
-                                     [](const auto& hole) { return hole.cell.ready(); });
-  // A result that lies in the store is read there, and handles in it are received with the call.
-  for (const Hole& hole : arguments.holes()) cell->keep(std::make_shared<const CellHandle>(hole.cell));
+  const bool all_there =
+      std::all_of(arguments.holes().begin(), arguments.holes().end(), [](const auto& hole) { return hole.there(); });
+  // What lies in the store is read there, and handles in a result are received with the call.
+  for (const Hole& hole : arguments.holes()) {
+    if (hole.object != nullptr) {
+      cell->keep(hole.object);
+    } else {
+      cell->keep(std::make_shared<const CellHandle>(hole.cell));
+    }
+  }
   const auto own_bytes = [&] { return object == nullptr ? arguments.bytes.flattened() : std::vector<std::byte>{}; };
   if (all_there) {
     Filled filled;
@@ -269,20 +275,25 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
                             async::UniqueFunction<void(std::optional<Error>)> then) {
   incomplete->then = std::move(then);
   incomplete->missing.store(incomplete->holes.size());
+  const auto filled_one = [self = weak_from_this(), incomplete] {
+    if (incomplete->missing.fetch_sub(1) != 1) return;
+    const auto caller = self.lock();
+    if (caller == nullptr) return;
+    caller->executor_.post([self, incomplete] {
+      if (const auto there = self.lock()) there->complete(incomplete);
+    });
+  };
   {
     const std::lock_guard lock{mutex_};
     incomplete->place = ++last_incomplete_;
     incomplete_.emplace(incomplete->place, incomplete);
   }
   for (const Hole& hole : incomplete->holes) {
-    hole.cell->when_ready([self = weak_from_this(), incomplete] {
-      if (incomplete->missing.fetch_sub(1) != 1) return;
-      const auto caller = self.lock();
-      if (caller == nullptr) return;
-      caller->executor_.post([self, incomplete] {
-        if (const auto there = self.lock()) there->complete(incomplete);
-      });
-    });
+    if (hole.cell) {
+      hole.cell->when_ready(filled_one);
+    } else {
+      filled_one();
+    }
   }
 }
 
@@ -415,7 +426,7 @@ std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
   for (const auto& [number, each] : incomplete_) {
     if (&*each->cell != &cell) continue;
     for (const Hole& hole : each->holes) {
-      if (!hole.cell.ready()) missing.push_back(hole.cell);
+      if (!hole.there()) missing.push_back(hole.cell);
     }
   }
   return missing;

@@ -372,10 +372,11 @@ class Running final : public RunningCall {
   }
   /// Runs it, at once again as long as it may be. Not for a coroutine.
   std::optional<Error> run(const Function& function, void* object, std::uint8_t flags,
-                           std::span<const std::byte> payload, Encoder& result, const Retries& retries) {
+                           std::span<const std::byte> payload, const std::shared_ptr<const void>& buffer,
+                           Encoder& result, const Retries& retries) {
     const UserCode inside{*this, calls_.platform()};
     const auto call = [&] {
-      const Arrived arrived{calls_.caller()->large_values(), flags, payload};
+      const Arrived arrived{calls_.caller()->large_values(), flags, payload, buffer};
       Decoder arguments = arrived.decoder();
       function.call(object, arguments, result);
     };
@@ -457,7 +458,7 @@ class Running final : public RunningCall {
     const Function& function = function_table()[call.function];
     Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
     running.in_place_of_ = &cell;
-    auto error = running.run(function, nullptr, call.flags, cell.arguments(), result, retries);
+    auto error = running.run(function, nullptr, call.flags, cell.arguments(), nullptr, result, retries);
     calls_.end_if_child();
     if (error) {
       cell.set_error(std::move(*error));
@@ -502,10 +503,10 @@ class CoroutineCall final : public async::Executor,
   }
 
   /// Runs it to its first wait, or its end.
-  void begin(std::span<const std::byte> arguments) {
+  void begin(std::span<const std::byte> arguments, std::shared_ptr<const void> buffer) {
     if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
     const UserCode inside{running_, calls_.platform()};
-    begin_body(arguments);
+    begin_body(arguments, std::move(buffer));
     calls_.end_if_child();
   }
 
@@ -541,7 +542,7 @@ class CoroutineCall final : public async::Executor,
       call_.error_ = guarded(
           call_.function_, [this] { take(); }, call_.retries_.types, &again);
       if (again && call_.running_.may_run_again(call_.retries_)) {
-        call_.post([call = &call_] { call->begin_body(call->arguments_); });
+        call_.post([call = &call_] { call->begin_body(call->arguments_, nullptr); });
       } else {
         call_.ended_ = true;
       }
@@ -550,9 +551,10 @@ class CoroutineCall final : public async::Executor,
   };
 
   // Inside of the call.
-  void begin_body(std::span<const std::byte> bytes) {
+  void begin_body(std::span<const std::byte> bytes, std::shared_ptr<const void> buffer) {
     std::optional<Arrived> arrived;
-    error_ = guarded(function_, [&] { arrived.emplace(calls_.caller()->large_values(), header_.flags, bytes); });
+    error_ = guarded(
+        function_, [&] { arrived.emplace(calls_.caller()->large_values(), header_.flags, bytes, std::move(buffer)); });
     if (error_) {
       ended_ = true;
       return;
@@ -678,15 +680,15 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
   calls_.note_begin(function, last_end_, serves_.caller, header.number);
   if (function.begin != nullptr) {
     auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
-    coroutine->begin(frame.payload);
+    coroutine->begin(frame.payload, buffer_of(frame, batch_));
     calls_.note_end();
     if (!coroutine->ended()) return coroutine;
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
   Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
-  const auto error =
-      running.run(function, calls_.instance().object, header.flags, frame.payload, result_, retries_of(header.number));
+  const auto error = running.run(function, calls_.instance().object, header.flags, frame.payload,
+                                 buffer_of(frame, batch_), result_, retries_of(header.number));
   calls_.end_if_child();
   calls_.note_end();
   const TimePoint end = calls_.platform().now();
@@ -742,7 +744,7 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   const UserCode inside{running, *platform_};
   const auto error = guarded(constructor, [&] {
     const std::uint8_t flags = actor.in_pieces ? wire::kInPieces : wire::kNoFlags;
-    const Arrived arrived{caller_->large_values(), flags, actor.arguments};
+    const Arrived arrived{caller_->large_values(), flags, actor.arguments, nullptr};
     Decoder arguments = arrived.decoder();
     instance_.object = constructor.construct(arguments);
   });

@@ -41,7 +41,7 @@ void encode_ref(const CellHandle& cell, Encoder& to) {
   CodecContext* const context = to.context();
   if (context == nullptr || !cell) return to.fail(CodecFailure::kInvalid);
   if (context->fills_holes || !cell.ready()) {
-    context->holes.push_back({to.size(), cell, nullptr, false});
+    context->holes.push_back({.offset = to.size(), .cell = cell});
   } else {
     encode_outcome(cell, to);
   }
@@ -85,7 +85,6 @@ std::vector<CellHandle> pending_refs(Encoder& of) {
   std::vector<CellHandle> pending;
   for (Hole& hole : of.context()->holes) pending.push_back(std::move(hole.cell));
   of.context()->clear();
-  of.clear();
   return pending;
 }
 

@@ -20,6 +20,11 @@ std::optional<Error> Filled::fill(std::span<const std::byte> bytes, const object
   };
   for (const Hole& hole : holes) {
     copy_until(hole.offset);
+    if (hole.object != nullptr) {
+      put_object(*hole.object, static_cast<std::size_t>(hole.stored.data() - hole.object->bytes().data()),
+                 hole.stored.size());
+      continue;
+    }
     if (hole.splice == nullptr) {
       put_outcome(hole.cell);
       continue;

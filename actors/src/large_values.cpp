@@ -1,6 +1,7 @@
 #include "large_values.hpp"
 
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include <pharos/async/block_on.hpp>
@@ -18,6 +19,13 @@ using object_store::Object;
 constexpr auto kOpenTime = 10s;
 constexpr auto kLeaseTime = 10s;  // the node refuses sooner
 constexpr auto kEndTime = 10s;
+constexpr std::size_t kBufferSharedMin = 32 << 10;  // of a payload: half of what a link reads at a time
+
+/// What it means here that a request was not answered.
+Error unanswered(Error why) {
+  if (why.code() != ErrorCode::kUnavailable) return why;
+  return Error{ErrorCode::kRuntimeStopped, "the node that served this program is gone: " + why.message()};
+}
 
 }  // namespace
 
@@ -37,6 +45,11 @@ void LargeValues::end() {
   background_.cancel();
   const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
   PHAROS_CHECK(joined.ok(), joined.error());
+}
+
+void LargeValues::abandon() {
+  ended_.store(true);
+  if (const auto lessee = opened()) lessee->abandon();
 }
 
 // ---- Opening
@@ -81,16 +94,17 @@ async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues
   const auto node = self->node_.lock();
   if (node == nullptr) co_return stopped();
   wire::Message ask = wire::OpenStore{};
-  PHAROS_CO_TRY(net::Parcel answer, co_await node->request(std::move(ask), std::vector<Fd>{}, deadline));
-  const auto* const opened = std::get_if<wire::StoreOpened>(&answer.message);
+  auto answer = co_await node->request(std::move(ask), std::vector<Fd>{}, deadline);
+  if (!answer) co_return unanswered(std::move(answer).error());
+  const auto* const opened = std::get_if<wire::StoreOpened>(&answer->message);
   if (opened == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no object store"};
   PHAROS_CO_TRY(auto memory,
-                object_store::map_store(std::move(answer.descriptors[0]), std::move(answer.descriptors[1])));
+                object_store::map_store(std::move(answer->descriptors[0]), std::move(answer->descriptors[1])));
   if (opened->table >= memory->ledger().tables()) {
     co_return Error{ErrorCode::kCorrupt, "the node gave a table of pins that there is none of"};
   }
   co_return Lessee::make(self->self_, opened->table, std::move(memory), self->weak_from_this(),
-                         std::move(answer.descriptors[2]));
+                         std::move(answer->descriptors[2]));
 }
 
 // ---- Leases
@@ -105,8 +119,9 @@ async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* 
   const auto node = self->node_.lock();
   if (node == nullptr) co_return stopped();
   wire::Message ask = wire::LeaseSlab{slot_bytes};
-  PHAROS_CO_TRY(const net::Parcel answer, co_await node->request(std::move(ask), std::vector<Fd>{}, deadline));
-  const auto* const leased = std::get_if<wire::SlabLeased>(&answer.message);
+  auto answer = co_await node->request(std::move(ask), std::vector<Fd>{}, deadline);
+  if (!answer) co_return unanswered(std::move(answer).error());
+  const auto* const leased = std::get_if<wire::SlabLeased>(&answer->message);
   if (leased == nullptr) {
     co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no slab"};
   }
@@ -125,15 +140,21 @@ Result<object_store::WritableObject> LargeValues::create(std::size_t bytes, Call
   return lessee->create(bytes, heir);
 }
 
-Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte> payload) {
+std::shared_ptr<Object> LargeValues::object_with(std::span<const std::byte> bytes) const {
+  const auto lessee = opened();
+  return lessee == nullptr ? nullptr : lessee->object_with(bytes);
+}
+
+Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte> payload,
+                                                       std::shared_ptr<const void> buffer) {
   PHAROS_TRY(const Opened lessee, open());
-  return gather(*lessee, payload);
+  return gather(*lessee, payload, std::move(buffer));
 }
 
 Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::byte> payload, ByteCount most) {
   const auto lessee = opened();
   PHAROS_CHECK(lessee != nullptr);
-  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*lessee, payload));
+  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*lessee, payload, nullptr));
   std::size_t size = 0;
   for (const Decoder::Part& part : parts) size += part.bytes.size();
   if (size > most.bytes()) {
@@ -148,22 +169,27 @@ Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::by
   return bytes;
 }
 
-Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span<const std::byte> payload) {
+Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span<const std::byte> payload,
+                                                       std::shared_ptr<const void> buffer) {
   PHAROS_TRY(const InPieces read, read_pieces(payload));
   std::vector<Decoder::Part> parts;
+  std::map<object_store::Location, std::shared_ptr<Object>> objects;
   std::size_t done = 0;
   const auto add_own = [&](std::size_t until) {
-    if (until != done) parts.push_back({read.bytes.subspan(done, until - done), nullptr});
+    if (until != done) parts.push_back({read.bytes.subspan(done, until - done), buffer});
     done = until;
   };
   for (const Piece& piece : read.pieces) {
     add_own(piece.offset);
-    PHAROS_TRY(auto object, lessee.borrow(piece.location));
+    auto& object = objects[piece.location];
+    if (object == nullptr) {
+      PHAROS_TRY(object, lessee.borrow(piece.location));
+    }
     const auto all = object->bytes();
     if (piece.begin > all.size() || piece.size > all.size() - piece.begin) {
       return Error{ErrorCode::kCorrupt, "received a part of an object that lies outside of it"};
     }
-    parts.push_back({all.subspan(piece.begin, piece.size), std::move(object)});
+    parts.push_back({all.subspan(piece.begin, piece.size), object});
   }
   add_own(read.bytes.size());
   return parts;
@@ -221,10 +247,18 @@ Error not_encoded(const char* what, const Encoder& encoder) {
                                                     : detail::cannot_travel(what, encoder);
 }
 
-Arrived::Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload) : payload_{payload} {
+std::shared_ptr<const void> buffer_of(const wire::FrameView& frame, const net::FrameBatch& frames) {
+  if (frame.payload.size() < kBufferSharedMin) [[likely]]
+    return nullptr;
+  return std::make_shared<const net::FrameBatch>(frames);
+}
+
+Arrived::Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload,
+                 std::shared_ptr<const void> buffer)
+    : payload_{payload}, buffer_{std::move(buffer)} {
   if ((flags & wire::kInPieces) == 0) [[likely]]
     return;
-  auto parts = values.gather(payload);
+  auto parts = values.gather(payload, buffer_);
   if (!parts) throw_error(std::move(parts).error().with("taking the arguments").with_outcome(Outcome::kNotStarted));
   parts_ = *std::move(parts);
 }

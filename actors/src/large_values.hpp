@@ -12,6 +12,7 @@
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
 #include <pharos/async/executor.hpp>
+#include <pharos/net/link.hpp>
 #include <pharos/net/peer.hpp>
 #include <pharos/object_store/lessee.hpp>
 
@@ -33,12 +34,17 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   /// Nothing is asked of the node any more.
   void end();
   void abandon_after_fork() { ended_.store(true); }
+  /// The process is no more, though its code goes on: in the simulator.
+  void abandon();
   bool ended() const { return ended_.load(); }
 
   /// Waits for the node, if there is no memory here.
   Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir);
-  /// A payload's parts, in their order. Waits for the node when it is the first such payload.
-  Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload);
+  /// What holds these bytes, if they lie in the store and this process has a share in them.
+  std::shared_ptr<object_store::Object> object_with(std::span<const std::byte> bytes) const;
+  /// A payload's parts, in their order, of which the `buffer` holds its own. Waits for the node when it is the first
+  /// such payload.
+  Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload, std::shared_ptr<const void> buffer);
 
   /// The same, copied together for another machine, of objects that this process holds. kInvalidArgument when that is
   /// more than `most`.
@@ -55,7 +61,8 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
  private:
   using Opened = std::shared_ptr<object_store::Lessee>;
 
-  static Result<std::vector<Decoder::Part>> gather(object_store::Lessee& lessee, std::span<const std::byte> payload);
+  static Result<std::vector<Decoder::Part>> gather(object_store::Lessee& lessee, std::span<const std::byte> payload,
+                                                   std::shared_ptr<const void> buffer);
   Opened opened() const;
   Result<Opened> open();
   static async::Async<Result<Opened>> open_store(LargeValues* self);
@@ -120,16 +127,22 @@ class RoomIn final : public ObjectRoom {
   LargeValues& values_;
 };
 
+/// What keeps the last frame that was taken of `frames`, for values that share it: null where they would keep much more
+/// alive than themselves.
+std::shared_ptr<const void> buffer_of(const wire::FrameView& frame, const net::FrameBatch& frames);
+
 /// A payload that has arrived, to be decoded: with its objects, if it has any, which live as long as this or a view.
 class Arrived {
  public:
-  /// Throws what gather() may fail with.
-  Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload);
+  /// Throws what gather() may fail with. `buffer`: what keeps the payload, if values may share it.
+  Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload,
+          std::shared_ptr<const void> buffer);
 
-  Decoder decoder() const { return parts_.empty() ? Decoder{payload_} : Decoder{parts_}; }
+  Decoder decoder() const { return parts_.empty() ? Decoder{payload_, buffer_} : Decoder{parts_}; }
 
  private:
   const std::span<const std::byte> payload_;
+  const std::shared_ptr<const void> buffer_;
   std::vector<Decoder::Part> parts_;
 };
 

@@ -1,12 +1,14 @@
 // Where a thread encodes its next call, so that a call allocates nothing for it.
 
 #include <memory>
+#include <utility>
 
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/runtime.hpp>
-#include <pharos/base/thread_local.hpp>
 
 #include "caller.hpp"
+#include "large_values.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::detail {
 namespace {
@@ -14,6 +16,9 @@ namespace {
 /// Where this thread's large arguments and values go: into the store of whoever calls.
 class CallersRoom final : public actors::ObjectRoom {
  public:
+  /// `arguments`: of a call's, which refers to what is in the store.
+  explicit CallersRoom(CodecContext* arguments = nullptr) : arguments_{arguments} {}
+
   void serve(const ActorHandle& actor) {
     actor_ = &actor;
     caller_ = nullptr;
@@ -21,52 +26,80 @@ class CallersRoom final : public actors::ObjectRoom {
   void serve(Caller& caller) { caller_ = &caller; }
 
  private:
+  bool has(const Bytes& bytes, std::size_t at) override {
+    if (arguments_ == nullptr) return false;
+    const auto there = values();
+    auto object = there == nullptr ? nullptr : there->object_with(bytes.span());
+    if (object == nullptr) return false;
+    arguments_->holes.push_back({.offset = at, .object = std::move(object), .stored = bytes.span()});
+    return true;
+  }
   std::shared_ptr<actors::LargeValues> values() override {
     return caller_ != nullptr ? caller_->large_values().shared_from_this() : actor_->large_values();
   }
+  CodecContext* const arguments_;
   const ActorHandle* actor_ = nullptr;
   Caller* caller_ = nullptr;
 };
 
-struct Scratch {
-  Scratch() { arguments.bytes.set_large_room(&room); }
-  CallersRoom room;
-  Arguments arguments;
-};
-// Found without a call, unlike what a thread_local of a class is.
-PHAROS_THREAD_LOCAL Scratch* scratch = nullptr;
+}  // namespace
+}  // namespace pharos::detail
 
-/// This thread's next arguments.
-Scratch& cleared_scratch() {
-  if (scratch == nullptr) [[unlikely]] {
-    thread_local Scratch of_this_thread;
-    scratch = &of_this_thread;
+namespace pharos::actors {
+
+struct Scratch {
+  Scratch() {
+    arguments.bytes.set_large_room(&room);
+    value.set_large_room(&value_room);
+    value.set_context(&value_context);
   }
-  scratch->arguments.clear();
-  return *scratch;
+  detail::Arguments arguments;
+  detail::CallersRoom room{&arguments.context};
+
+  detail::CallersRoom value_room;
+  CodecContext value_context;
+  Encoder value;
+};
+
+void end_thread(ThreadState& state) {
+  delete std::exchange(state.scratch, nullptr);
+}
+
+}  // namespace pharos::actors
+
+namespace pharos::detail {
+namespace {
+
+actors::Scratch& own_scratch() {
+  if (actors::this_thread.scratch == nullptr) [[unlikely]] {
+    struct End {
+      ~End() { actors::end_thread(actors::this_thread); }
+    };
+    thread_local const End end;
+    static_cast<void>(end);
+    actors::this_thread.scratch = new actors::Scratch;
+  }
+  return *actors::this_thread.scratch;
 }
 
 }  // namespace
 
 Arguments& scratch_arguments(const ActorHandle& actor) {
-  Scratch& of_this_thread = cleared_scratch();
-  of_this_thread.room.serve(actor);
-  return of_this_thread.arguments;
+  actors::Scratch& scratch = own_scratch();
+  scratch.arguments.clear();
+  scratch.room.serve(actor);
+  return scratch.arguments;
 }
 Arguments& scratch_arguments(Caller& caller) {
-  Scratch& of_this_thread = cleared_scratch();
-  of_this_thread.room.serve(caller);
-  return of_this_thread.arguments;
+  actors::Scratch& scratch = own_scratch();
+  scratch.arguments.clear();
+  scratch.room.serve(caller);
+  return scratch.arguments;
 }
 Encoder& scratch_value(Caller& caller) {
-  thread_local CallersRoom room;
-  thread_local CodecContext context;
-  thread_local Encoder value;
-  room.serve(caller);
-  value.clear();
-  value.set_large_room(&room);
-  value.set_context(&context);
-  return value;
+  actors::Scratch& scratch = own_scratch();
+  scratch.value_room.serve(caller);
+  return scratch.value;
 }
 
 }  // namespace pharos::detail

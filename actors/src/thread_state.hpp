@@ -9,6 +9,7 @@ namespace pharos::actors {
 class Callbacks;
 struct Lineage;
 class RunningCall;
+struct Scratch;
 class WaitingRoom;
 
 /// What this module remembers of a thread, all in one place: the simulator, whose threads are fibres, exchanges it when
@@ -21,7 +22,10 @@ struct ThreadState {
   Callbacks* calls_back = nullptr;       ///< whose turn it has to run users' callbacks
   bool is_runtimes = false;              ///< it is no thread of the user's
   std::uint64_t last_trace = 0;          ///< of the calls that it has made; 0 before the first
+  Scratch* scratch = nullptr;            ///< where it encodes what it sends; null before the first
 };
 extern PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
+/// The thread, or what has its state, is at its end.
+void end_thread(ThreadState& state);
 
 }  // namespace pharos::actors

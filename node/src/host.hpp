@@ -69,9 +69,13 @@ class Host {
 
   // ---- The object store
 
-  /// False for a message that is not the store's, or where there is no store.
-  virtual bool on_store_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
-                                std::optional<std::uint64_t> request) = 0;
+  /// Something that a process holds for as long as it uses the store. `ended` runs once it has let go of it, by its end
+  /// at the latest, unless the watch is gone.
+  struct Life {
+    Fd for_process;
+    std::shared_ptr<void> watch;
+  };
+  virtual Result<Life> make_life(async::UniqueFunction<void()> ended) = 0;
 };
 
 }  // namespace pharos::node

@@ -40,6 +40,7 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
       tell_head_{std::move(tell_head)},
       queued_to_head_{std::move(queued_to_head)},
       leases_{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)), kIdleWorkerTime},
+      store_{executor, host, settings.object_store},
       background_{executor} {}
 
 Node::~Node() = default;
@@ -78,7 +79,7 @@ std::string Node::leftovers() const {
   count("inspections", inspections_.size());
   count("coroutines", background_.size());
   if (leases_.left() != leases_.total()) left += "not given back: all but " + leases_.left().to_string() + '\n';
-  return left;
+  return left + store_.leftovers();
 }
 
 // ---- Connections
@@ -111,7 +112,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     return;
   }
   if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
-  if (host_.on_store_message(client.peer, client.caller, parcel, request)) return;
+  if (store_.on_message(client.peer, client.caller, parcel, request)) return;
   const bool known =
       on_caller_message(client, parcel, request) ||
       (client.worker != nullptr ? on_worker_message(client, parcel) : on_driver_message(client, parcel, request));

@@ -14,6 +14,7 @@
 #include <pharos/async/completion.hpp>
 #include <pharos/async/executor.hpp>
 #include <pharos/async/unique_function.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
@@ -22,6 +23,7 @@
 #include "host.hpp"
 #include "introduction.hpp"
 #include "machine.hpp"
+#include "store_service.hpp"
 
 namespace pharos::node {
 
@@ -36,6 +38,7 @@ class Node final : public net::Peer::Owner {
     std::string address;       ///< where its Unix socket is
     std::string head_address;  ///< empty: the head is in this process
     Machine machine;
+    ByteCount object_store;  ///< 0: as much as the machine has to spare
   };
   /// Never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
@@ -201,6 +204,7 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<scheduler::ReservationId, Starting> starting_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Inspection>> inspections_;
   std::uint64_t last_number_ = 0;
+  StoreService store_;
 
   async::AsyncGroup background_;
 };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,8 +23,7 @@ constexpr int kInherited = 3;  // the zygote's number for its socket
 
 }  // namespace
 
-ReactorHost::ReactorHost(net::Reactor& reactor, const Settings& settings)
-    : reactor_{reactor}, settings_{settings}, store_{reactor, settings.object_store} {}
+ReactorHost::ReactorHost(net::Reactor& reactor, const Settings& settings) : reactor_{reactor}, settings_{settings} {}
 
 // ---- Connections
 
@@ -113,9 +113,31 @@ Result<Host::OutputPipe> ReactorHost::make_output(Output::Ready may_send, Output
 
 // ---- The object store
 
-bool ReactorHost::on_store_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
-                                   std::optional<std::uint64_t> request) {
-  return store_.on_message(from, caller, parcel, request);
+namespace {
+
+/// Sees the end of a pipe whose other end a process has.
+class PipeEnd final : public net::Reactor::Watcher {
+ public:
+  PipeEnd(Fd pipe, async::UniqueFunction<void()> ended) : pipe_{std::move(pipe)}, ended_{std::move(ended)} {}
+
+  int fd() const { return pipe_.get(); }
+  void on_ready(std::uint32_t) override { ended_(); }
+
+ private:
+  const Fd pipe_;
+  async::UniqueFunction<void()> ended_;
+};
+
+}  // namespace
+
+Result<node::Host::Life> ReactorHost::make_life(async::UniqueFunction<void()> ended) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
+  const auto end = std::make_shared<PipeEnd>(Fd{ends[0]}, std::move(ended));
+  Fd for_process{ends[1]};
+  reactor_.watch(end->fd(), EPOLLIN, end);
+  const auto unwatch = [end, &reactor = reactor_](const void*) { reactor.unwatch(end->fd()); };
+  return Life{std::move(for_process), std::shared_ptr<void>{end.get(), unwatch}};
 }
 
 }  // namespace pharos::node

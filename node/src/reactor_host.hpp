@@ -2,12 +2,10 @@
 
 #include <string_view>
 
-#include <pharos/base/byte_count.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/reactor.hpp>
 
 #include "host.hpp"
-#include "store_service.hpp"
 
 namespace pharos::node {
 
@@ -17,8 +15,7 @@ class ReactorHost final : public Host {
  public:
   struct Settings {
     net::Identity node;
-    net::Key token{};          ///< the cluster's
-    ByteCount object_store{};  ///< 0: as much as the machine has to spare
+    net::Key token{};  ///< the cluster's
   };
   ReactorHost(net::Reactor& reactor, const Settings& settings);
 
@@ -33,8 +30,7 @@ class ReactorHost final : public Host {
   void kill_worker(int handle, pid_t pid) override;
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
-  bool on_store_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
-                        std::optional<std::uint64_t> request) override;
+  Result<Life> make_life(async::UniqueFunction<void()> ended) override;
 
  private:
   static async::Async<Result<void>> prove_to(ReactorHost* self, int socket, net::Identity child,
@@ -44,7 +40,6 @@ class ReactorHost final : public Host {
 
   net::Reactor& reactor_;
   const Settings settings_;
-  StoreService store_;
 };
 
 }  // namespace pharos::node

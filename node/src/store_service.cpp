@@ -1,11 +1,9 @@
 #include "store_service.hpp"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -22,6 +20,7 @@ constexpr auto kFullTime = 1s;
 constexpr auto kLookTime = 20ms;    // between looks for memory that somebody waits for
 constexpr auto kReaderTime = 1s;    // between looks for slabs of the dead that others still read in
 constexpr auto kKeepTime = 30s;     // before processes are asked for what they have leased and do not use
+constexpr auto kClaimTime = 5s;     // to hear of results whose maker has died
 constexpr auto kIdleTime = 5s;      // before memory that is free goes back to the system
 constexpr auto kReleaseTime = 5ms;  // between one such segment and the next
 
@@ -44,22 +43,8 @@ struct StoreService::Memory {
   object_store::Lender lender;
 };
 
-/// Sees that a process uses the store no more.
-class StoreService::Life final : public net::Reactor::Watcher {
- public:
-  Life(StoreService& service, std::uint32_t table, Fd pipe)
-      : service_{service}, table_{table}, pipe_{std::move(pipe)} {}
-
-  int fd() const { return pipe_.get(); }
-  void on_ready(std::uint32_t) override { service_.process_ended(table_); }
-
- private:
-  StoreService& service_;
-  const std::uint32_t table_;
-  const Fd pipe_;
-};
-
-StoreService::StoreService(net::Reactor& reactor, ByteCount capacity) : reactor_{reactor}, capacity_{capacity} {}
+StoreService::StoreService(async::Executor& executor, Host& host, ByteCount capacity)
+    : executor_{executor}, host_{host}, capacity_{capacity} {}
 
 StoreService::~StoreService() = default;
 
@@ -90,6 +75,20 @@ bool StoreService::on_message(const std::shared_ptr<net::Peer>& from, CallerId c
   return true;
 }
 
+std::string StoreService::leftovers() const {
+  if (memory_ == nullptr) return "";
+  const object_store::Lender::Census census = memory_->lender.census();
+  std::string left;
+  const auto count = [&](const char* what, std::size_t n) {
+    if (n != 0) left += "object store: " + std::string{what} + ": " + std::to_string(n) + '\n';
+  };
+  count("processes", processes_.size() + census.processes);
+  count("slabs", census.slabs);
+  count("objects", census.objects);
+  count("leases asked for", waiting_.size());
+  return left;
+}
+
 Result<void> StoreService::set_up() {
   const ByteCount capacity = whole_segments(capacity_ == ByteCount{} ? object_store::default_capacity() : capacity_);
   const auto slots = static_cast<std::uint32_t>(
@@ -109,22 +108,18 @@ Result<void> StoreService::set_up() {
 Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& peer, CallerId caller,
                                              std::vector<Fd>& descriptors) {
   if (memory_ == nullptr) PHAROS_TRY_VOID(set_up());
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
-  Fd ours{ends[0]};
-  Fd theirs{ends[1]};
   PHAROS_TRY(const std::uint32_t table, memory_->lender.open(caller));
   const auto stretch = memory_->ledger.stretch_of_table(table);
-  if (auto allocated = memory_->ledger_file.allocate(stretch.begin, stretch.bytes); !allocated) {
-    memory_->lender.process_ended(table);
-    return std::move(allocated).error();
+  const auto allocated = memory_->ledger_file.allocate(stretch.begin, stretch.bytes);
+  auto life = allocated ? host_.make_life([this, table] { process_ended(table); }) : allocated.error();
+  if (!life) {
+    static_cast<void>(memory_->lender.process_ended(table));
+    return std::move(life).error();
   }
   descriptors.push_back(copy_of(memory_->ledger_file.fd()));
   descriptors.push_back(copy_of(memory_->objects.fd()));
-  descriptors.push_back(std::move(theirs));
-  const auto life = std::make_shared<Life>(*this, table, std::move(ours));
-  reactor_.watch(life->fd(), EPOLLIN, life);
-  processes_.emplace(table, Process{peer, life});
+  descriptors.push_back(std::move(life->for_process));
+  processes_.emplace(table, Process{peer, std::move(life->watch)});
   return wire::StoreOpened{table};
 }
 
@@ -138,7 +133,7 @@ std::optional<std::uint32_t> StoreService::table_of(const net::Peer& peer) const
 // ---- Leases
 
 void StoreService::lease(std::uint32_t table, std::uint64_t slot_bytes, std::uint64_t request) {
-  waiting_.push_back({table, slot_bytes, request, reactor_.now() + kFullTime});
+  waiting_.push_back({table, slot_bytes, request, executor_.now() + kFullTime});
   serve_waiting();
   ask_to_trim();
 }
@@ -146,7 +141,7 @@ void StoreService::lease(std::uint32_t table, std::uint64_t slot_bytes, std::uin
 void StoreService::ask_to_trim() {
   if (waiting_.empty()) return;
   tell_all_to_trim();
-  look_again_at(reactor_.now() + kLookTime);
+  look_again_at(executor_.now() + kLookTime);
 }
 
 void StoreService::tell_all_to_trim() {
@@ -155,7 +150,7 @@ void StoreService::tell_all_to_trim() {
 
 void StoreService::trim_later() {
   if (std::exchange(trims_later_, true)) return;
-  reactor_.run_at(reactor_.now() + kKeepTime, [this] {
+  executor_.run_at(executor_.now() + kKeepTime, [this] {
     trims_later_ = false;
     tell_all_to_trim();
   });
@@ -179,7 +174,7 @@ void StoreService::serve_waiting() {
         trim_later();
         process->second.peer->respond(first.request,
                                       wire::SlabLeased{slab->offset, slab->slot_bytes, slab->first_slot, slab->slots});
-      } else if (slab.error().code() == ErrorCode::kExhausted && reactor_.now() < first.until &&
+      } else if (slab.error().code() == ErrorCode::kExhausted && executor_.now() < first.until &&
                  first.slot_bytes <= memory_->objects.length().bytes()) {
         return;
       } else {
@@ -193,15 +188,19 @@ void StoreService::serve_waiting() {
 void StoreService::process_ended(std::uint32_t table) {
   const auto process = processes_.extract(table);
   if (process.empty()) return;
-  reactor_.unwatch(process.mapped().life->fd());
-  memory_->lender.process_ended(table);
+  auto unclaimed = memory_->lender.process_ended(table);
   look_again();
+  if (unclaimed.empty()) return;
+  executor_.run_at(executor_.now() + kClaimTime, [this, unclaimed = std::move(unclaimed)] {
+    memory_->lender.end_unclaimed(unclaimed);
+    look_again();
+  });
 }
 
 void StoreService::look_again_at(TimePoint when) {
   if (when >= next_look_) return;
   next_look_ = when;
-  reactor_.run_at(when, [this, when] {
+  executor_.run_at(when, [this, when] {
     if (next_look_ != when) return;
     next_look_ = TimePoint::max();
     look_again();
@@ -213,7 +212,7 @@ void StoreService::look_again() {
   memory_->lender.reclaim();
   serve_waiting();
   if (waiting_.empty() && memory_->lender.waits_for_readers()) {
-    look_again_at(reactor_.now() + kReaderTime);
+    look_again_at(executor_.now() + kReaderTime);
   }
   release_idle_later(kIdleTime);
 }
@@ -221,7 +220,7 @@ void StoreService::look_again() {
 // One at a time: the system takes milliseconds for each.
 void StoreService::release_idle_later(Duration pause) {
   if (std::exchange(releases_idle_, true)) return;
-  reactor_.run_at(reactor_.now() + pause, [this] {
+  executor_.run_at(executor_.now() + pause, [this] {
     releases_idle_ = false;
     const auto segment = memory_->lender.take_idle_segment();
     if (!segment) return;

@@ -127,6 +127,11 @@ bool Ledger::take_over(const Location& location, CallerId heir) const {
   return header.holder.compare_exchange_strong(maker, heir.value());
 }
 
+bool Ledger::disown(const Place& place, CallerId holder) const {
+  std::uint64_t held_by = holder.value();
+  return slot(place.slot).holder.compare_exchange_strong(held_by, 0);
+}
+
 std::optional<Ledger::Pinned> Ledger::pin(std::uint32_t number, std::uint32_t pin, const Location& location) const {
   if (location.place.slot >= slots_) return std::nullopt;
   PinTable& pins = table(number);

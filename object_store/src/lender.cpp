@@ -77,17 +77,24 @@ void Lender::give_back(std::uint32_t table, std::uint32_t first_slot) {
   reclaim();
 }
 
-void Lender::process_ended(std::uint32_t table) {
+std::vector<Lender::Unclaimed> Lender::process_ended(std::uint32_t table) {
+  std::vector<Unclaimed> unclaimed;
   const CallerId process = process_of(table);
-  if (!process) return;
+  if (!process) return unclaimed;
   for (auto& [first, lent] : slabs_) {
     for (std::uint32_t slot = first; slot < first + lent.slab.slots; ++slot) {
       const SlotHeader& header = ledger_.slot(slot);
       const SlotWord word = ledger_.word_of(slot);
       const Place place{slot, word.generation};
       if (word.state == SlotState::kWriting && lent.table == table) ledger_.abandon(place);
-      const bool its_own = header.holder.load() == process.value() || header.heir.load() == process.value();
-      if (word.state == SlotState::kSealed && its_own) ledger_.retire(place);
+      if (word.state != SlotState::kSealed) continue;
+      const CallerId holder{header.holder.load()};
+      const CallerId heir{header.heir.load()};
+      if (holder == process && heir && heir != process) {
+        unclaimed.push_back({place, process});
+      } else if (holder == process || heir == process) {
+        if (ledger_.disown(place, holder)) ledger_.retire(place);
+      }
     }
     if (lent.table != table) continue;
     lent.table = kNobody;
@@ -95,6 +102,16 @@ void Lender::process_ended(std::uint32_t table) {
   }
   ledger_.clear_table(table);
   processes_[table] = {};
+  reclaim();
+  return unclaimed;
+}
+
+void Lender::end_unclaimed(const std::vector<Unclaimed>& results) {
+  for (const auto& [place, maker] : results) {
+    const SlotWord word = ledger_.word_of(place.slot);
+    if (word.state != SlotState::kSealed || word.generation != place.generation) continue;
+    if (ledger_.disown(place, maker)) ledger_.retire(place);
+  }
   reclaim();
 }
 

@@ -137,7 +137,7 @@ Lessee::Leased* Lessee::leased_with(std::uint32_t slot) {
 
 std::shared_ptr<Object> Lessee::seal(const Location& location, std::span<const std::byte> readable) {
   ledger().seal(location.place);
-  return std::make_shared<Object>(shared_from_this(), Object::Share::kHeld, location, readable);
+  return keep(Object::Share::kHeld, location, readable);
 }
 
 void Lessee::give_up(const Place& place) {
@@ -145,6 +145,27 @@ void Lessee::give_up(const Place& place) {
   ledger().abandon(place);
   const std::lock_guard lock{mutex_};
   slot_is_free(place.slot);
+}
+
+std::shared_ptr<Object> Lessee::keep(Object::Share share, const Location& location, std::span<const std::byte> bytes,
+                                     std::uint32_t pin) {
+  auto object = std::make_shared<Object>(shared_from_this(), share, location, bytes, pin);
+  const std::lock_guard lock{mutex_};
+  objects_.emplace(bytes.data(), object.get());
+  return object;
+}
+
+std::shared_ptr<Object> Lessee::object_with(std::span<const std::byte> bytes) {
+  if (abandoned()) return nullptr;
+  const std::byte* const begin = bytes.data();
+  const std::lock_guard lock{mutex_};
+  // Objects lie beside each other, or in the same place.
+  for (auto at = objects_.upper_bound(begin); at != objects_.begin();) {
+    const auto its = (--at)->second->bytes();
+    if (begin + bytes.size() > its.data() + its.size()) return nullptr;
+    if (auto object = at->second->weak_from_this().lock()) return object;  // none: its last share is ending
+  }
+  return nullptr;
 }
 
 // ---- Letting go
@@ -160,6 +181,11 @@ void Lessee::slot_is_free(std::uint32_t slot) {
 
 void Lessee::let_go(const Object& object) {
   if (abandoned()) return;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto [first, last] = objects_.equal_range(object.bytes().data());
+    objects_.erase(std::find_if(first, last, [&](const auto& each) { return each.second == &object; }));
+  }
   const Place place = object.location().place;
   if (object.share_ == Object::Share::kPinned) return drop_pin(object.pin_);
   if (object.handed_over_.load()) {
@@ -237,14 +263,14 @@ Result<std::shared_ptr<Object>> Lessee::pin(const Location& location, Object::Sh
   }
   const auto bytes = objects.subspan(pinned->offset, pinned->size);
   if (share == Object::Share::kPinned) {
-    return std::make_shared<Object>(shared_from_this(), share, location, bytes, pin);
+    return keep(share, location, bytes, pin);
   }
   // While it is pinned its slot is not used again, so that the holder's word is this object's.
   const bool taken = ledger().take_over(location, self_);
   const SlotWord word = ledger().word_of(location.place.slot);
   drop_pin(pin);
   if (!taken || word.state != SlotState::kSealed || word.generation != location.place.generation) return lost(location);
-  return std::make_shared<Object>(shared_from_this(), share, location, bytes);
+  return keep(share, location, bytes);
 }
 
 Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {

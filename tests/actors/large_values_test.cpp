@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,26 @@ std::string spoil() {
   throw std::runtime_error{"no text"};
 }
 
+/// Where in the store's file the bytes lie, if they do.
+std::optional<std::uint64_t> place_in_store(const Bytes& bytes) {
+  const auto at = reinterpret_cast<std::uintptr_t>(bytes.data());
+  std::ifstream maps{"/proc/self/maps"};
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:pharos-objects") == std::string::npos) continue;
+    std::uintptr_t from = 0;
+    std::uintptr_t to = 0;
+    std::uint64_t offset = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %lx", &from, &to, &offset) != 3) continue;
+    if (at >= from && at < to) return at - from + offset;
+  }
+  return std::nullopt;
+}
+
+struct Parts {
+  std::string before;
+  Bytes bytes;
+  std::string after;
+};
 class Keeper {
  public:
   Keeper() = default;
@@ -73,17 +94,11 @@ class Keeper {
   std::uint64_t text_sum() const { return sum_of(text_); }
   std::string make(std::size_t size) { return pattern(size); }
   /// Whether the bytes lie in the store's memory.
-  bool shared() const {
-    std::ifstream maps{"/proc/self/maps"};
-    for (std::string line; std::getline(maps, line);) {
-      if (line.find("memfd:pharos-objects") == std::string::npos) continue;
-      std::uintptr_t from = 0;
-      std::uintptr_t to = 0;
-      if (std::sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2) continue;
-      const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
-      if (at >= from && at < to) return true;
-    }
-    return false;
+  bool shared() const { return place_in_store(bytes_).has_value(); }
+  std::uint64_t place() const { return place_in_store(bytes_).value_or(0); }
+  std::uint64_t place_of(const Parts& parts) { return place_in_store(parts.bytes).value_or(0); }
+  std::uint64_t sum_of_parts(const Parts& parts) {
+    return sum_of(parts.before) ^ sum_bytes(parts.bytes) ^ sum_of(parts.after);
   }
   int process() const { return ::getpid(); }
   void let_go() { bytes_ = {}; }
@@ -93,6 +108,11 @@ class Keeper {
   Bytes bytes_;
   std::string text_;
 };
+
+std::uint64_t pass_on(const Bytes& bytes, const Actor<Keeper>& keeper) {
+  keeper.call<&Keeper::keep>(bytes).get();
+  return place_in_store(bytes).value_or(0);
+}
 
 /// What the store's file takes of the machine's memory.
 std::size_t memory_of_store() {
@@ -107,6 +127,77 @@ std::size_t memory_of_store() {
 }
 
 using LargeValuesTest = ClusterTest;
+
+TEST_F(LargeValuesTest, BytesThatLieInTheStoreArePassedOnAsTheyLie) {
+  Runtime runtime;
+  const auto keeper = runtime.spawn<Keeper>();
+  const auto all = runtime.put(Bytes{pattern(2 * kMiB)}).get();
+  const Bytes slice{all.owner(), all.span().subspan(kMiB + 3, 5000)};
+  const auto place = place_in_store(all);
+  ASSERT_TRUE(place.has_value());
+  for (const auto& [bytes, at] : {std::pair{all, *place}, {slice, *place + kMiB + 3}}) {
+    keeper.call<&Keeper::keep>(bytes).get();
+    EXPECT_EQ(keeper.call<&Keeper::place>().get(), at);
+    EXPECT_EQ(keeper.call<&Keeper::sum>().get(), sum_bytes(bytes));
+    EXPECT_EQ(runtime.submit<&pass_on>(bytes, keeper).get(), at) << "to a task, by value";
+    EXPECT_EQ(keeper.call<&Keeper::place>().get(), at) << "and from there";
+    // Beside others that do not lie there, few or many.
+    for (const std::size_t beside : {std::size_t{10}, std::size_t{20'000}, kMiB}) {
+      const Parts parts{pattern(beside, 2), bytes, pattern(beside, 3)};
+      EXPECT_EQ(keeper.call<&Keeper::place_of>(parts).get(), at) << beside;
+      EXPECT_EQ(keeper.call<&Keeper::sum_of_parts>(parts).get(),
+                sum_of(parts.before) ^ sum_bytes(bytes) ^ sum_of(parts.after));
+    }
+  }
+}
+
+TEST_F(LargeValuesTest, BytesOfAStoreThatIsGoneTravelAsOthersDo) {
+  Bytes bytes;
+  {
+    Runtime runtime;
+    bytes = runtime.put(Bytes{pattern(kMiB)}).get();
+  }
+  Runtime runtime;
+  const auto keeper = runtime.spawn<Keeper>();
+  keeper.call<&Keeper::keep>(bytes).get();
+  EXPECT_EQ(keeper.call<&Keeper::sum>().get(), sum_of(pattern(kMiB)));
+}
+
+TEST_F(LargeValuesTest, ManyPartsOfOneObjectTakeOnePin) {
+  Runtime runtime;
+  const auto all = runtime.put(Bytes{pattern(40 * kMiB)}).get();
+  std::vector<Bytes> parts;
+  for (std::size_t at = 0; at + 8192 <= all.size(); at += 8192)
+    parts.emplace_back(all.owner(), all.span().subspan(at, 8192));
+  const auto sums = [](const std::vector<Bytes>& each) {
+    std::uint64_t sum = 0;
+    for (const Bytes& bytes : each) sum ^= sum_bytes(bytes) * 31;
+    return sum;
+  };
+  ASSERT_GT(parts.size(), 4088u) << "as many pins as a process has";
+  EXPECT_EQ(runtime.submit<sums>(parts).get(), sums(parts));
+}
+
+TEST_F(LargeValuesTest, BytesInAMessageAreAPartOfIt) {
+  Runtime runtime;
+  const auto keeper = runtime.spawn<Keeper>();
+  for (const std::size_t size : {1'000, 5'000, 40'000, 90'000}) {
+    const Bytes bytes{pattern(size)};
+    keeper.call<&Keeper::keep>(bytes).get();
+    // Its memory is its own, whatever else arrives.
+    for (int i = 0; i < 20; ++i) {
+      const Parts others{pattern(60'000, 9), {}, "after"};
+      EXPECT_EQ(keeper.call<&Keeper::sum_of_parts>(others).get(),
+                sum_of(others.before) ^ sum_bytes({}) ^ sum_of(others.after));
+    }
+    EXPECT_EQ(keeper.call<&Keeper::sum>().get(), sum_bytes(bytes)) << size;
+  }
+  const auto same = [](const Bytes& bytes) { return bytes; };
+  std::vector<Bytes> back;
+  for (int i = 0; i < 50; ++i)
+    back.push_back(runtime.submit<same>(Bytes{pattern(70'000, static_cast<unsigned>(i))}).get());
+  for (unsigned i = 0; i < 50; ++i) EXPECT_EQ(sum_bytes(back[i]), sum_of(pattern(70'000, i)));
+}
 
 TEST_F(LargeValuesTest, ValuesOfEverySizeArePutAndComeBack) {
   Runtime runtime;

@@ -248,6 +248,19 @@ TEST_F(NestedValuesTest, LargeValuesAreSharedWhereverTheirRefsTravel) {
   EXPECT_EQ(runtime.submit<total>(back).get(soon()), 3u * kSize + 10);
 }
 
+TEST_F(NestedValuesTest, ManyRefsOfLargeValuesTravelInOneValue) {
+  Runtime runtime;
+  constexpr int kSize = 200 << 10;
+  std::vector<Ref<Bytes>> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(runtime.put(block(kSize + i)));
+  const auto total = [](const std::vector<Ref<Bytes>>& all) {
+    std::size_t bytes = 0;
+    for (const auto& each : all) bytes += each.get().size();
+    return bytes;
+  };
+  EXPECT_EQ(runtime.submit<total>(blocks).get(soon()), 100u * kSize + 4950);
+}
+
 TEST_F(NestedValuesTest, ARefInsideOutlivesTheRuntimeThatBroughtIt) {
   std::optional<Ref<int>> inside;
   {

@@ -110,7 +110,7 @@ TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
     }
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    lender_.process_ended(table);
+    lender_.end_unclaimed(lender_.process_ended(table));
     ASSERT_TRUE(holds(lent->bytes(), 77)) << steps;
     const auto census = lender_.census();
     ASSERT_EQ(census.objects, 1) << "after " << steps << " steps";

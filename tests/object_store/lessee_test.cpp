@@ -24,6 +24,25 @@ TEST_F(LesseeTest, WhatOneProcessSealsAnotherReads) {
   EXPECT_EQ((*seen)->bytes().size(), kMiB);
 }
 
+TEST_F(LesseeTest, BytesOfAnObjectLeadToIt) {
+  auto first = put(*maker_.lessee, kMiB, 7);
+  const auto second = put(*maker_.lessee, kMiB, 8);
+  const auto seen = other_.lessee->borrow(first->location());
+  const auto found = [&](std::span<const std::byte> bytes) { return maker_.lessee->object_with(bytes); };
+  EXPECT_EQ(found(first->bytes()), first);
+  EXPECT_EQ(found(second->bytes().subspan(kMiB - 1)), second);
+  EXPECT_EQ(found(first->bytes().subspan(100, 1000)), first);
+  EXPECT_EQ(other_.lessee->object_with((*seen)->bytes().first(1)), *seen);
+  EXPECT_EQ(other_.lessee->object_with(second->bytes()), nullptr) << "it has no share in that";
+  EXPECT_EQ(found({first->bytes().data(), kMiB + 1}), nullptr) << "it ends behind the object";
+  EXPECT_EQ(found({first->bytes().data() - 1, 2}), nullptr);
+  const std::vector<std::byte> elsewhere(10);
+  EXPECT_EQ(found(elsewhere), nullptr);
+  const auto bytes = first->bytes();
+  first.reset();
+  EXPECT_EQ(found(bytes), nullptr);
+}
+
 TEST_F(LesseeTest, AnObjectThatHasEndedIsLost) {
   const Location location = put(*maker_.lessee, kMiB, 7)->location();
   EXPECT_EQ(other_.lessee->borrow(location).error().code(), ErrorCode::kObjectLost);
@@ -130,7 +149,22 @@ TEST_F(LesseeTest, AnHeirTakesAResultOverOnceAndItOutlivesItsMaker) {
   EXPECT_EQ(store_.lender().census().slabs, 0);
 }
 
-TEST_F(LesseeTest, AResultThatNobodyTookEndsWithItsMakerAndWithItsHeir) {
+TEST_F(LesseeTest, AnHeirTakesAResultWhoseMakerDiedMeanwhile) {
+  auto result = put(*maker_.lessee, kMiB, 7, CallerId{2});
+  const Location location = result->location();
+  result->hand_over();
+  result.reset();
+  store_.end(maker_);
+  auto taken = other_.lessee->take_over(location);
+  ASSERT_TRUE(taken.ok());
+  store_.end_unclaimed();
+  EXPECT_TRUE(holds((*taken)->bytes(), 7));
+  EXPECT_EQ(store_.lender().census().objects, 1);
+  taken->reset();
+  EXPECT_EQ(store_.lender().census().objects, 0);
+}
+
+TEST_F(LesseeTest, AResultThatNobodyTookEndsAfterItsMakerAndWithItsHeir) {
   const auto hand_over = [&](std::uint64_t number) {
     const auto result = put(*maker_.lessee, kMiB, number, CallerId{2});
     result->hand_over();
@@ -140,8 +174,11 @@ TEST_F(LesseeTest, AResultThatNobodyTookEndsWithItsMakerAndWithItsHeir) {
   store_.end(other_);
   const auto third = store_.start(CallerId{3});
   EXPECT_EQ(third.lessee->borrow(first).error().code(), ErrorCode::kObjectLost);
-  hand_over(2);
+  const Location second = hand_over(2);
   store_.end(maker_);
+  EXPECT_EQ(store_.lender().census().objects, 1) << "its heir may hear of it yet";
+  store_.end_unclaimed();
+  EXPECT_EQ(third.lessee->take_over(second).error().code(), ErrorCode::kObjectLost);
   EXPECT_EQ(store_.lender().census().objects, 0);
   EXPECT_EQ(store_.lender().census().slabs, 0);
 }

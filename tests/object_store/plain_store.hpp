@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <pharos/object_store/lender.hpp>
@@ -59,7 +60,13 @@ class PlainStore {
   void end(const Process& process) {
     process.lessee->abandon();
     const std::lock_guard lock{lessor_->mutex};
-    lessor_->lender.process_ended(process.table);
+    const auto left = lessor_->lender.process_ended(process.table);
+    unclaimed_.insert(unclaimed_.end(), left.begin(), left.end());
+  }
+  /// Nobody waits any longer for results of processes that have ended.
+  void end_unclaimed() {
+    const std::lock_guard lock{lessor_->mutex};
+    lessor_->lender.end_unclaimed(std::exchange(unclaimed_, {}));
   }
   Lender& lender() { return lessor_->lender; }
   const Ledger& ledger() const { return ledger_; }
@@ -107,6 +114,7 @@ class PlainStore {
   const std::span<std::byte> objects_;
   const Ledger ledger_;
   const std::shared_ptr<Direct> lessor_;
+  std::vector<Lender::Unclaimed> unclaimed_;
 };
 
 /// What an object of this number holds: words that count up from it.

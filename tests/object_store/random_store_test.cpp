@@ -31,6 +31,7 @@ class RandomStoreTest : public SeededTest {
     CallerId holder;
     std::optional<CallerId> heir;
     bool lives;
+    bool unclaimed = false;  // its maker has ended
   };
 
   std::size_t size() { return between(1, 8) == 1 ? between(1 << 20, 9 << 20) : between(1000, 400'000); }
@@ -81,6 +82,7 @@ class RandomStoreTest : public SeededTest {
     ASSERT_EQ(taken.ok(), known.lives);
     if (!taken) return;
     known.heir.reset();
+    known.unclaimed = false;
     known.holder = actor.id;
     actor.held.push_back({*std::move(taken), known.number});
   }
@@ -98,10 +100,22 @@ class RandomStoreTest : public SeededTest {
   }
   void end(Actor& actor) {
     for (Known& each : known_) {
-      if (each.holder == actor.id || each.heir == actor.id) each.lives = false;
+      if (each.heir == actor.id) each.lives = false;
+      if (each.holder != actor.id) continue;
+      if (each.heir) {
+        each.unclaimed = true;
+      } else {
+        each.lives = false;
+      }
     }
     store_.end(actor.process);
     actor = new_actor();
+  }
+  void end_unclaimed() {
+    store_.end_unclaimed();
+    for (Known& each : known_) {
+      if (each.unclaimed) each.lives = false;
+    }
   }
   void check() {
     for (const Actor& actor : actors_) {
@@ -145,6 +159,7 @@ TEST_F(RandomStoreTest, EveryShareHoldsWhatWasWrittenAndNothingIsLeft) {
         break;
       case 9:
         if (chance(10)) end(actor);
+        if (chance(20)) end_unclaimed();
         break;
     }
     if (step % 20 == 0) check();
@@ -155,6 +170,7 @@ TEST_F(RandomStoreTest, EveryShareHoldsWhatWasWrittenAndNothingIsLeft) {
   }
   check();
   for (Actor& actor : actors_) store_.end(actor.process);
+  store_.end_unclaimed();
   EXPECT_EQ(store_.lender().census().slabs, 0);
   EXPECT_EQ(store_.lender().census().processes, 0);
   EXPECT_TRUE(store_.lender().lease(store_.start(CallerId{999'999}).table, 64 << 20).ok());

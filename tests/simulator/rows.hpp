@@ -17,61 +17,36 @@ struct Row {
   const char* reply_lost;
   const char* in_flight;
   const char* twice;
-  bool simulated;      ///< rows_test.cpp lets each of these happen to it
-  const char* tested;  ///< where else it is
+  const char* tested;  ///< rows_test.cpp lets each of these happen to it; where else that is tested
 };
 
 inline constexpr const char* kTakenOnce = "the peer takes each number once";
 inline constexpr Row kOfCaller{
     "to the node the caller is gone, and to the caller its node: calls fail with RuntimeStopped, the job's workers end",
-    "the same",
-    "the same, for the end that lives",
-    kTakenOnce,
-    true,
-    "Rows"};
+    "the same", "the same, for the end that lives", kTakenOnce, "Rows"};
 inline constexpr Row kOfWorker{
-    "to the node the worker is gone, and it ends: calls fail or are retried, the actor restarts",
-    "the same",
-    "the same; a node that dies takes its workers along",
-    kTakenOnce,
-    true,
-    "Rows"};
-inline constexpr Row kWithDescriptor{"as for every message on that connection",
-                                     "the same",
+    "to the node the worker is gone, and it ends: calls fail or are retried, the actor restarts", "the same",
+    "the same; a node that dies takes its workers along", kTakenOnce, "Rows"};
+inline constexpr Row kWithDescriptor{"as for every message on that connection", "the same",
                                      "the same: the descriptor is closed, and so is what it led to",
                                      "cannot be: a descriptor travels once; a copy without it ends the connection",
-                                     true,
                                      "Rows"};
 inline constexpr Row kOfZygote{
     "the zygote is started again, and with it the worker that was asked for; those that it has forked live on",
-    "the same",
-    "the same; a node that dies takes its zygotes along",
-    kTakenOnce,
-    true,
+    "the same", "the same; a node that dies takes its zygotes along", kTakenOnce,
     "Rows; real zygotes in tests/cluster/deaths_test.cpp"};
 inline constexpr Row kOfHead{
     "in the head's own node it cannot be; another node whose connection ends is gone: its actors restart elsewhere",
-    "the same",
-    "the same, for the end that lives",
-    kTakenOnce,
-    true,
-    "Rows"};
+    "the same", "the same, for the end that lives", kTakenOnce, "Rows"};
 inline constexpr Row kOfStore{
     "to the node the process still uses the store until it closes the pipe that it was given, or dies: then its leases "
     "are taken back; the process gets no more memory, and its puts fail",
-    "the same",
-    "the same; a node that dies takes its workers along, and a driver's calls fail with RuntimeStopped",
+    "the same", "the same; a node that dies takes its workers along, and a driver's calls fail with RuntimeStopped",
     kTakenOnce,
-    false,
-    "tests/object_store/kill_test.cpp, tests/actors/large_values_test.cpp: objects lie in memory that real processes "
-    "share"};
+    "Rows; real processes and memory in tests/object_store/kill_test.cpp, tests/actors/large_values_test.cpp"};
 inline constexpr Row kInspection{
     "of a worker that does not answer in time the answer says so; a question whose node is gone ends with less in it",
-    "the same",
-    "the same",
-    kTakenOnce,
-    true,
-    "Rows"};
+    "the same", "the same", kTakenOnce, "Rows"};
 
 /// A message without a row does not compile.
 template <class Message>
@@ -91,7 +66,7 @@ template <> struct RowOf<wire::WorkerReady> { static constexpr Row kRow = kWithD
 template <> struct RowOf<wire::WorkerEnded> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::Output> { static constexpr Row kRow{
     "the driver is gone: there is nobody to print it", "of Done: the driver is gone", "lines of a worker that dies are read to their end",
-    kTakenOnce, true, "Rows, of crashes; tests/actors/output_test.cpp"}; };
+    kTakenOnce, "Rows, of crashes; tests/actors/output_test.cpp"}; };
 template <> struct RowOf<wire::Stop> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::Done> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::ZygoteReady> { static constexpr Row kRow = kOfZygote; };

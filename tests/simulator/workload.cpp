@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -36,6 +37,29 @@ void dawdle() {
   if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 3ms));
 }
 
+// ---- Values that lie in the object store
+
+constexpr std::size_t kBlockBytes = 150'000;
+constexpr std::size_t kGreatBytes = 12 << 20;  // five of them are all that there is room for
+
+/// So many bytes that hold this number.
+Bytes block(std::int32_t n, std::size_t bytes = kBlockBytes) {
+  std::vector<std::byte> words(bytes);
+  for (std::size_t at = 0; at + sizeof n <= bytes; at += 4096) std::memcpy(words.data() + at, &n, sizeof n);
+  return Bytes{std::move(words)};
+}
+/// -1: they hold none, or several.
+std::int32_t number_in(const Bytes& block) {
+  std::int32_t first = -1;
+  for (std::size_t at = 0; at + sizeof first <= block.size(); at += 4096) {
+    std::int32_t n = 0;
+    std::memcpy(&n, block.data() + at, sizeof n);
+    if (at != 0 && n != first) return -1;
+    first = n;
+  }
+  return first;
+}
+
 // ---- What workers run
 
 std::int32_t work(std::uint64_t call, std::int32_t n) {
@@ -59,6 +83,12 @@ std::int32_t tree(std::uint64_t call, std::int32_t depth) {
   return leaves;
 }
 
+Bytes make_block(std::uint64_t call, std::int32_t n) {
+  execute(call);
+  dawdle();
+  return block(n);
+}
+
 struct Flaky : std::runtime_error {
   Flaky() : std::runtime_error{"not this time"} {}
 };
@@ -79,6 +109,10 @@ class Ledger {
     if (lots().one_in(2)) throw Flaky{};
     return add(call, n);
   }
+  std::pair<std::int32_t, std::uint32_t> weigh(std::uint64_t call, const Bytes& block) {
+    kept_ = block;
+    return add(call, number_in(block));
+  }
   Actor<Ledger> make_child() { return Runtime{}.spawn<Ledger>(std::int32_t{1}); }
   /// Ends when it is cancelled, and not before.
   Async<std::pair<std::int32_t, std::uint32_t>> linger(std::uint64_t call, std::int32_t n) {
@@ -91,6 +125,7 @@ class Ledger {
 
  private:
   bool crashes_ = false;
+  Bytes kept_;  // of the last block: its memory is not used again
 };
 
 std::int32_t fail() {
@@ -119,6 +154,10 @@ struct PendingTask {
   std::uint64_t call;
   Ref<std::int32_t> ref;
 };
+struct PendingBlock {
+  std::uint64_t call;
+  Ref<Bytes> ref;
+};
 
 struct Owned {
   Actor<Ledger> actor;
@@ -133,6 +172,7 @@ class DriverCode {
   void run() {
     make_actors();
     if (lots().one_in(4)) make_many_calls();
+    if (lots().one_in(10)) fill_store();
     while (calls_ > 0) {
       const std::uint64_t burst = std::min<std::uint64_t>(calls_, lots().between(1, 12));
       calls_ -= static_cast<std::uint32_t>(burst);
@@ -197,8 +237,80 @@ class DriverCode {
     }
   }
 
+  // Until there is no room left; what others ask for meanwhile has to wait, or is refused.
+  void fill_store() {
+    std::vector<Ref<Bytes>> all;
+    for (std::int32_t n = 0; n < 7; ++n) {
+      try {
+        all.push_back(runtime_.put(block(n, kGreatBytes)));
+      } catch (const std::exception&) {
+        World::of_this_program().note("user code", "found no room");
+        all.clear();
+      }
+      if (!Cluster::alive()) return;
+      if (lots().one_in(2)) one_block();
+    }
+    for (std::size_t n = 0; n < all.size(); ++n) check_block(all[n]);
+  }
+
+  void check_block(const Ref<Bytes>& block) {
+    const auto there = block.try_get();
+    if (!Cluster::alive()) return;
+    if (there && number_in(*there) < 0) the_history->note_wrong("what was put in the store is not there");
+  }
+
+  // As an argument: by value, by a Ref of what was put or is a result, or what one has received; or as a result.
+  void one_block() {
+    const auto n = static_cast<std::int32_t>(lots().below(1000));
+    if (lots().one_in(3)) return one_block_task(n);
+    const Owned& owned = actors_[lots().below(actors_.size())];
+    History::Call call{.actor = owned.actor.id().value(), .caller = number_, .retries = owned.retries};
+    call.needs_room = true;
+    call.expected = n + 1;
+    switch (lots().below(4)) {
+      case 0: {
+        const std::uint64_t place = the_history->begin(call);
+        return called({place, owned.actor.call<&Ledger::weigh>(place, block(n))});
+      }
+      case 1: {
+        if (const auto put = put_block(n)) {
+          const std::uint64_t place = the_history->begin(call);
+          called({place, owned.actor.call<&Ledger::weigh>(place, *put)});
+        }
+      } break;
+      case 2: {
+        one_block_task(n);
+        call.may_be_given_up = true;  // with its argument
+        const std::uint64_t place = the_history->begin(call);
+        const Ref<Bytes> made = blocks_.back().ref;
+        called({place, owned.actor.call<&Ledger::weigh>(place, made)});
+      } break;
+      default: {
+        if (const auto put = put_block(n)) {
+          const Bytes whole = put->get();
+          const std::uint64_t place = the_history->begin(call);
+          called({place, owned.actor.call<&Ledger::weigh>(place, Bytes{whole.owner(), whole.span().first(8192)})});
+        }
+      }
+    }
+  }
+  void one_block_task(std::int32_t n) {
+    const std::int32_t retries = lots().one_in(3) ? 0 : kManyRetries;
+    const std::uint64_t place = the_history->begin(
+        {.caller = number_, .ordered = false, .needs_room = true, .retries = retries, .expected = n + 1});
+    blocks_.push_back({place, runtime_.submit<&make_block>({.max_retries = retries}, place, n)});
+  }
+  std::optional<Ref<Bytes>> put_block(std::int32_t n) {
+    try {
+      return runtime_.put(block(n));
+    } catch (const std::exception&) {
+      return std::nullopt;
+    }
+  }
+
   void one_call() {
     if (lots().one_in(4)) return one_task();
+    if (lots().one_in(8)) return one_block();
     const Owned& owned = actors_[lots().below(actors_.size())];
     CallOptions options;
     History::Call call{.actor = owned.actor.id().value(), .caller = number_, .retries = owned.retries};
@@ -280,6 +392,17 @@ class DriverCode {
       if (const auto made = child.try_get()) static_cast<void>(made->call<&Ledger::peek>().try_get());
       if (!Cluster::alive()) return;
     }
+    for (PendingBlock& pending : std::exchange(blocks_, {})) {
+      auto result = pending.ref.try_get();
+      if (!Cluster::alive()) return;
+      History::Call& call = the_history->call(pending.call);
+      call.ended = true;
+      if (result) {
+        call.value = number_in(*result) + 1;
+      } else {
+        call.error = result.error();
+      }
+    }
     for (PendingTask& pending : std::exchange(tasks_, {})) {
       auto result = pending.ref.try_get();
       if (!Cluster::alive()) return;
@@ -301,6 +424,7 @@ class DriverCode {
   std::vector<Pending> lingering_;
   std::vector<Ref<Actor<Ledger>>> children_;
   std::vector<PendingTask> tasks_;
+  std::vector<PendingBlock> blocks_;
 };
 
 // ---- Faults
@@ -426,7 +550,8 @@ std::string History::check() const {
     }
     const bool lives = call.actor == 0 || std::find(immortal_.begin(), immortal_.end(), call.actor) != immortal_.end();
     const bool node_gone = call.error->code() == ErrorCode::kRuntimeStopped;
-    if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone) {
+    const bool no_room = call.needs_room && call.error->code() == ErrorCode::kExhausted;
+    if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_room) {
       say("failed although it had retries left: " + call.error->to_string());
     }
   }

@@ -25,6 +25,7 @@ class History {
     bool ordered = true;
     bool lingers = false;          ///< while later ones are answered
     bool may_be_given_up = false;  ///< cancelled, or with a deadline
+    bool needs_room = false;       ///< in the object store
     std::int32_t retries = 0;
     std::int32_t expected = 0;
     std::optional<std::int32_t> value{};

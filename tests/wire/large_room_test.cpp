@@ -123,11 +123,23 @@ TEST(DecoderParts, ValuesLieInOnePartEach) {
   const auto c = encoded(7);
   const std::vector<Decoder::Part> parts{{a, nullptr}, {b, nullptr}, {c, nullptr}};
   Decoder decoder{parts};
-  EXPECT_EQ(decoder.left(), a.size());
+  EXPECT_EQ(decoder.left(), a.size() + b.size() + c.size());
   EXPECT_EQ(Codec<std::string>::decode(decoder), "first");
-  EXPECT_EQ(decoder.left(), b.size());
+  EXPECT_EQ(decoder.left(), b.size() + c.size());
   EXPECT_EQ(Codec<std::vector<int>>::decode(decoder), (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(Codec<int>::decode(decoder), 7);
+  EXPECT_FALSE(decoder.failed());
+  EXPECT_EQ(decoder.left(), 0);
+}
+
+TEST(DecoderParts, ManyElementsMayLieInPartsOfTheirOwn) {
+  // As many as their count says, though there are fewer bytes left in the part where the count is.
+  const auto all = encoded(std::vector<std::string>(50, "in a part of its own"));
+  const auto one = encoded(std::string{"in a part of its own"});
+  std::vector<Decoder::Part> parts{{std::span{all}.first(sizeof(std::uint64_t)), nullptr}};
+  for (int i = 0; i < 50; ++i) parts.push_back({one, nullptr});
+  Decoder decoder{parts};
+  EXPECT_EQ(Codec<std::vector<std::string>>::decode(decoder).size(), 50u);
   EXPECT_FALSE(decoder.failed());
   EXPECT_EQ(decoder.left(), 0);
 }

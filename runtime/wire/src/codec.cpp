@@ -95,6 +95,7 @@ bool Encoder::enter_room() {
 }
 
 void Encoder::add_shared(const Bytes& bytes) {
+  if (room_ != nullptr && room_->has(bytes, size())) return;
   if (in_room_) return write(bytes.data(), bytes.size());
   shared_.push_back({size_, bytes});
   elsewhere_ += bytes.size();
@@ -150,6 +151,7 @@ std::span<const std::byte> Decoder::take_next(std::size_t count) {
   bytes_ = parts_.front().bytes;
   owner_ = parts_.front().owner;
   parts_ = parts_.subspan(1);
+  in_parts_ -= bytes_.size();
   return take(count);
 }
 

@@ -14,6 +14,7 @@
 
 #include "caller.hpp"
 #include "function_table.hpp"
+#include "large_values.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -51,6 +52,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
 
   void end() override {
     node_->close();
+    caller_->large_values().abandon();
     caller_->end();
   }
   std::shared_ptr<detail::Caller> caller() override { return caller_; }

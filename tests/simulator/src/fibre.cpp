@@ -118,6 +118,7 @@ Fibre::~Fibre() {
   PHAROS_CHECK(idle());
   context_->ending = true;
   enter();
+  actors::end_thread(state_);
 }
 
 Fibre* Fibre::current() {

@@ -23,11 +23,27 @@ constexpr Duration kGreetMin = 100us;  // to connect, and for both to prove them
 constexpr Duration kGreetMax = 3ms;
 constexpr Duration kHearMax = 500us;  // until the other node hears what for
 constexpr auto kJoinTime = 9s;
+constexpr ByteCount kStoreBytes = 64_MiB;  // one segment: it can be full
 
 /// Nobody writes anything.
 class NoOutput final : public node::Host::Output {
  public:
   void drain() override {}
+};
+
+/// Sees the end of a connection on which nothing is ever said.
+class LifeWatch final : public net::Link::Handler {
+ public:
+  LifeWatch(std::shared_ptr<net::Link> link, async::UniqueFunction<void()> ended)
+      : link_{std::move(link)}, ended_{std::move(ended)} {}
+  ~LifeWatch() override { link_->close(); }
+
+  void on_frames(net::FrameBatch, std::vector<Fd>) override {}
+  void on_closed(Error) override { ended_(); }
+
+ private:
+  const std::shared_ptr<net::Link> link_;
+  async::UniqueFunction<void()> ended_;
 };
 
 }  // namespace
@@ -67,7 +83,8 @@ class SimulatedHost::NodeProgram final : public Program {
     return {.id = NodeId{random_u64()},
             .address = {},
             .head_address = host.settings_.head == nullptr ? "" : host.settings_.head->address(),
-            .machine = machine};
+            .machine = machine,
+            .object_store = kStoreBytes};
   }
 
   static async::Async<Result<void>> join(NodeProgram* self) {
@@ -187,6 +204,14 @@ Result<pid_t> SimulatedHost::start_zygote(const wire::RegisterJob& program, int,
                       return std::make_unique<ZygoteProgram>(process, kernel, std::move(socket), build_id);
                     });
   return zygote.number();
+}
+
+Result<node::Host::Life> SimulatedHost::make_life(async::UniqueFunction<void()> ended) {
+  auto [theirs, ours] = network_.connect(false);
+  const auto link = network_.open(std::move(ours), process_);
+  const auto watch = std::make_shared<LifeWatch>(link, std::move(ended));
+  link->start(watch);
+  return Life{std::move(theirs), watch};
 }
 
 Result<node::Host::OutputPipe> SimulatedHost::make_output(Output::Ready, Output::Sink) {

@@ -16,8 +16,8 @@ namespace pharos::simulator {
 /// What stands for an open file in a message that has one.
 std::vector<Fd> some_file();
 
-/// A simulated machine, and the process of its node. Zygotes and workers are processes of the kernel; there is no
-/// object store, and nobody prints anything.
+/// A simulated machine, and the process of its node. Zygotes and workers are processes of the kernel; its object store
+/// is real memory, which they share as they share everything; nobody prints anything.
 class SimulatedHost final : public node::Host {
  public:
   struct Settings {
@@ -49,10 +49,7 @@ class SimulatedHost final : public node::Host {
   void kill_worker(int, pid_t pid) override { kill(pid); }
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
-  bool on_store_message(const std::shared_ptr<net::Peer>&, CallerId, const net::Parcel&,
-                        std::optional<std::uint64_t>) override {
-    return false;
-  }
+  Result<Life> make_life(async::UniqueFunction<void()> ended) override;
 
  private:
   class NodeProgram;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "caller.hpp"
+#include "large_values.hpp"
 #include "network.hpp"
 #include "simulated_host.hpp"
 
@@ -18,6 +19,7 @@ WorkerProgram::WorkerProgram(Process& process, WorkerId worker, Fd node)
 
 void WorkerProgram::end() {
   node_->close();
+  calls_.caller()->large_values().abandon();
   calls_.caller()->end();
   calls_.stop();
   calls_.end_suspended();

@@ -99,8 +99,10 @@ void encode_as(const Argument& argument, Arguments& to) {
   } else if constexpr (kSameBytes<typename Argument::Value, Target> ||
                        std::is_constructible_v<Target, typename Argument::Value>) {
     using From = typename Argument::Value;
-    to.context.holes.push_back(
-        {to.bytes.size(), argument.cell(), &splice_result<From, Target>, kSameBytes<From, Target>});
+    to.context.holes.push_back({.offset = to.bytes.size(),
+                                .cell = argument.cell(),
+                                .splice = &splice_result<From, Target>,
+                                .as_it_is = kSameBytes<From, Target>});
   }
 }
 

@@ -11,18 +11,28 @@
 
 namespace pharos {
 
+namespace object_store {
+class Object;
+}
+
 namespace detail {
 
 class ActorHandle;
 using ActorHandles = std::vector<std::shared_ptr<ActorHandle>>;
 
-/// A place among encoded bytes where the result of another call belongs.
+/// A place among encoded bytes where something belongs that is not there: the result of another call, or bytes that lie
+/// in the object store.
 struct Hole {
-  std::size_t offset;
-  CellHandle cell;
+  std::size_t offset = 0;
+  CellHandle cell = {};  ///< of none for `stored`
   /// False: the bytes are no such result. None where a Ref belongs, which is the result or its error.
-  bool (*splice)(const CellHandle& cell, std::span<const std::byte> result, Encoder& to);
-  bool as_it_is;  ///< the result's bytes are what belongs there
+  bool (*splice)(const CellHandle& cell, std::span<const std::byte> result, Encoder& to) = nullptr;
+  bool as_it_is = false;  ///< the result's bytes are what belongs there
+  std::shared_ptr<object_store::Object> object = nullptr;
+  std::span<const std::byte> stored = {};  ///< in `object`
+
+  /// It can be filled now.
+  bool there() const { return !cell || cell.ready(); }
 };
 
 }  // namespace detail
@@ -68,9 +78,11 @@ PHAROS_API void encode_ref(const CellHandle& cell, Encoder& to);
 /// Of none, after a failure.
 PHAROS_API CellHandle decode_ref(Decoder& from);
 
-/// Encodes a value. False: it has Refs whose results are not there; wait for `pending_refs()`, and encode it again.
+/// Encodes a value and nothing else. False: it has Refs whose results are not there; wait for `pending_refs()`, and
+/// encode it again.
 template <class T>
 bool encode_ready(const T& value, Encoder& to) {
+  to.clear();
   do {
     if (CodecContext* const context = to.context()) context->clear();
     Codec<T>::encode(value, to);
@@ -79,7 +91,7 @@ bool encode_ready(const T& value, Encoder& to) {
   } while (to.again());
   return true;
 }
-/// The encoder is empty again.
+/// While they are waited for, whatever runs on this thread meanwhile may use the encoder.
 PHAROS_API std::vector<CellHandle> pending_refs(Encoder& of);
 /// Encodes a value once its Refs are there; throws what get() throws when they will not come.
 template <class T>

@@ -35,7 +35,9 @@
 ///   3. A generation never returns, so an old location is refused and never reads another object.
 ///
 /// The holder of an object is the process whose end is the object's end, at first its maker. A result is made for an
-/// heir, who becomes the holder by taking it; if either dies before, it ends.
+/// heir, who becomes the holder by taking it. If the heir dies before, it ends; if its maker does, word of it may be on
+/// its way still, and the node ends it some time after. Whoever changes the holder's word may do with the object what
+/// the holder may: so heir and node never both do.
 namespace pharos::object_store {
 
 enum class SlotState : std::uint8_t { kFree = 0, kWriting = 1, kSealed = 2 };
@@ -111,6 +113,8 @@ class Ledger {
 
   // The node's.
 
+  /// The holder is dead: from here on nobody has it, and it may be retired. False when another has it, or took it now.
+  bool disown(const Place& place, CallerId holder) const;
   void open_table(std::uint32_t table) const;
   /// Of a process that is no more.
   void clear_table(std::uint32_t table) const;

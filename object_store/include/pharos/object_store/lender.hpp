@@ -27,8 +27,15 @@ class Lender {
   Result<Slab> lease(std::uint32_t table, std::uint64_t slot_bytes);
   /// It will not write there any more. Objects of others stay until they end.
   void give_back(std::uint32_t table, std::uint32_t first_slot);
-  /// A process is no more: so are its pins, the objects that it held, and what it was writing.
-  void process_ended(std::uint32_t table);
+  /// A result whose heir has not taken it, though its maker is no more.
+  struct Unclaimed {
+    Place place;
+    CallerId maker;
+  };
+  /// A process is no more: so are its pins, the objects that it held, and what it was writing; but for results that
+  /// others may hear of yet, which end by end_unclaimed().
+  [[nodiscard]] std::vector<Unclaimed> process_ended(std::uint32_t table);
+  void end_unclaimed(const std::vector<Unclaimed>& results);
   /// Takes slabs back that nobody has leased and whose last object or pin is gone. True if there was one.
   bool reclaim();
   /// There are such slabs, of which nobody tells when they become free.

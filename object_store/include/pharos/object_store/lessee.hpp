@@ -31,7 +31,7 @@ class Lessor {
 };
 
 /// An object that is complete, and this process's share in it: it lasts as long as this does. Any thread.
-class Object {
+class Object : public std::enable_shared_from_this<Object> {
  public:
   enum class Share : std::uint8_t {
     kHeld,    ///< this process's: it ends with this
@@ -99,6 +99,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {});
   /// Another's object, to read.
   Result<std::shared_ptr<Object>> borrow(const Location& location);
+  /// One that this process has a share in and that these bytes are a part of, if there is such.
+  std::shared_ptr<Object> object_with(std::span<const std::byte> bytes);
   /// An object that was made for this process.
   Result<std::shared_ptr<Object>> take_over(const Location& location);
 
@@ -140,6 +142,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   void let_go(const Object& object);
   Result<std::uint32_t> take_pin();
   void drop_pin(std::uint32_t pin);
+  std::shared_ptr<Object> keep(Object::Share share, const Location& location, std::span<const std::byte> bytes,
+                               std::uint32_t pin = 0);
   Result<std::shared_ptr<Object>> pin(const Location& location, Object::Share share);
 
   const CallerId self_;
@@ -152,9 +156,10 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
 
   std::mutex mutex_;
   std::uint64_t last_number_ = 0;
-  std::map<std::uint32_t, Leased> slabs_;   // by first slot
-  std::map<std::uint64_t, Slots> of_size_;  // by slot_bytes
-  std::uint64_t free_bytes_ = 0;            // of all slots in `free`
+  std::multimap<const std::byte*, Object*> objects_;  // by where they begin
+  std::map<std::uint32_t, Leased> slabs_;             // by first slot
+  std::map<std::uint64_t, Slots> of_size_;            // by slot_bytes
+  std::uint64_t free_bytes_ = 0;                      // of all slots in `free`
   std::vector<std::uint32_t> free_pins_;
   std::uint32_t pins_ = 0;  // those from here on have never been used
 };

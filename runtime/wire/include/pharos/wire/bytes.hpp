@@ -10,10 +10,11 @@
 
 namespace pharos {
 
-/// Bytes that never change, shared by all copies of this value: a block of data that is sent without being copied.
-/// As an argument or a result it travels like a vector of bytes, but from kSharedBytesMin on the sender hands the
-/// network the block itself, and the receiver's value is a part of the buffer that it arrived in (and keeps that whole
-/// buffer alive; it may lie at any alignment). May be copied and read in any thread.
+/// Bytes that never change, shared by all copies of this value: a block of data. As an argument or a result it travels
+/// like a vector of bytes, but encoding and decoding a large one copies nothing: what is received is a part of what it
+/// arrived in (and keeps the whole of that alive; it may lie at any alignment). Between processes of one machine those
+/// of more than kInlineBytesMax lie in the object store, where they are written once, however far they are passed on.
+/// May be copied and read in any thread.
 class PHAROS_API Bytes {
  public:
   Bytes() = default;

@@ -26,16 +26,18 @@ class PHAROS_API Decoder {
   explicit Decoder(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr)
       : bytes_{bytes}, owner_{std::move(owner)} {}
   /// Of bytes that lie in several places, none of them empty. A value lies in one part.
-  explicit Decoder(std::span<const Part> parts) : bytes_{}, parts_{parts} {}
+  explicit Decoder(std::span<const Part> parts) : bytes_{}, parts_{parts} {
+    for (const Part& part : parts) in_parts_ += part.bytes.size();
+  }
 
-  /// In the part that is being read.
-  std::size_t left() const { return bytes_.empty() && !parts_.empty() ? parts_.front().bytes.size() : bytes_.size(); }
+  std::size_t left() const { return bytes_.size() + in_parts_; }
   bool failed() const { return failure_ != CodecFailure::kNone; }
   CodecFailure failure() const { return failure_; }
   void fail(CodecFailure failure = CodecFailure::kInvalid) {
     if (failure_ == CodecFailure::kNone) failure_ = failure;
     bytes_ = {};
     parts_ = {};
+    in_parts_ = 0;
   }
 
   /// The next `count` bytes, in place; empty after a failure.
@@ -82,6 +84,7 @@ class PHAROS_API Decoder {
 
   std::span<const std::byte> bytes_;
   std::span<const Part> parts_;  // that come after
+  std::size_t in_parts_ = 0;     // bytes
   CodecFailure failure_ = CodecFailure::kNone;
   std::uint16_t depth_ = 0;
   CodecContext* context_ = nullptr;
