@@ -41,6 +41,16 @@ Bytes block(int size) {
   return Bytes{std::string(static_cast<std::size_t>(size), 'b')};
 }
 
+int put_and_measure() {
+  return static_cast<int>(Runtime{}.put(std::string(300, 'x')).get().size());
+}
+// Where there is no CPU for the task, this one's thread runs it while it waits.
+int put_what_is_pending() {
+  Runtime runtime;
+  const auto put = runtime.put(std::vector<Ref<int>>{runtime.submit<&put_and_measure>()});
+  return put.get()[0].get();
+}
+
 int sum(const std::vector<Ref<int>>& refs) {
   int total = 0;
   for (const Ref<int>& ref : refs) total += ref.ready() ? ref.get() : -1'000'000;
@@ -224,6 +234,13 @@ TEST_F(NestedValuesTest, WhatIsPutAndWhatThenMakesHoldRefsToo) {
   const auto made = runtime.submit<&twice>(1).then([&](int two) { return runtime.submit<&twice_late>(two); });
   EXPECT_EQ(made.get(soon()).get(soon()), 4);
   EXPECT_EQ(made.then([](const Ref<int>& four) { return four.get(); }).get(soon()), 4);
+}
+
+TEST_F(NestedValuesTest, WhatIsPutIsWholeThoughItsThreadPutsOtherThingsWhileItWaits) {
+  Runtime runtime;
+  std::vector<Ref<int>> all;
+  for (int i = 0; i < 20; ++i) all.push_back(runtime.submit<&put_what_is_pending>());
+  for (const auto& each : all) EXPECT_EQ(each.get(soon()), 300);
 }
 
 TEST_F(NestedValuesTest, LargeValuesAreSharedWhereverTheirRefsTravel) {
