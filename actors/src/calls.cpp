@@ -81,7 +81,7 @@ class CoroutineCall;
 
 /// A caller on another machine: what it is owed survives its connections. The strand's, but for `link`.
 struct RemoteCaller {
-  explicit RemoteCaller(CallerId caller) : id{caller} {}
+  RemoteCaller(CallerId caller, std::uint64_t next) : id{caller}, replies{next} {}
 
   std::shared_ptr<net::Link> link() const {
     const std::lock_guard lock{mutex};
@@ -92,6 +92,7 @@ struct RemoteCaller {
   CallMarks marks;
   HandedOver handed_over;
   ReplyCache replies;
+  TimePoint last_here;  // of Calls, under its mutex
   mutable std::mutex mutex;
   std::shared_ptr<net::Link> newest_link;
 };
@@ -769,7 +770,12 @@ void Calls::serve(wire::ServeCaller caller, Fd socket) {
     const std::lock_guard lock{links_mutex_};
     std::shared_ptr<RemoteCaller> remote;
     if (caller.remote && caller.actor) {
-      remote = remote_callers_.try_emplace(caller.caller, std::make_shared<RemoteCaller>(caller.caller)).first->second;
+      auto& there = remote_callers_[caller.caller];
+      if (there == nullptr) {
+        const auto forgotten = forgotten_callers_.extract(caller.caller);
+        there = std::make_shared<RemoteCaller>(caller.caller, forgotten.empty() ? 0 : forgotten.mapped());
+      }
+      remote = there;
     }
     link = std::make_shared<CallerLink>(*this, caller, std::move(remote));
     links_.push_back(link);
@@ -784,18 +790,23 @@ void Calls::forget(const CallerLink& link) {
   if (found == links_.end()) return;
   forgotten = std::move(*found);
   links_.erase(found);
-  if (link.remote() == nullptr) return forgotten->marks().cancel_suspended();
-  platform_->executor().run_at(platform_->now() + kReturnTime,
-                               [this, remote = link.remote()] { forget_if_away(remote); });
+  const auto& remote = link.remote();
+  if (remote == nullptr) return forgotten->marks().cancel_suspended();
+  remote->last_here = platform_->now();
+  platform_->executor().run_at(remote->last_here + kReturnTime,
+                               [this, remote] { executor_.post([this, remote] { forget_if_away(remote); }); });
 }
 
-// On the platform's executor, which is not the strand: what they have is left to them.
+// On the strand. Whatever it still asks for has come before.
 void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
-  const std::lock_guard lock{links_mutex_};
-  const bool here =
-      std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
-  if (here) return;
-  executor_.post([caller] { caller->replies.forget(); });
+  {
+    const std::lock_guard lock{links_mutex_};
+    const bool here =
+        std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
+    if (here || platform_->now() < caller->last_here + kReturnTime) return;
+    if (remote_callers_.erase(caller->id) == 0) return;
+    forgotten_callers_.emplace(caller->id, caller->replies.next());
+  }
   caller->marks.cancel_suspended();
   caller->handed_over.let_go_of_all();
 }

@@ -100,7 +100,9 @@ class Calls {
   } runs_;
   std::mutex links_mutex_;
   std::vector<std::shared_ptr<CallerLink>> links_;
-  std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;  // all that were ever here
+  std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;
+  std::unordered_map<CallerId, std::uint64_t>
+      forgotten_callers_;  // all that were ever here and are not: their next call
 };
 
 }  // namespace pharos::actors

@@ -17,6 +17,9 @@ namespace pharos::actors {
 /// watches over one that does not.
 class ReplyCache {
  public:
+  /// `next`: all calls below have come before, and are forgotten.
+  explicit ReplyCache(std::uint64_t next = 0) : next_{next} {}
+
   struct Reply {
     wire::FrameHeader header;
     std::vector<std::byte> payload;
@@ -38,8 +41,9 @@ class ReplyCache {
   void acknowledge_below(std::uint64_t number);
   /// … and to this one.
   void acknowledge(std::uint64_t number);
-  /// The caller has not been here for so long that it will not come again.
+  /// The caller does not acknowledge, or has been away for so long that it will not come again.
   void forget();
+  std::uint64_t next() const { return next_; }
 
   /// Of the replies that are kept.
   std::size_t bytes() const { return bytes_; }
@@ -49,7 +53,7 @@ class ReplyCache {
   using Calls = std::map<std::uint64_t, std::optional<Reply>>;
   void erase(Calls::iterator call);
 
-  std::uint64_t next_ = 0;
+  std::uint64_t next_;
   Calls calls_;  // those below next_ that are not acknowledged; without a reply as long as they run
   std::size_t bytes_ = 0;
 };

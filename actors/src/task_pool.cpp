@@ -123,8 +123,7 @@ bool TaskPool::cancel(detail::ResultCell& cell) {
     }
     for (const Worker& worker : workers_) links.push_back(worker.link);
   }
-  for (const auto& link : links) link->cancel(cell);
-  return false;
+  return std::any_of(links.begin(), links.end(), [&](const auto& link) { return link->cancel(cell); });
 }
 
 bool TaskPool::take_back(detail::ResultCell& cell) {

@@ -291,6 +291,10 @@ void Head::describe_actors(NodeId from, const wire::Asker& asker) {
     }
     answer.workers.push_back(std::move(told));
   }
+  for (const ActorId actor : actors_.promised_in(asker.job)) {
+    answer.workers.push_back(
+        {.actor = actor, .label = actors_.find_spec(actor)->label, .state = std::string{actors_.describe(actor)}});
+  }
   tell(from, std::move(answer));
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include <pharos/base/demangle.hpp>
 #include <pharos/scheduler/actor_table.hpp>
@@ -285,6 +286,15 @@ ActorEffects ActorTable::tick(TimePoint now) {
 
 std::optional<TimePoint> ActorTable::next_tick() const {
   return restarts_.empty() ? std::nullopt : std::optional{restarts_.begin()->first};
+}
+
+std::vector<ActorId> ActorTable::promised_in(JobId job) const {
+  std::vector<ActorId> promised;
+  const auto found = actors_of_job_.find(job);
+  if (found == actors_of_job_.end()) return promised;
+  std::copy_if(found->second.begin(), found->second.end(), std::back_inserter(promised),
+               [this](ActorId actor) { return actors_.at(actor).state == State::kPromised; });
+  return promised;
 }
 
 std::string_view ActorTable::describe(ActorId actor) const {

@@ -96,6 +96,12 @@ TEST_F(QuitSignalTest, AnArgumentThatIsNotThereIsNamedWithItsCall) {
   EXPECT_SAYS(text, "runs in process " + deep_);
 }
 
+TEST_F(QuitSignalTest, AnActorWhoseConstructorWaitsForAnArgumentSaysSo) {
+  start("promised");
+  const std::string text = report_with("of actor \"late\"");
+  EXPECT_SAYS(text, "has no process: its constructor waits for arguments");
+}
+
 TEST_F(QuitSignalTest, AStoppedProcessDidNotAnswerAndTheReportComesNonetheless) {
   start("stopped");
   const std::string text = report_with("did not answer in time");

@@ -76,6 +76,15 @@ TEST(ReplyCache, AfterForgettingNothingRunsTwice) {
   EXPECT_EQ(cache.arrive(call_of(2)), Arrival::kFirst);
 }
 
+TEST(ReplyCache, ItsSuccessorKnowsWhatHasCome) {
+  ReplyCache cache;
+  cache.arrive(call_of(0));
+  cache.arrive(call_of(1));
+  ReplyCache successor{cache.next()};
+  EXPECT_EQ(successor.arrive(call_of(1)), Arrival::kForgotten);
+  EXPECT_EQ(successor.arrive(call_of(2)), Arrival::kFirst);
+}
+
 // A caller whose connection is cut at random, and who sends again what is unanswered.
 class RandomReplyCache : public SeededTest {};
 

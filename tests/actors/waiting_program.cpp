@@ -16,6 +16,8 @@ namespace {
 
 class Slow {
  public:
+  Slow() = default;
+  explicit Slow(int) {}
   int stay(int seconds) {
     std::cout << "staying" << std::endl;
     std::this_thread::sleep_for(std::chrono::seconds{seconds});
@@ -90,6 +92,10 @@ int main(int, char** argv) {
   if (mode == "argument") {
     const auto value = deep.call<&Slow::stay>(60);
     runtime.submit<&add_one>(value).get();
+  }
+  if (mode == "promised") {
+    const auto late = runtime.spawn<Slow>({.name = "late"}, deep.call<&Slow::stay>(60));
+    runtime.actor<Slow>("late").call<&Slow::process>().get();
   }
   if (mode == "stopped") deep.call<&Slow::stop_itself>().get();
 }

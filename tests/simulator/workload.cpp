@@ -1,7 +1,13 @@
 #include "workload.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <set>
 #include <sstream>
@@ -136,6 +142,13 @@ std::int32_t fail() {
 std::int32_t slow() {
   Cluster::sleep(lots().between(Duration{0}, 1500ms));
   return 1;
+}
+
+// The results that a value holds are there when it runs.
+std::int32_t add_all(std::uint64_t call, const std::vector<Ref<std::int32_t>>& refs, std::int32_t n) {
+  for (const auto& ref : refs) n += ref.get();
+  execute(call);
+  return n;
 }
 
 // With a handle of an actor that may be still to be made.
@@ -365,9 +378,35 @@ class DriverCode {
       return;
     }
     const auto n = static_cast<std::int32_t>(lots().below(1000));
+    if (lots().one_in(6)) return one_task_of_others(n);
+    TaskOptions options{.max_retries = retries};
+    if (lots().one_in(6)) options.cpus = 0.5;
+    if (lots().one_in(8)) options.gpus = lots().one_in(2) ? 1 : 0.5;
+    if (lots().one_in(10)) {
+      options.deadline = Deadline::after(lots().between(1ms, 60ms), World::of_this_program());
+      call.may_be_given_up = true;
+    }
+    const bool cancelled = lots().one_in(20);
+    call.may_be_given_up |= cancelled;
     call.expected = n + 1;
     const std::uint64_t place = the_history->begin(call);
-    tasks_.push_back({place, runtime_.submit<&work>({.max_retries = retries}, place, n)});
+    tasks_.push_back({place, runtime_.submit<&work>(options, place, n)});
+    if (cancelled) tasks_.back().ref.cancel();
+  }
+
+  void one_task_of_others(std::int32_t n) {
+    std::vector<Ref<std::int32_t>> others;
+    std::int32_t sum = n;
+    for (std::uint64_t i = lots().between(1, 3); i > 0; --i) {
+      const auto task =
+          the_history->begin({.caller = number_, .ordered = false, .retries = kManyRetries, .expected = n});
+      others.push_back(runtime_.submit<&work>({.max_retries = kManyRetries}, task, n - 1));
+      tasks_.push_back({task, others.back()});
+      sum += n;
+    }
+    const auto place =
+        the_history->begin({.caller = number_, .ordered = false, .retries = kManyRetries, .expected = sum});
+    tasks_.push_back({place, runtime_.submit<&add_all>({.max_retries = kManyRetries}, place, others, n)});
   }
 
   void collect() {
@@ -438,6 +477,8 @@ class Faults {
     node_stops_ = lots().one_in(2) ? 0 : lots().between(1, 2);
     zygotes_ = lots().one_in(2) ? 0 : lots().between(1, 2);
     loses_node_ = cluster.nodes() > 1 && lots().one_in(6);
+    loses_head_ = lots().one_in(15);
+    loses_driver_ = lots().one_in(6);
     next();
   }
 
@@ -454,6 +495,14 @@ class Faults {
     if (loses_node_ && lots().one_in(6)) {
       loses_node_ = false;
       return cluster_.node(1).kill("is killed");
+    }
+    if (loses_head_ && lots().one_in(10)) {
+      loses_head_ = false;
+      return cluster_.node(0).kill("is killed");
+    }
+    if (const auto drivers = cluster_.drivers(); loses_driver_ && !drivers.empty() && lots().one_in(6)) {
+      loses_driver_ = false;
+      return drivers[lots().below(drivers.size())]->kill("is killed");
     }
     if (node_stops_ != 0 && lots().one_in(6)) {
       --node_stops_;
@@ -491,6 +540,8 @@ class Faults {
   std::uint64_t node_stops_;
   std::uint64_t zygotes_;  // each is started again so often, and no more
   bool loses_node_;
+  bool loses_head_;
+  bool loses_driver_;
 };
 
 }  // namespace
@@ -560,7 +611,24 @@ std::string History::check() const {
 
 // ---- A run
 
+namespace {
+
+std::atomic<std::uint64_t> running_seed = 0;
+
+// What a check that fails leaves behind.
+void tell_seed(int) {
+  std::array<char, 64> text{};
+  const int size = std::snprintf(text.data(), text.size(), "in the run of seed %llu\n",
+                                 static_cast<unsigned long long>(running_seed.load()));
+  static_cast<void>(!::write(STDERR_FILENO, text.data(), static_cast<std::size_t>(size)));
+}
+
+}  // namespace
+
 SeedRun run_workload(std::uint64_t seed, Plan plan) {
+  running_seed = seed;
+  static const auto before = std::signal(SIGABRT, &tell_seed);
+  static_cast<void>(before);
   SeedRun run;
   History history;
   the_history = &history;

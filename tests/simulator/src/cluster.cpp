@@ -180,8 +180,11 @@ std::string Cluster::leftovers() const {
   return left;
 }
 
-bool Cluster::all_drivers_ended() const {
-  return std::none_of(drivers_.begin(), drivers_.end(), [](const Process* driver) { return driver->alive(); });
+std::vector<Process*> Cluster::drivers() const {
+  std::vector<Process*> alive;
+  std::copy_if(drivers_.begin(), drivers_.end(), std::back_inserter(alive),
+               [](const Process* driver) { return driver->alive(); });
+  return alive;
 }
 
 }  // namespace pharos::simulator

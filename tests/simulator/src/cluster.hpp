@@ -45,7 +45,9 @@ class Cluster final {
 
   /// Those that are alive: "worker", "zygote".
   std::vector<Process*> processes(std::string_view what) const { return kernel_.alive(what); }
-  bool all_drivers_ended() const;
+  /// Those that have not ended.
+  std::vector<Process*> drivers() const;
+  bool all_drivers_ended() const { return drivers().empty(); }
   /// What should not be there once all drivers have ended, or are not there any more. Empty: nothing.
   std::string leftovers() const;
 

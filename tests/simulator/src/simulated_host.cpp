@@ -79,7 +79,11 @@ class SimulatedHost::NodeProgram final : public Program {
  private:
   static node::Node::Settings settings_of(const SimulatedHost& host) {
     node::Machine machine;
-    if (host.settings_.cpus != 0) machine.resources = scheduler::Resources::of_cpus(host.settings_.cpus);
+    if (host.settings_.cpus != 0) {
+      machine.resources = scheduler::Resources{
+          {{"cpu", host.settings_.cpus * scheduler::Resources::kWhole}, {"gpu", scheduler::Resources::kWhole}}};
+      machine.gpus = {"0"};
+    }
     return {.id = NodeId{random_u64()},
             .address = {},
             .head_address = host.settings_.head == nullptr ? "" : host.settings_.head->address(),

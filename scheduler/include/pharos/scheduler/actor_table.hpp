@@ -139,6 +139,8 @@ class ActorTable {
   bool lives(ActorId actor) const;
   /// Also of an actor that has died, until that is forgotten. Stays valid until the next event.
   const ActorSpec* find_spec(ActorId actor) const;
+  /// Those that have no constructor's arguments yet.
+  std::vector<ActorId> promised_in(JobId job) const;
   /// For people: "alive", "starts", …; "not known".
   std::string_view describe(ActorId actor) const;
 
