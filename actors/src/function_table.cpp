@@ -92,6 +92,12 @@ std::span<const detail::Function> function_table() {
   return table().sorted;
 }
 
+const detail::Function* exception_types(std::uint32_t index) {
+  const auto functions = function_table();
+  const bool are_types = index < functions.size() && functions[index].kind == detail::FunctionKind::kExceptionTypes;
+  return are_types ? &functions[index] : nullptr;
+}
+
 std::uint32_t function_index(const char* mangled) {
   const auto& sorted = table().sorted;
   const auto found =

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -15,6 +16,9 @@ void fix_function_table();
 /// In the order of their names, and those of one name as they were registered: a function's index is the
 /// same in every process of one executable.
 std::span<const detail::Function> function_table();
+
+/// The types of exceptions that have this index; null: it is another's.
+const detail::Function* exception_types(std::uint32_t index);
 
 /// The first of that name; wire::kNoFunction when there is none.
 std::uint32_t function_index(const char* mangled);

@@ -1,0 +1,271 @@
+#include "caller_link.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include <pharos/base/log.hpp>
+#include <pharos/wire/error_codec.hpp>
+
+#include "coroutine_call.hpp"
+#include "function_table.hpp"
+#include "pieces.hpp"
+#include "refused.hpp"
+#include "running.hpp"
+
+namespace pharos::actors {
+namespace {
+
+using detail::Function;
+using detail::FunctionKind;
+using wire::FrameHeader;
+using wire::FrameKind;
+
+constexpr std::size_t kFlushBytes = 32 << 10;
+constexpr std::size_t kRepliesMax = 192 << 10;
+constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
+
+/// Says something about a call, and is none.
+bool is_note(FrameKind kind) {
+  return kind == FrameKind::kCancel || kind == FrameKind::kRetry || kind == FrameKind::kReceived;
+}
+
+}  // namespace
+
+// ---- What comes
+
+// Cancels overtake the calls that they came behind; the time that a call has left begins now; and what it is run
+// again for is known before it begins.
+void CallerLink::note_marks(net::FrameBatch frames) {
+  while (!frames.empty()) {
+    const FrameHeader header = frames.next().header;
+    if (header.kind == FrameKind::kCancel) {
+      marks_.note_cancel(header.number);
+    } else if (header.kind == FrameKind::kRetry) {
+      marks_.note_retries(header.number, {exception_types(header.function), header.attempt});
+    } else if (header.kind == FrameKind::kReceived) {
+      handed_over().let_go(header.number);
+    } else if (header.time != 0) {
+      marks_.note_deadline(header.number, Deadline::after(Duration{header.time}, calls_.platform().now()));
+    }
+  }
+}
+
+// Of a remote caller: false for what is not to be run, because it has come before or is no call.
+bool CallerLink::take_account(const wire::FrameView& frame) {
+  ReplyCache& replies = remote_->replies;
+  replies.acknowledge_below(frame.header.acknowledged);
+  if (frame.header.kind == FrameKind::kAcknowledge) {
+    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= frame.payload.size(); at += sizeof(std::uint64_t)) {
+      std::uint64_t number = 0;
+      std::memcpy(&number, frame.payload.data() + at, sizeof number);
+      replies.acknowledge(number);
+    }
+    return false;
+  }
+  switch (replies.arrive(frame.header)) {
+    case ReplyCache::Arrival::kFirst: return true;
+    case ReplyCache::Arrival::kUnderWay: return false;
+    case ReplyCache::Arrival::kAnswered: {
+      marks_.forget(frame.header.number);
+      const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
+      out()->send(known.header, known.payload);
+      return false;
+    }
+    case ReplyCache::Arrival::kForgotten: break;
+  }
+  const Error forgotten{ErrorCode::kUnavailable,
+                        "its caller was cut off for so long that what became of the call is forgotten",
+                        "Call it again if it may run twice."};
+  reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
+  return false;
+}
+
+void CallerLink::run(net::FrameBatch batch, bool more_follow) {
+  batch_ = std::move(batch);
+  last_end_ = calls_.platform().now();
+  while (!batch_.empty()) {
+    const wire::FrameView frame = batch_.next();
+    if (is_note(frame.header.kind)) continue;
+    if (remote_ != nullptr && !take_account(frame)) continue;
+    const std::uint64_t number = frame.header.number;
+    if (auto waits = run_one(frame)) {
+      marks_.note_suspended(number, std::move(waits));
+    } else {
+      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
+      if (more_follow || !batch_.empty()) flush_later();
+      marks_.forget(number);
+    }
+    marks_.note_begun(number);
+  }
+  batch_ = {};
+  batches_waiting_.fetch_sub(1);
+  link_->resume();
+}
+
+void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
+  reply(call.header(), call.error(), call.result(), {});
+  if (more_follow) flush_later();
+  marks_.forget(call.header().number);
+}
+
+// Why the call does not begin.
+std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
+  const auto functions = function_table();
+  if (header.function >= functions.size()) {
+    return Error{ErrorCode::kFunctionNotFound,
+                 "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
+                     std::to_string(functions.size()),
+                 "Caller and worker must be the same build."};
+  }
+  const Function& function = functions[header.function];
+  const CallMarks::Mark mark = marks_.of(header.number);
+  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
+    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin",
+                 "Give it a later one, or have less under way before it."}
+        .with(readable_name(function.name()));
+  }
+  if (mark.cancelled) {
+    return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}.with(readable_name(function.name()));
+  }
+  if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
+    return Error{ErrorCode::kActorDied, "the call was for another actor or incarnation",
+                 "Call it again: it has not begun."};
+  }
+  const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
+  if (header.kind != FrameKind::kCall || function.kind != expected) {
+    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
+                 "Caller and worker must be the same build."};
+  }
+  if (serves_.actor && calls_.instance().object == nullptr) {
+    return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
+  }
+  return std::nullopt;
+}
+
+// Runs it, or a coroutine to its first wait; that is returned if it waits.
+std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame) {
+  const FrameHeader& header = frame.header;
+  result_.clear();
+  if (auto refusal = refusal_of(header)) [[unlikely]] {
+    // An earlier sending may have begun, in a process that is gone.
+    const Outcome outcome = header.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown;
+    reply(header, std::move(*refusal).with_outcome(outcome), result_, {});
+    return nullptr;
+  }
+  const Function& function = function_table()[header.function];
+  calls_.note_begin(function, last_end_, serves_.caller, header.number);
+  if (function.begin != nullptr) {
+    auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
+    coroutine->begin(frame.payload, buffer_of(frame, batch_));
+    calls_.note_end();
+    if (!coroutine->ended()) return coroutine;
+    reply(header, coroutine->error(), coroutine->result(), {});
+    return nullptr;
+  }
+  Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  const auto error = running.run(function, calls_.instance().object, header.flags, frame.payload,
+                                 buffer_of(frame, batch_), result_, retries_of(header.number));
+  calls_.end_if_child();
+  calls_.note_end();
+  const TimePoint end = calls_.platform().now();
+  reply(header, error, result_, end - std::exchange(last_end_, end));
+  return nullptr;
+}
+
+void CallerLink::give_back_frames(net::FrameBatch& batch) {
+  while (!batch.empty()) {
+    FrameHeader header = batch.next().header;
+    if (is_note(header.kind)) continue;
+    marks_.forget(header.number);
+    header.kind = FrameKind::kReply;
+    header.status = wire::ReplyStatus::kReturned;
+    link_->send(header, {});
+  }
+}
+
+// ---- What goes
+
+void CallerLink::reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result,
+                       Duration execution) {
+  FrameHeader header = call;
+  header.kind = FrameKind::kReply;
+  header.flags = wire::kNoFlags;
+  header.time = execution.count();
+  if (error) {
+    result.clear();
+    result.context()->clear();
+    Codec<Error>::encode(*error, result);
+    header.status = wire::ReplyStatus::kError;
+  }
+  if (result.failed()) return reply(call, not_encoded("the result", result), result, execution);
+  if (!result.in_room() && result.size() > wire::kCallPayloadMax.bytes()) {
+    return reply_too_large(call, result, execution);
+  }
+  if (result.in_room() || !result.context()->actors.empty()) {
+    reply_with_more(header, result);
+  } else if (result.has_shared()) {
+    send(header, result.flattened());
+  } else {
+    send(header, result.bytes());
+  }
+}
+
+// The payload begins with the actors that the value has handles of, and says where it lies if that is elsewhere: the
+// object is the caller's from now on.
+void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
+  Encoder payload;
+  if (auto actors = std::exchange(result.context()->actors, {}); !actors.empty()) {
+    // Whoever receives them may end this process, and the node must know by then of those that were made here.
+    calls_.caller()->finish_telling_node();
+    header.flags |= wire::kCarriesActors;
+    write_carried(actors, payload);
+    handed_over().keep(header.number, std::move(actors));
+  }
+  if (!result.in_room()) {
+    const auto bytes = result.flattened();
+    payload.write(bytes.data(), bytes.size());
+    send(header, payload.bytes());
+    return;
+  }
+  const auto object = room_of(result).seal();
+  const Piece whole{0, object->location(), 0, object->bytes().size()};
+  write_pieces({&whole, 1}, {}, payload);
+  header.flags |= wire::kInPieces;
+  if (send(header, payload.bytes())) object->hand_over();
+}
+
+void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
+  const ByteCount size{result.size()};
+  reply(call,
+        Error{ErrorCode::kInvalidArgument,
+              "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel",
+              "Return it in parts."},
+        result, execution);
+}
+
+// False when nobody will get it.
+bool CallerLink::send(const FrameHeader& header, std::span<const std::byte> payload) {
+  if (remote_ == nullptr) {
+    const bool sent = link_->send(header, payload);
+    if (link_->queued() > kFlushBytes) link_->flush();
+    // A caller that does not read gets no more results until it does.
+    if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
+    return sent;
+  }
+  remote_->replies.answer(header, payload);
+  const auto link = remote_->link();
+  if (remote_->replies.bytes() > kKeptRepliesMax && remote_->replies.size() > 1) {
+    log(LogLevel::kError, "a caller acknowledges no replies; its connection is closed",
+        {kv("caller", remote_->id), kv("kept", ByteCount{remote_->replies.bytes()})});
+    remote_->replies.forget();
+    link->close();
+    return false;
+  }
+  link->send(header, payload);
+  if (link->queued() > kFlushBytes) link->flush();
+  if (link->queued() > kRepliesMax) link->wait_for_room(kRepliesMax, Deadline::never());
+  return true;
+}
+
+}  // namespace pharos::actors
