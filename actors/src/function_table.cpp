@@ -29,6 +29,9 @@ Table& table() {
   return *instance;
 }
 
+// Once it is fixed; found without a function call, since every call looks there.
+constinit std::span<const detail::Function> fixed_table;
+
 // Functions that are static or in an anonymous namespace may have one name in several files, and are told apart by
 // their types; what has one definition in the whole program is one, however many libraries have registered it.
 void sort(Table& t) {
@@ -85,11 +88,13 @@ void leave_out_defaults(std::string& name) {
 void fix_function_table() {
   Table& t = table();
   const std::lock_guard lock{t.mutex};
-  if (!std::exchange(t.fixed, true)) sort(t);
+  if (std::exchange(t.fixed, true)) return;
+  sort(t);
+  fixed_table = t.sorted;
 }
 
 std::span<const detail::Function> function_table() {
-  return table().sorted;
+  return fixed_table;
 }
 
 const detail::Function* exception_types(std::uint32_t index) {
@@ -99,7 +104,7 @@ const detail::Function* exception_types(std::uint32_t index) {
 }
 
 std::uint32_t function_index(const char* mangled) {
-  const auto& sorted = table().sorted;
+  const auto sorted = function_table();
   const auto found =
       std::lower_bound(sorted.begin(), sorted.end(), mangled,
                        [](const auto& function, const char* name) { return std::strcmp(function.name(), name) < 0; });

@@ -19,7 +19,6 @@ using object_store::Object;
 constexpr auto kOpenTime = 10s;
 constexpr auto kLeaseTime = 10s;  // the node refuses sooner
 constexpr auto kEndTime = 10s;
-constexpr std::size_t kBufferSharedMin = 32 << 10;  // of a payload: half of what a link reads at a time
 
 /// What it means here that a request was not answered.
 Error unanswered(Error why) {
@@ -247,18 +246,8 @@ Error not_encoded(const char* what, const Encoder& encoder) {
                                                     : detail::cannot_travel(what, encoder);
 }
 
-std::shared_ptr<const void> buffer_of(const wire::FrameView& frame, const net::FrameBatch& frames) {
-  if (frame.payload.size() < kBufferSharedMin) [[likely]]
-    return nullptr;
-  return std::make_shared<const net::FrameBatch>(frames);
-}
-
-Arrived::Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload,
-                 std::shared_ptr<const void> buffer)
-    : payload_{payload}, buffer_{std::move(buffer)} {
-  if ((flags & wire::kInPieces) == 0) [[likely]]
-    return;
-  auto parts = values.gather(payload, buffer_);
+void Arrived::gather(LargeValues& values) {
+  auto parts = values.gather(payload_, buffer_);
   if (!parts) throw_error(std::move(parts).error().with("taking the arguments").with_outcome(Outcome::kNotStarted));
   parts_ = *std::move(parts);
 }

@@ -129,18 +129,29 @@ class RoomIn final : public ObjectRoom {
 
 /// What keeps the last frame that was taken of `frames`, for values that share it: null where they would keep much more
 /// alive than themselves.
-std::shared_ptr<const void> buffer_of(const wire::FrameView& frame, const net::FrameBatch& frames);
+inline std::shared_ptr<const void> buffer_of(const wire::FrameView& frame, const net::FrameBatch& frames) {
+  constexpr std::size_t kSharedMin = 32 << 10;  // half of what a link reads at a time
+  if (frame.payload.size() < kSharedMin) [[likely]]
+    return nullptr;
+  return std::make_shared<const net::FrameBatch>(frames);
+}
 
 /// A payload that has arrived, to be decoded: with its objects, if it has any, which live as long as this or a view.
 class Arrived {
  public:
   /// Throws what gather() may fail with. `buffer`: what keeps the payload, if values may share it.
   Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload,
-          std::shared_ptr<const void> buffer);
+          std::shared_ptr<const void> buffer)
+      : payload_{payload}, buffer_{std::move(buffer)} {
+    if ((flags & wire::kInPieces) != 0) [[unlikely]]
+      gather(values);
+  }
 
   Decoder decoder() const { return parts_.empty() ? Decoder{payload_, buffer_} : Decoder{parts_}; }
 
  private:
+  void gather(LargeValues& values);
+
   const std::span<const std::byte> payload_;
   const std::shared_ptr<const void> buffer_;
   std::vector<Decoder::Part> parts_;
