@@ -151,6 +151,54 @@ TEST_F(LargeValuesTest, BytesThatLieInTheStoreArePassedOnAsTheyLie) {
   }
 }
 
+TEST_F(LargeValuesTest, WhatIsFilledInPlaceIsAValueThatWasNeverCopied) {
+  Runtime runtime;
+  auto matrix = runtime.create<float>(1000, 300);
+  ASSERT_EQ(matrix.size(), 300'000u);
+  const float* const place = matrix.data();
+  std::iota(matrix.span().begin(), matrix.span().end(), 0.0F);
+  matrix[7] = 0;
+  const Ref<SharedSpan<float>> ref = std::move(matrix).seal();
+  const SharedSpan<float> seen = ref.get();
+  EXPECT_NE(seen.data(), place) << "nobody writes where it is read";
+  EXPECT_EQ(seen[299'999], 299'999.0F);
+  EXPECT_EQ(seen.data(), ref.get().data());
+  float sum = 0;
+  for (const float each : seen) sum += each;
+  EXPECT_EQ(runtime.submit<&sum_floats>(ref).get(), sum);
+
+  auto bytes = runtime.create_bytes(3 * kMiB);
+  std::memset(bytes.data(), 'x', bytes.size());
+  const Ref<Bytes> sealed = std::move(bytes).seal();
+  EXPECT_EQ(runtime.submit<&sum_bytes>(sealed).get(), sum_of(std::string(3 * kMiB, 'x')));
+  EXPECT_EQ(place_in_store(sealed.get()).value() % sizeof(std::uint64_t), 0u);
+}
+
+TEST_F(LargeValuesTest, WhatIsCreatedAndNotSealedIsGivenUp) {
+  Runtime runtime{RuntimeOptions{.object_store = ByteCount{64 * kMiB}}};
+  for (int i = 0; i < 10; ++i) {
+    auto given_up = runtime.create_bytes(40 * kMiB);
+    given_up[0] = std::byte{1};
+  }
+  auto moved = runtime.create<std::int64_t>(1'000'000);
+  const auto ref = std::move(moved).seal();
+  EXPECT_EQ(ref.get().size(), 1'000'000u);
+  EXPECT_THROW(runtime.create<double>(std::size_t{1} << 40), Exhausted);
+  EXPECT_THROW(runtime.create<double>(std::size_t{1} << 40, std::size_t{1} << 40), Exhausted);
+}
+
+TEST_F(LargeValuesTest, SmallValuesAreFilledInPlaceToo) {
+  Runtime runtime;
+  auto three = runtime.create<int>(3);
+  three[0] = 1;
+  three[1] = 2;
+  three[2] = 3;
+  const auto sum = [](const std::vector<int>& each) { return std::accumulate(each.begin(), each.end(), 0); };
+  EXPECT_EQ(runtime.submit<sum>(std::move(three).seal()).get(), 6);
+  EXPECT_EQ(runtime.create_bytes(0).size(), 0u);
+  EXPECT_TRUE(runtime.create<double>(0).size() == 0);
+}
+
 TEST_F(LargeValuesTest, BytesOfAStoreThatIsGoneTravelAsOthersDo) {
   Bytes bytes;
   {

@@ -8,6 +8,7 @@
 #include <pharos/actors/ref.hpp>
 #include <pharos/actors/runtime.hpp>
 #include <pharos/actors/wait.hpp>
+#include <pharos/actors/writable.hpp>
 #include <pharos/async/async.hpp>
 #include <pharos/async/completion.hpp>
 #include <pharos/async/sleep.hpp>

@@ -12,6 +12,7 @@
 #include <pharos/actors/function.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/ref.hpp>
+#include <pharos/actors/writable.hpp>
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
@@ -135,6 +136,16 @@ class PHAROS_API Runtime {
     detail::encode_when_ready(value, encoded);
     return Ref<T>{put_encoded(encoded)};
   }
+
+  /// Elements in the object store that are to be filled where they lie (see Writable): as many as the product of the
+  /// extents, row by row. A full store throws Exhausted.
+  template <class T, class... Extents>
+  Writable<T> create(std::size_t first, Extents... others) {
+    std::size_t size = first;
+    ((size = detail::saturating_product(size, static_cast<std::size_t>(others))), ...);
+    return Writable<T>{*caller_, size};
+  }
+  Writable<std::byte> create_bytes(std::size_t size) { return create<std::byte>(size); }
 
   template <class T>
   void kill(const Actor<T>& actor) {
