@@ -239,7 +239,7 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
   }
   const auto own_bytes = [&] { return object == nullptr ? arguments.bytes.flattened() : std::vector<std::byte>{}; };
   if (all_there) {
-    Filled filled;
+    Filled filled{*large_values_};
     if (auto missing = filled.fill(own_bytes(), object.get(), arguments.holes())) {
       cell->set_error(std::move(*missing));
     } else {
@@ -302,7 +302,7 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
     const std::lock_guard lock{mutex_};
     if (incomplete_.erase(incomplete->place) == 0) return;  // everything is lost, and this was told
   }
-  Filled filled;
+  Filled filled{*large_values_};
   auto missing = filled.fill(incomplete->bytes, incomplete->object.get(), incomplete->holes);
   if (!missing) incomplete->cell->complete_arguments(filled.payload(incomplete->cell->call().flags));
   incomplete->then(std::move(missing));

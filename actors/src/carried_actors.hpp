@@ -18,8 +18,8 @@ namespace pharos {
 
 namespace detail {
 /// A result that is there, or its error, where a Ref belongs: whether it is a value; then the actors that it carries,
-/// and its bytes.
-void encode_outcome(const CellHandle& cell, Encoder& to);
+/// its count if it has one apart, and how many bytes it has, which come next and are returned.
+std::span<const std::byte> begin_outcome(const CellHandle& cell, Encoder& to);
 }  // namespace detail
 
 namespace actors {

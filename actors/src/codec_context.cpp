@@ -13,11 +13,6 @@
 namespace pharos::detail {
 namespace {
 
-/// Some bytes of a result, which stays as long as these.
-Bytes bytes_of(const CellHandle& cell, std::span<const std::byte> bytes) {
-  return {std::make_shared<const CellHandle>(cell), bytes};
-}
-
 // With a result they were received when that came; with arguments, now.
 std::shared_ptr<ActorHandle> receive_actor(const actors::CarriedActor& carried, Decoder& from) {
   if (from.failed()) return nullptr;
@@ -41,20 +36,27 @@ void encode_ref(const CellHandle& cell, Encoder& to) {
   CodecContext* const context = to.context();
   if (context == nullptr || !cell) return to.fail(CodecFailure::kInvalid);
   if (context->fills_holes || !cell.ready()) {
-    context->holes.push_back({.offset = to.size(), .cell = cell});
+    context->holes.push_back({.what = Hole::kOutcome, .offset = to.size(), .cell = cell});
   } else {
-    encode_outcome(cell, to);
+    const auto bytes = begin_outcome(cell, to);
+    to.write_shared({std::make_shared<const CellHandle>(cell), bytes});
   }
 }
 
-void encode_outcome(const CellHandle& cell, Encoder& to) {
-  const auto bytes = cell.wait(Deadline::never());
-  Codec<bool>::encode(bytes.ok(), to);
-  if (!bytes) return Codec<Error>::encode(bytes.error(), to);
+std::span<const std::byte> begin_outcome(const CellHandle& cell, Encoder& to) {
+  const auto value = cell.wait(Deadline::never());
+  Codec<bool>::encode(value.ok(), to);
+  if (!value) {
+    Codec<Error>::encode(value.error(), to);
+    return {};
+  }
   const auto actors = cell->actors();
   actors::write_carried(actors, to);
   to.context()->actors.insert(to.context()->actors.end(), actors.begin(), actors.end());
-  Codec<Bytes>::encode(bytes_of(cell, *bytes), to);
+  Codec<bool>::encode(!value->count.empty(), to);
+  to.write(value->count.data(), value->count.size());
+  encode_count(value->bytes.size(), to);
+  return value->bytes;
 }
 
 CellHandle decode_ref(Decoder& from) {
@@ -71,9 +73,13 @@ CellHandle decode_ref(Decoder& from) {
   for (const auto& carried : Codec<std::vector<actors::CarriedActor>>::decode(from)) {
     actors.push_back(receive_actor(carried, from));
   }
+  const bool counted = Codec<bool>::decode(from);
+  const std::uint64_t count = counted ? Codec<std::uint64_t>::decode(from) : 0;
   Bytes bytes = Codec<Bytes>::decode(from);
   if (from.failed()) return {};
-  if (bytes.size() < kSharedBytesMin) {
+  if (counted) {
+    cell->set_elements(count, std::move(bytes), std::move(actors));
+  } else if (bytes.size() < kSharedBytesMin) {
     cell->set_value(bytes.span(), std::move(actors));
   } else {
     cell->set_value(std::move(bytes), std::move(actors));

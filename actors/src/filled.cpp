@@ -3,7 +3,7 @@
 #include <pharos/wire/frame.hpp>
 
 #include "carried_actors.hpp"
-#include "result_cell.hpp"
+#include "large_values.hpp"
 
 namespace pharos::detail {
 
@@ -14,46 +14,50 @@ std::optional<Error> Filled::fill(std::span<const std::byte> bytes, const object
     if (object == nullptr) {
       bytes_.write(bytes.data() + done, until - done);
     } else if (until != done) {
-      put_object(*object, done, until - done);
+      refer(*object, object->bytes().subspan(done, until - done));
     }
     done = until;
   };
   for (const Hole& hole : holes) {
     copy_until(hole.offset);
-    if (hole.object != nullptr) {
-      put_object(*hole.object, static_cast<std::size_t>(hole.stored.data() - hole.object->bytes().data()),
-                 hole.stored.size());
-      continue;
-    }
-    if (hole.splice == nullptr) {
-      put_outcome(hole.cell);
-      continue;
-    }
-    const auto result = hole.cell.wait(Deadline::never());
-    if (!result) {
-      return Error{result.error()}.with("an argument, the result of another call").with_outcome(Outcome::kNotStarted);
-    }
-    if (const auto stored = hole.cell->object(); stored != nullptr && hole.as_it_is) {
-      put_object(*stored, 0, stored->bytes().size());
-    } else if (!hole.splice(hole.cell, *result, bytes_)) {
-      return Error{ErrorCode::kCorrupt, "a result that was an argument is none of its type"};
+    if (hole.what == Hole::kObject) {
+      refer(*hole.object, hole.bytes);
+    } else if (hole.what == Hole::kOutcome) {
+      put(begin_outcome(hole.cell, bytes_), hole.cell);
+    } else if (auto missing = put_result(hole)) {
+      return missing;
     }
   }
   copy_until(object == nullptr ? bytes.size() : object->bytes().size());
   return std::nullopt;
 }
 
-void Filled::put_outcome(const CellHandle& cell) {
-  const auto stored = cell->object();
-  if (stored == nullptr) return encode_outcome(cell, bytes_);
-  Codec<bool>::encode(true, bytes_);
-  actors::write_carried(cell->actors(), bytes_);
-  encode_count(stored->bytes().size(), bytes_);
-  put_object(*stored, 0, stored->bytes().size());
+std::optional<Error> Filled::put_result(const Hole& hole) {
+  const auto result = hole.cell.wait(Deadline::never());
+  if (!result) {
+    return Error{result.error()}.with("an argument, the result of another call").with_outcome(Outcome::kNotStarted);
+  }
+  if (hole.what == Hole::kResult) {
+    bytes_.write(result->count.data(), result->count.size());
+    put(result->bytes, hole.cell);
+  } else if (!hole.convert(hole.cell, *result, bytes_)) {
+    return Error{ErrorCode::kCorrupt, "a result that was an argument is none of its type"};
+  }
+  return std::nullopt;
 }
 
-void Filled::put_object(const object_store::Object& object, std::size_t begin, std::size_t size) {
-  pieces_.push_back({bytes_.size(), object.location(), begin, size});
+void Filled::put(std::span<const std::byte> bytes, const CellHandle& of) {
+  const auto object = bytes.size() < kSharedBytesMin ? nullptr : values_.object_with(bytes);
+  if (object != nullptr) {
+    refer(*object, bytes);
+  } else {
+    bytes_.write_shared({std::make_shared<const CellHandle>(of), bytes});
+  }
+}
+
+void Filled::refer(const object_store::Object& object, std::span<const std::byte> bytes) {
+  const auto begin = static_cast<std::size_t>(bytes.data() - object.bytes().data());
+  pieces_.push_back({bytes_.size(), object.location(), begin, bytes.size()});
 }
 
 const Encoder& Filled::payload(std::uint8_t& flags) {

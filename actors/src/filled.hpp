@@ -12,12 +12,16 @@
 
 #include "pieces.hpp"
 
+namespace pharos::actors {
+class LargeValues;
+}
+
 namespace pharos::detail {
 
 /// Arguments with the results that belong to them in their places. What lies in the object store stays there.
 class Filled {
  public:
-  Filled() { bytes_.set_context(&carried_); }
+  explicit Filled(const actors::LargeValues& values) : values_{values} { bytes_.set_context(&carried_); }
 
   /// Once, when all results are there. Why not, if one that is an argument is an error. The arguments lie in `object`,
   /// or else in `bytes`.
@@ -27,9 +31,12 @@ class Filled {
   const Encoder& payload(std::uint8_t& flags);
 
  private:
-  void put_outcome(const CellHandle& cell);
-  void put_object(const object_store::Object& object, std::size_t begin, std::size_t size);
+  std::optional<Error> put_result(const Hole& hole);
+  /// Bytes of a result, where they are if that is in the store.
+  void put(std::span<const std::byte> bytes, const CellHandle& of);
+  void refer(const object_store::Object& object, std::span<const std::byte> bytes);
 
+  const actors::LargeValues& values_;
   CodecContext carried_;
   Encoder bytes_;
   std::vector<actors::Piece> pieces_;

@@ -44,11 +44,12 @@ struct Parts {
 
   void complete(const CellHandle& from,
                 bool (*find_ends)(const CellHandle&, std::span<const std::byte>, std::size_t*)) {
-    const auto bytes = from.wait(Deadline::never());
-    if (!bytes) return fail(bytes.error());
+    const auto value = from.wait(Deadline::never());
+    if (!value) return fail(value.error());
+    const std::span<const std::byte> bytes = value->bytes;  // elements alone are no tuple
     std::vector<std::size_t> ends(cells.size());
     try {
-      if (!find_ends(from, *bytes, ends.data())) {
+      if (!find_ends(from, bytes, ends.data())) {
         return fail(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
       }
     } catch (...) {
@@ -57,7 +58,7 @@ struct Parts {
     const auto owner = from->owner();
     std::size_t begin = 0;
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      const auto part = bytes->subspan(begin, ends[i] - begin);
+      const auto part = bytes.subspan(begin, ends[i] - begin);
       ActorHandles actors{from->actors().begin(), from->actors().end()};
       if (owner != nullptr && part.size() >= kSharedBytesMin) {
         cells[i]->set_value(Bytes{owner, part}, std::move(actors));
@@ -138,7 +139,7 @@ void ResultCell::call_back(async::Callback then) {
   when_ready([room = room_, then = std::move(then)]() mutable { room->call_back(std::move(then)); });
 }
 
-Result<std::span<const std::byte>> ResultCell::wait(Deadline deadline) {
+Result<Encoded> ResultCell::wait(Deadline deadline) {
   if (!ready() && !room_->abandoned()) {
     const actors::WaitingThreads::Note note{room_->threads(), *this};
     if (actors::RunningCall* const running = actors::RunningCall::of_this_thread()) {
@@ -205,9 +206,45 @@ bool CellHandle::ready() const {
   return cell_ != nullptr && cell_->ready();
 }
 
-Result<std::span<const std::byte>> CellHandle::wait(Deadline deadline) const {
+Result<Encoded> CellHandle::wait(Deadline deadline) const {
   if (cell_ == nullptr) return moved_from();
   return cell_->wait(deadline);
+}
+
+namespace {
+
+/// Of the elements of `whole`.
+void complete_slice(const CellHandle& slice, const CellHandle& whole, std::uint64_t begin, std::uint64_t count,
+                    std::size_t element_bytes) {
+  auto value = whole.wait(Deadline::never());
+  if (!value) return slice.set_error(std::move(value).error());
+  Encoded encoded = *value;
+  std::uint64_t there = 0;
+  if (encoded.count.empty() && encoded.bytes.size() >= sizeof there) {
+    encoded = {encoded.bytes.first(sizeof there), encoded.bytes.subspan(sizeof there)};
+  }
+  if (encoded.count.size() == sizeof there) std::memcpy(&there, encoded.count.data(), sizeof there);
+  if (there > encoded.bytes.size() / element_bytes) {
+    return slice.set_error(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
+  }
+  if (begin > there || count > there - begin) {
+    return slice.set_error(Error{ErrorCode::kInvalidArgument,
+                                 "a slice of " + std::to_string(count) + " elements from " + std::to_string(begin) +
+                                     " on was asked for; there are " + std::to_string(there)});
+  }
+  const auto part = encoded.bytes.subspan(begin * element_bytes, count * element_bytes);
+  auto owner = whole.owner();
+  if (owner == nullptr) owner = std::make_shared<const CellHandle>(whole);
+  slice->set_elements(count, Bytes{std::move(owner), part}, {});
+}
+
+}  // namespace
+
+CellHandle CellHandle::slice(std::size_t begin, std::size_t count, std::size_t element_bytes) const {
+  CellHandle made = offspring();
+  when_ready(
+      [made, whole = *this, begin, count, element_bytes] { complete_slice(made, whole, begin, count, element_bytes); });
+  return made;
 }
 
 std::shared_ptr<const void> CellHandle::owner() const {

@@ -109,11 +109,15 @@ class ResultCell {
     complete();
   }
   /// The value lies in the object store.
-  void set_object(std::shared_ptr<const object_store::Object> object, ActorHandles actors) {
+  void set_object(const std::shared_ptr<const object_store::Object>& object, ActorHandles actors) {
+    set_value(Bytes{object, object->bytes()}, std::move(actors));
+  }
+  /// The value is a count and these elements, which are a part of something.
+  void set_elements(std::uint64_t count, Bytes elements, ActorHandles actors) {
     if (!begin_to_complete()) return;
     keep(std::move(actors));
-    elsewhere().bytes = Bytes{object, object->bytes()};
-    elsewhere_->object = std::move(object);
+    elsewhere().count = count;
+    elsewhere_->bytes = std::move(elements);
     complete();
   }
   /// The value is a part of something, which it keeps alive.
@@ -134,11 +138,7 @@ class ResultCell {
     complete();
   }
 
-  Result<std::span<const std::byte>> wait(Deadline deadline);
-  /// Where the value lies, if it is in the object store. Only when ready.
-  std::shared_ptr<const object_store::Object> object() const {
-    return elsewhere_ == nullptr ? nullptr : elsewhere_->object;
-  }
+  Result<Encoded> wait(Deadline deadline);
   /// What keeps the value alive, if it is not the cell. Only when ready.
   std::shared_ptr<const void> owner() const { return elsewhere_ == nullptr ? nullptr : elsewhere_->bytes.owner(); }
   /// Handles that are in the value. Only when ready.
@@ -195,8 +195,8 @@ class ResultCell {
   std::byte* large_room(std::size_t size);
   /// What a value has that is not in the cell.
   struct Elsewhere {
-    Bytes bytes;  // the value, if they have an owner
-    std::shared_ptr<const object_store::Object> object;
+    Bytes bytes;                         // the value, if they have an owner
+    std::optional<std::uint64_t> count;  // comes before
     ActorHandles actors;
   };
   void keep(ActorHandles actors) {
@@ -208,8 +208,10 @@ class ResultCell {
     return *elsewhere_;
   }
 
-  std::span<const std::byte> value() const {
-    return elsewhere_ != nullptr && elsewhere_->bytes.owner() != nullptr ? elsewhere_->bytes.span() : arguments();
+  Encoded value() const {
+    if (elsewhere_ == nullptr) return {{}, arguments()};
+    if (elsewhere_->count) return {std::as_bytes(std::span{&*elsewhere_->count, 1}), elsewhere_->bytes.span()};
+    return {{}, elsewhere_->bytes.owner() == nullptr ? arguments() : elsewhere_->bytes.span()};
   }
   bool begin_to_complete() { return !completed_.exchange(true, std::memory_order_acq_rel); }
   void complete();

@@ -31,7 +31,8 @@ class CallersRoom final : public actors::ObjectRoom {
     const auto there = values();
     auto object = there == nullptr ? nullptr : there->object_with(bytes.span());
     if (object == nullptr) return false;
-    arguments_->holes.push_back({.offset = at, .object = std::move(object), .stored = bytes.span()});
+    arguments_->holes.push_back(
+        {.what = Hole::kObject, .offset = at, .object = std::move(object), .bytes = bytes.span()});
     return true;
   }
   std::shared_ptr<actors::LargeValues> values() override {

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/async/sleep.hpp>
@@ -197,6 +198,72 @@ TEST_F(LargeValuesTest, SmallValuesAreFilledInPlaceToo) {
   EXPECT_EQ(runtime.submit<sum>(std::move(three).seal()).get(), 6);
   EXPECT_EQ(runtime.create_bytes(0).size(), 0u);
   EXPECT_TRUE(runtime.create<double>(0).size() == 0);
+}
+
+TEST_F(LargeValuesTest, ASliceIsAResultInTheSameMemory) {
+  Runtime runtime;
+  const auto keeper = runtime.spawn<Keeper>();
+  std::vector<float> counted(500'000);
+  std::iota(counted.begin(), counted.end(), 0.0F);
+  const auto whole = runtime.put(SharedSpan<float>{counted});
+  const Ref<SharedSpan<float>> middle = whole.slice(100'000, 50'000);
+  ASSERT_TRUE(middle.ready());
+  ASSERT_EQ(middle.get().size(), 50'000u);
+  EXPECT_EQ(middle.get().data(), whole.get().data() + 100'000);
+  const float sum = std::accumulate(counted.begin() + 100'000, counted.begin() + 150'000, 0.0F);
+  EXPECT_EQ(runtime.submit<&sum_floats>(middle).get(), sum);
+  EXPECT_EQ(runtime.submit<&sum_floats>(middle.slice(0, 3)).get(), 300'003.0F) << "of a slice";
+  EXPECT_EQ(middle.slice(49'999, 1).get()[0], 149'999.0F);
+  EXPECT_EQ(middle.slice(50'000, 0).get().size(), 0u);
+  EXPECT_EQ(runtime.submit<&sum_floats>(middle.slice(7, 0)).get(), 0.0F);
+
+  const auto bytes = runtime.put(Bytes{pattern(3 * kMiB)});
+  const auto part = bytes.slice(kMiB, kMiB);
+  keeper.call<&Keeper::keep>(part).get();
+  EXPECT_EQ(keeper.call<&Keeper::place>().get(), *place_in_store(bytes.get()) + kMiB);
+  EXPECT_EQ(keeper.call<&Keeper::sum>().get(), sum_of(pattern(3 * kMiB).substr(kMiB, kMiB)));
+}
+
+TEST_F(LargeValuesTest, SlicesOfWhatIsNotThereYetAreThereWithIt) {
+  Runtime runtime;
+  const auto late = [](int count) {
+    std::this_thread::sleep_for(50ms);
+    std::vector<int> all(static_cast<std::size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  };
+  for (const int count : {10, 20'000, 1'000'000}) {
+    const Ref<std::vector<int>> all = runtime.submit<late>(count);
+    const auto n = static_cast<std::size_t>(count);
+    const Ref<SharedSpan<int>> last = all.slice(n - 3, 3);
+    const Ref<SharedSpan<int>> beyond = all.slice(n - 3, 4);
+    EXPECT_EQ(last.get()[2], count - 1);
+    EXPECT_THROW(beyond.get(), InvalidArgument);
+    EXPECT_SAYS(beyond.try_get().error().message(), "there are " + std::to_string(count));
+    EXPECT_THROW(all.slice(SIZE_MAX, 2).get(), InvalidArgument);
+  }
+  const auto fails = [](int) -> std::vector<int> { throw std::runtime_error{"no numbers"}; };
+  EXPECT_THROW(runtime.submit<fails>(1).slice(0, 1).get(), UserError);
+}
+
+TEST_F(LargeValuesTest, SlicesTravelInsideOfValues) {
+  Runtime runtime;
+  const auto whole = runtime.put(Bytes{pattern(2 * kMiB)});
+  std::vector<Ref<Bytes>> slices;
+  for (std::size_t at = 0; at < 2 * kMiB; at += kMiB / 4) slices.push_back(whole.slice(at, kMiB / 4));
+  slices.push_back(whole.slice(5, 10));
+  const auto sums = [](const std::vector<Ref<Bytes>>& all) {
+    std::vector<std::uint64_t> each;
+    for (const auto& ref : all) each.push_back(sum_bytes(ref.get()));
+    return each;
+  };
+  std::vector<std::uint64_t> expected;
+  for (const auto& slice : slices) expected.push_back(sum_bytes(slice.get()));
+  EXPECT_EQ(runtime.submit<sums>(slices).get(), expected);
+  const auto same = [](const std::vector<Ref<Bytes>>& all) { return all; };
+  const auto back = runtime.submit<same>(slices).get();
+  for (std::size_t i = 0; i < slices.size(); ++i) EXPECT_EQ(sum_bytes(back[i].get()), expected[i]);
+  EXPECT_EQ(runtime.put(slices).get()[1].get().size(), kMiB / 4);
 }
 
 TEST_F(LargeValuesTest, BytesOfAStoreThatIsGoneTravelAsOthersDo) {

@@ -104,7 +104,7 @@ class Cutter {
   explicit Cutter(std::uint64_t seed, int but_to = 0)
       : thread_{[this, random = std::mt19937_64{seed}, but_to]() mutable {
           while (!done_.load()) {
-            std::this_thread::sleep_for(std::chrono::microseconds{random() % 20'000});
+            std::this_thread::sleep_for(std::chrono::microseconds{random() % 50'000});
             cut_connections(but_to);
             ++cuts_;
           }
@@ -298,7 +298,7 @@ void run_loss(pharos::Runtime& runtime) {
 
 /// Connections break at both ends while two callers write.
 void run_cuts(pharos::Runtime& runtime, std::uint64_t seed) {
-  constexpr int kCalls = 50'000;
+  constexpr int kCalls = 20'000;
   const auto sequence = runtime.spawn<Sequence>({.resources = {{"c", 1}}});
   const auto on_b = runtime.spawn<Writer>({.resources = {{"b", 1}}});
   const std::string head = std::getenv("PHAROS_ADDRESS");
@@ -315,7 +315,7 @@ void run_cuts(pharos::Runtime& runtime, std::uint64_t seed) {
   wrong += other.get(pharos::Deadline::in(60s));
   cuts += wait_for(sequence.call<&Sequence::stop_cutting>());
   wrong += wait_for(sequence.call<&Sequence::wrong>());
-  say(cuts < 50 ? "only " + std::to_string(cuts) + " cuts" : "cut often");
+  say(cuts < 20 ? "only " + std::to_string(cuts) + " cuts" : "cut often");
   say("last " + std::to_string(wait_for(sequence.call<&Sequence::last>(1))) + " and " +
       std::to_string(wait_for(sequence.call<&Sequence::last>(2))));
   say(std::to_string(wrong) + " wrong");

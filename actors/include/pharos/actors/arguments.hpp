@@ -48,17 +48,12 @@ inline constexpr bool kIsRef<Ref<T>> = true;
 
 /// Encodes a result of type From as an argument of type To.
 template <class From, class To>
-bool splice_result(const CellHandle& cell, std::span<const std::byte> result, Encoder& to) {
-  if constexpr (kSameBytes<From, To>) {
-    to.write(result.data(), result.size());
-    return true;
-  } else {
-    ResultDecoder decoder{cell, result};
-    From value = Codec<From>::decode(decoder);
-    if (!decoder.done()) return false;
-    Codec<To>::encode(static_cast<To>(std::move(value)), to);
-    return true;
-  }
+bool convert_result(const CellHandle& cell, const Encoded& result, Encoder& to) {
+  ResultDecoder decoder{cell, result};
+  From value = Codec<From>::decode(decoder);
+  if (!decoder.done()) return false;
+  Codec<To>::encode(static_cast<To>(std::move(value)), to);
+  return true;
 }
 
 /// In place of an argument at which the compiler has stopped, so that it says nothing more.
@@ -96,13 +91,13 @@ template <class Target, class Argument>
 void encode_as(const Argument& argument, Arguments& to) {
   if constexpr (std::is_same_v<Target, Argument>) {
     Codec<Target>::encode(argument, to.bytes);
-  } else if constexpr (kSameBytes<typename Argument::Value, Target> ||
-                       std::is_constructible_v<Target, typename Argument::Value>) {
-    using From = typename Argument::Value;
-    to.context.holes.push_back({.offset = to.bytes.size(),
+  } else if constexpr (kSameBytes<typename Argument::Value, Target>) {
+    to.context.holes.push_back({.what = Hole::kResult, .offset = to.bytes.size(), .cell = argument.cell()});
+  } else if constexpr (std::is_constructible_v<Target, typename Argument::Value>) {
+    to.context.holes.push_back({.what = Hole::kConverted,
+                                .offset = to.bytes.size(),
                                 .cell = argument.cell(),
-                                .splice = &splice_result<From, Target>,
-                                .as_it_is = kSameBytes<From, Target>});
+                                .convert = &convert_result<typename Argument::Value, Target>});
   }
 }
 

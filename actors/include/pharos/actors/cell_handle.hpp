@@ -17,6 +17,12 @@ namespace pharos::detail {
 
 class ResultCell;
 
+/// A result as it was encoded: in one piece, or as a count and the elements that it counts.
+struct Encoded {
+  std::span<const std::byte> count;  ///< empty: all is in `bytes`
+  std::span<const std::byte> bytes;
+};
+
 /// A share in a result that is there or will be.
 class PHAROS_API CellHandle {
  public:
@@ -38,8 +44,8 @@ class PHAROS_API CellHandle {
   ResultCell* detach() { return std::exchange(cell_, nullptr); }
 
   bool ready() const;
-  /// The encoded result, once it is there.
-  Result<std::span<const std::byte>> wait(Deadline deadline) const;
+  /// Once it is there.
+  Result<Encoded> wait(Deadline deadline) const;
   /// What keeps a result alive that lies in the object store.
   std::shared_ptr<const void> owner() const;
 
@@ -62,6 +68,10 @@ class PHAROS_API CellHandle {
   std::vector<CellHandle> split(std::size_t parts,
                                 bool (*find_ends)(const CellHandle& cell, std::span<const std::byte> whole,
                                                   std::size_t* ends)) const;
+
+  /// Of a result that is a count and so many elements of this size: some of them, in the same way, and in the same
+  /// memory.
+  CellHandle slice(std::size_t begin, std::size_t count, std::size_t element_bytes) const;
 
  private:
   void release();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,19 +21,24 @@ namespace detail {
 class ActorHandle;
 using ActorHandles = std::vector<std::shared_ptr<ActorHandle>>;
 
-/// A place among encoded bytes where something belongs that is not there: the result of another call, or bytes that lie
-/// in the object store.
+/// A place among encoded bytes where something belongs that is not there.
 struct Hole {
-  std::size_t offset = 0;
-  CellHandle cell = {};  ///< of none for `stored`
-  /// False: the bytes are no such result. None where a Ref belongs, which is the result or its error.
-  bool (*splice)(const CellHandle& cell, std::span<const std::byte> result, Encoder& to) = nullptr;
-  bool as_it_is = false;  ///< the result's bytes are what belongs there
+  enum What : std::uint8_t {
+    kOutcome,    ///< of another call, or its error: a Ref
+    kResult,     ///< of another call, as it is
+    kConverted,  ///< the same, as another type
+    kObject,     ///< bytes that lie in the object store
+  };
+  What what;
+  std::size_t offset;
+  CellHandle cell = {};  ///< of none for kObject
+  /// False: the bytes are no such result.
+  bool (*convert)(const CellHandle& cell, const Encoded& result, Encoder& to) = nullptr;
   std::shared_ptr<object_store::Object> object = nullptr;
-  std::span<const std::byte> stored = {};  ///< in `object`
+  std::span<const std::byte> bytes = {};  ///< in `object`
 
   /// It can be filled now.
-  bool there() const { return !cell || cell.ready(); }
+  bool there() const { return what == kObject || cell.ready(); }
 };
 
 }  // namespace detail
@@ -60,8 +66,10 @@ namespace detail {
 /// Of a result that is there. Views in its values keep it alive.
 class ResultDecoder : public Decoder {
  public:
-  ResultDecoder(const CellHandle& cell, std::span<const std::byte> result)
-      : Decoder{result, result.size() >= kSharedBytesMin ? cell.owner() : nullptr} {
+  ResultDecoder(const CellHandle& cell, const Encoded& result)
+      : Decoder{result.bytes, result.bytes.size() >= kSharedBytesMin ? cell.owner() : nullptr} {
+    if (!result.count.empty()) [[unlikely]]
+      precede(result.count, rest_);
     context_.decodes = &cell;
     set_context(&context_);
   }
@@ -72,6 +80,7 @@ class ResultDecoder : public Decoder {
 
  private:
   CodecContext context_;
+  Part rest_;
 };
 
 PHAROS_API void encode_ref(const CellHandle& cell, Encoder& to);

@@ -16,6 +16,7 @@
 #include <pharos/base/export.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/wire/codec.hpp>
+#include <pharos/wire/shared_span.hpp>
 
 namespace pharos {
 
@@ -53,13 +54,34 @@ struct PartsOf<std::tuple<Parts...>> {
     return {Ref<Parts>{cells[indexes]}...};
   }
   static bool find_ends(const CellHandle& cell, std::span<const std::byte> whole, std::size_t* ends) {
-    ResultDecoder decoder{cell, whole};
+    ResultDecoder decoder{cell, {{}, whole}};
     ((static_cast<void>(Codec<Parts>::decode(decoder)), *ends++ = whole.size() - decoder.left()), ...);
     return decoder.done();
   }
 };
 template <class A, class B>
 struct PartsOf<std::pair<A, B>> : PartsOf<std::tuple<A, B>> {};
+
+/// A result that has elements, which lie one after the other.
+template <class T>
+struct ElementsOf {
+  static constexpr std::size_t kBytes = 0;
+  using Slice = T;
+};
+template <>
+struct ElementsOf<Bytes> {
+  static constexpr std::size_t kBytes = 1;
+  using Slice = Bytes;
+};
+template <class T>
+struct ElementsOf<SharedSpan<T>> {
+  static constexpr std::size_t kBytes = sizeof(T);
+  using Slice = SharedSpan<T>;
+};
+template <class T, class Allocator>
+requires kPlain<T>
+struct ElementsOf<std::vector<T, Allocator>> : ElementsOf<SharedSpan<T>> {
+};
 
 /// Completes the cell with the value, once its Refs are there.
 template <class R>
@@ -152,6 +174,14 @@ class [[nodiscard]] Ref {
   auto split() const {
     static_assert(detail::PartsOf<T>::kCount != 0, "only a std::tuple or std::pair has parts: return one of these");
     if constexpr (detail::PartsOf<T>::kCount != 0) return detail::PartsOf<T>::split(cell_);
+  }
+
+  /// Elements of Bytes, of a SharedSpan or of a vector of numbers as a result of their own, which lies in the same
+  /// memory and keeps it: nothing is copied. InvalidArgument when there are not so many.
+  auto slice(std::size_t begin, std::size_t count) const {
+    static_assert(detail::ElementsOf<T>::kBytes != 0,
+                  "only Bytes, a SharedSpan and a std::vector of numbers have slices");
+    return Ref<typename detail::ElementsOf<T>::Slice>{cell_.slice(begin, count, detail::ElementsOf<T>::kBytes)};
   }
 
   const detail::CellHandle& cell() const { return cell_; }

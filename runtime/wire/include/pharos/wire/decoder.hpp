@@ -79,6 +79,16 @@ class PHAROS_API Decoder {
   CodecContext* context() const { return context_; }
   void set_context(CodecContext* context) { context_ = context; }
 
+ protected:
+  /// Before anything is read: these come before what is there, which moves to `rest`.
+  void precede(std::span<const std::byte> before, Part& rest) {
+    rest = {bytes_, std::move(owner_)};
+    in_parts_ = bytes_.size();
+    parts_ = rest.bytes.empty() ? std::span<const Part>{} : std::span<const Part>{&rest, 1};
+    bytes_ = before;
+    owner_ = nullptr;
+  }
+
  private:
   std::span<const std::byte> take_next(std::size_t count);
 
