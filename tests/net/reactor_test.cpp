@@ -96,6 +96,31 @@ TEST(Reactor, WhatALongDetourPostsOrFoundPostedRunsOnAnotherThreadMeanwhile) {
   }
 }
 
+TEST(Reactor, ACallbackMayWaitUntilWhatItHasPostedHasRun) {
+  Reactor reactor;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ran = false;
+  Watched<bool> done;
+  const auto bell = std::make_shared<Bell>([&] {
+    reactor.post([&] {
+      const std::lock_guard lock{mutex};
+      ran = true;
+      changed.notify_all();
+    });
+    std::unique_lock lock{mutex};
+    EXPECT_TRUE(reactor.wait(lock, changed, in(10s), [&] { return ran; }));
+    done.change([](bool& it) { it = true; });
+  });
+  reactor.watch(bell->fd(), EPOLLIN, bell);
+  {
+    const Pollers pollers{reactor, 2};
+    bell->ring();
+    EXPECT_TRUE(done.wait([](bool it) { return it; }));
+  }
+  reactor.unwatch(bell->fd());
+}
+
 TEST(Reactor, TimersRunByTimeThenInTheOrderInWhichTheyWereSet) {
   Reactor reactor;
   std::string order;

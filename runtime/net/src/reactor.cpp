@@ -264,6 +264,14 @@ void Reactor::end_detour(const void* left) {
   polling_here = left;
 }
 
+bool Reactor::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, async::Deadline deadline,
+                   async::UniqueFunction<bool()> done) {
+  const void* const left = begin_detour();
+  const bool came = Executor::wait(lock, changed, deadline, std::move(done));
+  end_detour(left);
+  return came;
+}
+
 void Reactor::post(async::Callback work) {
   bool wake = false;
   {

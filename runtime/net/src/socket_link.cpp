@@ -72,6 +72,12 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::size_t queued() const override { return queued_.load(std::memory_order_relaxed); }
 
   void wait_for_room(std::size_t queued_max, async::Deadline deadline) override {
+    if (queued() <= queued_max) return;
+    const void* const left_callback = reactor_.begin_detour();
+    wait_until_written(queued_max, deadline);
+    reactor_.end_detour(left_callback);
+  }
+  void wait_until_written(std::size_t queued_max, async::Deadline deadline) {
     while (queued() > queued_max && !closed_.load(std::memory_order_relaxed)) {
       const Duration left = deadline.left(reactor_.now());
       if (left == Duration::zero()) return;

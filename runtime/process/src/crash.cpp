@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <string_view>
 #include <typeinfo>
@@ -199,7 +200,14 @@ std::vector<Frame> frames_of(const CrashRecord& record, bool with_symbols) {
   }
   const auto of_user = [](const Frame& frame) { return !frame.of_runtime(); };
   const auto innermost = std::find_if(frames.begin(), frames.end(), of_user);
-  if (innermost == frames.end()) return frames;
+  if (innermost == frames.end()) {
+    // The compiler may have put the user's function into what calls it.
+    const auto caller = std::find_if(frames.begin(), frames.end(), [](const Frame& frame) {
+      return !frame.of_pharos() && frame.name.starts_with("_ZN6pharos6detail");
+    });
+    if (caller != frames.end()) frames.erase(std::next(caller), frames.end());
+    return frames;
+  }
   // A destructor has no call that would say where the worker begins.
   frames.erase(std::find_if(innermost, frames.end(), [](const Frame& frame) { return frame.of_pharos(); }),
                frames.end());

@@ -67,6 +67,9 @@ class Reactor final : public async::Executor {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   async::TimerId run_at(TimePoint when, async::Callback work) override;
   bool cancel(async::TimerId timer) override;
+  /// Also from inside a descriptor's callback: what is posted runs meanwhile, where another thread polls.
+  bool wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, async::Deadline deadline,
+            async::UniqueFunction<bool()> done) override;
 
   /// Inside a callback: from here to the end, this thread runs code that takes long or waits, and is not taken for one
   /// that will soon be back to run what was posted. `left` is what the beginning gave.
