@@ -71,6 +71,8 @@ void measure_limits(Report& report);
 void measure_core(Report& report, int argc, char** argv);
 /// Values that are put and got.
 void measure_objects(Report& report, int argc, char** argv);
+/// The object store beyond that: processes that are new to it, several at once, slices, many objects.
+void measure_store(Report& report, int argc, char** argv);
 /// Refs that are waited for, passed on and awaited; encoding.
 void measure_refs(Report& report, int argc, char** argv);
 /// The run that call_instructions counts: so many calls and nothing else.

@@ -11,16 +11,18 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: pharos-bench core [--json FILE] [--only NAME] [--gates]\n"
+    "usage: pharos-bench core|store [--json FILE] [--only NAME] [--gates]\n"
     "\n"
     "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
+    "  store        large values in shared memory\n"
     "  --json FILE  writes machine and figures there\n"
     "  --only NAME  measures one figure\n"
     "  --gates      ends with status 1 if a figure misses its bound; for a machine with nothing else to do\n"
     "\n"
     "examples:\n"
     "  pharos-bench core --json core.json\n"
-    "  pharos-bench core --only actor_call_sync_median\n";
+    "  pharos-bench core --only actor_call_sync_median\n"
+    "  pharos-bench store\n";
 
 int fail(const std::string& why) {
   std::fprintf(stderr, "pharos-bench: %s\n%s", why.c_str(), kHelp);
@@ -34,7 +36,8 @@ int run(int argc, char** argv) {
   }
   if (argc == 3 && std::strcmp(argv[1], "counted-calls") == 0)
     return bench::run_counted_calls(argc, argv, std::atoi(argv[2]));
-  if (argc < 2 || std::strcmp(argv[1], "core") != 0) return fail("say what to measure");
+  const std::string what = argc < 2 ? "" : argv[1];
+  if (what != "core" && what != "store") return fail("say what to measure");
   std::string json;
   std::string only;
   bool gates = false;
@@ -55,9 +58,10 @@ int run(int argc, char** argv) {
   }
   bench::Report report{only};
   bench::measure_limits(report);
-  bench::measure_core(report, argc, argv);
+  if (what == "core") bench::measure_core(report, argc, argv);
   bench::measure_objects(report, argc, argv);
-  bench::measure_refs(report, argc, argv);
+  if (what == "core") bench::measure_refs(report, argc, argv);
+  if (what == "store") bench::measure_store(report, argc, argv);
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
   return gates && !report.holds_gates() ? 1 : 0;

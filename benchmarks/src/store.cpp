@@ -1,0 +1,144 @@
+// The object store: what is written and read there, by programs that have used it before and by new ones.
+
+#include <malloc.h>
+
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "figures.hpp"
+
+namespace bench {
+namespace {
+
+constexpr std::size_t kMib = std::size_t{1} << 20;
+constexpr std::size_t kLarge = 64 * kMib;
+constexpr double kLargeGib = 64.0 / 1024;
+
+pharos::Bytes block(std::size_t size) {
+  return pharos::Bytes{std::string(size, 'x')};
+}
+
+/// Puts in a process of its own.
+class Writer {
+ public:
+  /// The first put of this process, in seconds.
+  double put_once() {
+    const auto bytes = block(kLarge);
+    pharos::Runtime runtime;
+    const auto start = Clock::now();
+    const auto ref = runtime.put(bytes);
+    return seconds_since(start);
+  }
+  /// Seconds for so many, each let go of before the next.
+  double put_often(int count) {
+    const auto bytes = block(kLarge);
+    pharos::Runtime runtime;
+    static_cast<void>(runtime.put(bytes));
+    const auto start = Clock::now();
+    for (int i = 0; i < count; ++i) static_cast<void>(runtime.put(bytes));
+    return seconds_since(start);
+  }
+};
+
+// Nobody has written there before: the system makes the pages.
+void measure_cold(Report& report, int argc, char** argv) {
+  const auto bytes = block(kLarge);
+  std::vector<double> rates;
+  for (int round = 0; round < 5; ++round) {
+    pharos::Runtime runtime{argc, argv};
+    const auto start = Clock::now();
+    const auto ref = runtime.put(bytes);
+    rates.push_back(kLargeGib / seconds_since(start));
+  }
+  report.add("put_64MiB_cold", median(rates), "GiB/s");
+}
+
+// The pages are there, but not in this process's page table.
+void measure_fresh(Report& report, pharos::Runtime& runtime) {
+  std::vector<double> rates;
+  for (int round = 0; round < 9; ++round) {
+    const auto writer = runtime.spawn<Writer>();
+    rates.push_back(kLargeGib / writer.call<&Writer::put_once>().get());
+    writer.kill();
+  }
+  report.add("put_64MiB_fresh", median(rates), "GiB/s");
+}
+
+void measure_writers(Report& report, pharos::Runtime& runtime) {
+  constexpr int kWriters = 4;
+  constexpr int kPuts = 20;
+  std::vector<pharos::Actor<Writer>> writers;
+  for (int i = 0; i < kWriters; ++i) writers.push_back(runtime.spawn<Writer>());
+  std::vector<double> rates;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<pharos::Ref<double>> seconds;
+    for (const auto& writer : writers) seconds.push_back(writer.call<&Writer::put_often>(kPuts));
+    double rate = 0;
+    for (const auto& each : seconds) rate += kPuts * kLargeGib / each.get();
+    rates.push_back(rate);
+  }
+  report.add("put_4_writers", median(rates), "GiB/s");
+}
+
+void measure_reading(Report& report, pharos::Runtime& runtime) {
+  if (report.wants("get_1GiB_us")) {
+    auto large = runtime.create_bytes(std::size_t{1} << 30);
+    const auto ref = std::move(large).seal();
+    std::size_t seen = 0;
+    report.add("get_1GiB_us", median_us(1001, [&] { seen += ref.get().size(); }), "us");
+  }
+  const auto bytes = runtime.put(block(kLarge));
+  if (report.wants("get_and_read_64MiB")) {
+    std::uint64_t sum = 0;
+    const double us = median_us(15, [&] {
+      const pharos::Bytes got = bytes.get();
+      for (std::size_t at = 0; at < got.size(); at += sizeof sum) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, got.data() + at, sizeof word);
+        sum += word;
+      }
+    });
+    report.add("get_and_read_64MiB", kLargeGib / us * 1e6, "GiB/s");
+    if (sum == 0) report.add("read_nothing", 1, "");
+  }
+  if (report.wants("slice_us")) {
+    std::size_t seen = 0;
+    report.add("slice_us", median_us(10'001, [&] { seen += bytes.slice(kMib, kMib).get().size(); }), "us");
+  }
+}
+
+void measure_many(Report& report, pharos::Runtime& runtime) {
+  constexpr int kRefs = 10'000;
+  if (report.wants("get_10k_refs_ms")) {
+    std::vector<pharos::Ref<int>> refs;
+    for (int i = 0; i < kRefs; ++i) refs.push_back(runtime.put(i));
+    const auto all = runtime.put(refs);
+    std::size_t seen = 0;
+    report.add("get_10k_refs_ms", median_us(101, [&] { seen += all.get().size(); }) / 1000, "ms");
+  }
+  if (report.wants("bytes_per_object")) {
+    constexpr int kObjects = 100'000;
+    std::vector<pharos::Ref<int>> refs;
+    refs.reserve(kObjects);
+    const auto before = ::mallinfo2().uordblks;
+    for (int i = 0; i < kObjects; ++i) refs.push_back(runtime.put(i));
+    report.add("bytes_per_object", static_cast<double>(::mallinfo2().uordblks - before) / kObjects, "bytes");
+  }
+}
+
+}  // namespace
+
+void measure_store(Report& report, int argc, char** argv) {
+  if (report.wants("put_64MiB_cold")) measure_cold(report, argc, argv);
+  pharos::Runtime runtime{argc, argv};
+  if (report.wants("put_64MiB_fresh")) measure_fresh(report, runtime);
+  if (report.wants("put_4_writers")) measure_writers(report, runtime);
+  if (report.wants_any({"get_1GiB_us", "get_and_read_64MiB", "slice_us"})) measure_reading(report, runtime);
+  if (report.wants_any({"get_10k_refs_ms", "bytes_per_object"})) measure_many(report, runtime);
+}
+
+}  // namespace bench
