@@ -237,7 +237,7 @@ ActorEffects ActorTable::caller_ended(CallerId caller) {
   if (const auto promised = promised_by_.find(caller); promised != promised_by_.end()) {
     for (const ActorId id : std::unordered_set{promised->second}) {
       const std::string how = "was not made: who was to make it ended before its constructor's arguments were there";
-      const Error why = died(actors_.at(id).spec, how, "Spawn another where it is still wanted.");
+      const Error why = died(actors_.at(id).spec, how, kSpawnAnother);
       for (auto& effect : break_promise(id, why)) effects.push_back(std::move(effect));
     }
   }
@@ -264,9 +264,10 @@ ActorEffects ActorTable::job_ended(JobId job) {
   ActorEffects effects;
   for (const ActorId id : ids.mapped()) {
     Actor& actor = actors_.at(id);
-    if (lives(actor))
+    if (lives(actor)) {
       end_for_good(id, actor, died(actor.spec, "ended: its job is over", "Spawn it from a program that runs."),
                    effects);
+    }
     kill_process(id, actor, effects);
     if (actor.state == State::kDead) dead_.erase(actor.in_dead);
     actors_.erase(id);

@@ -36,6 +36,17 @@ class Bell : public Reactor::Watcher {
   const std::function<void()> rung_;
 };
 
+/// While two threads poll.
+void ring_and_wait(Reactor& reactor, const std::shared_ptr<Bell>& bell, Watched<bool>& done) {
+  reactor.watch(bell->fd(), EPOLLIN, bell);
+  {
+    const Pollers pollers{reactor, 2};
+    bell->ring();
+    EXPECT_TRUE(done.wait([](bool it) { return it; }));
+  }
+  reactor.unwatch(bell->fd());
+}
+
 async::Deadline in(Duration duration) {
   return async::Deadline::after(duration, SteadyClock{});
 }
@@ -86,13 +97,7 @@ TEST(Reactor, WhatALongDetourPostsOrFoundPostedRunsOnAnotherThreadMeanwhile) {
       reactor.end_detour(left);
       done.change([](bool& it) { it = true; });
     });
-    reactor.watch(bell->fd(), EPOLLIN, bell);
-    {
-      const Pollers pollers{reactor, 2};
-      bell->ring();
-      EXPECT_TRUE(done.wait([](bool it) { return it; }));
-    }
-    reactor.unwatch(bell->fd());
+    ring_and_wait(reactor, bell, done);
   }
 }
 
@@ -112,13 +117,7 @@ TEST(Reactor, ACallbackMayWaitUntilWhatItHasPostedHasRun) {
     EXPECT_TRUE(reactor.wait(lock, changed, in(10s), [&] { return ran; }));
     done.change([](bool& it) { it = true; });
   });
-  reactor.watch(bell->fd(), EPOLLIN, bell);
-  {
-    const Pollers pollers{reactor, 2};
-    bell->ring();
-    EXPECT_TRUE(done.wait([](bool it) { return it; }));
-  }
-  reactor.unwatch(bell->fd());
+  ring_and_wait(reactor, bell, done);
 }
 
 TEST(Reactor, TimersRunByTimeThenInTheOrderInWhichTheyWereSet) {

@@ -414,41 +414,29 @@ class DriverCode {
       pending.ref.cancel();
       pending_.push_back(std::move(pending));
     }
-    for (Pending& pending : std::exchange(pending_, {})) {
-      auto result = pending.ref.try_get();
-      if (!Cluster::alive()) return;
-      History::Call& call = the_history->call(pending.call);
-      call.ended = true;
-      if (result) {
-        call.value = result->first;
-        call.incarnation = result->second;
-      } else {
-        call.error = result.error();
-      }
-    }
+    end_all(pending_, [](const auto& result, History::Call& call) {
+      call.value = result.first;
+      call.incarnation = result.second;
+    });
     // What becomes of them is nobody's business but the census's.
     for (const auto& child : std::exchange(children_, {})) {
       if (const auto made = child.try_get()) static_cast<void>(made->call<&Ledger::peek>().try_get());
       if (!Cluster::alive()) return;
     }
-    for (PendingBlock& pending : std::exchange(blocks_, {})) {
-      auto result = pending.ref.try_get();
+    end_all(blocks_, [](const Bytes& block, History::Call& call) { call.value = number_in(block) + 1; });
+    end_all(tasks_, [](std::int32_t result, History::Call& call) { call.value = result; });
+  }
+
+  /// Waits for them, and writes down what came of each.
+  template <class Pending, class Note>
+  void end_all(std::vector<Pending>& all, Note note) {
+    for (const Pending& pending : std::exchange(all, {})) {
+      const auto result = pending.ref.try_get();
       if (!Cluster::alive()) return;
       History::Call& call = the_history->call(pending.call);
       call.ended = true;
       if (result) {
-        call.value = number_in(*result) + 1;
-      } else {
-        call.error = result.error();
-      }
-    }
-    for (PendingTask& pending : std::exchange(tasks_, {})) {
-      auto result = pending.ref.try_get();
-      if (!Cluster::alive()) return;
-      History::Call& call = the_history->call(pending.call);
-      call.ended = true;
-      if (result) {
-        call.value = *result;
+        note(*result, call);
       } else {
         call.error = result.error();
       }
