@@ -210,6 +210,7 @@ struct Caller::Incomplete {
   std::vector<std::byte> bytes;
   std::shared_ptr<object_store::Object> object;  // instead of the bytes, when they are many
   std::vector<Hole> holes;
+  std::vector<std::shared_ptr<const void>> kept;  // for each hole: so that its result stays in memory
   std::atomic<std::size_t> missing = 0;
   async::UniqueFunction<void(std::optional<Error>)> then;
 };
@@ -288,11 +289,19 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
     incomplete->place = ++last_incomplete_;
     incomplete_.emplace(incomplete->place, incomplete);
   }
-  for (const Hole& hole : incomplete->holes) {
-    if (hole.cell) {
-      hole.cell->when_ready(filled_one);
-    } else {
+  incomplete->kept.resize(incomplete->holes.size());
+  for (std::size_t i = 0; i < incomplete->holes.size(); ++i) {
+    const Hole& hole = incomplete->holes[i];
+    if (!hole.cell) {
       filled_one();
+    } else {
+      hole.cell->when_ready([incomplete, filled_one, i] {
+        if (!Filled::reads(incomplete->holes[i])) return filled_one();
+        incomplete->holes[i].cell->when_readable([incomplete, filled_one, i](std::shared_ptr<const void> kept) {
+          incomplete->kept[i] = std::move(kept);
+          filled_one();
+        });
+      });
     }
   }
 }

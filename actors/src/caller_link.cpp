@@ -229,7 +229,7 @@ void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
     return;
   }
   const auto object = room_of(result).seal();
-  const Piece whole{0, object->location(), 0, object->bytes().size()};
+  const Piece whole{0, object->location(), 0, object->size()};
   write_pieces({&whole, 1}, {}, payload);
   header.flags |= wire::kInPieces;
   if (send(header, payload.bytes())) object->hand_over();

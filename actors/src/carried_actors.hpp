@@ -17,9 +17,10 @@
 namespace pharos {
 
 namespace detail {
-/// A result that is there, or its error, where a Ref belongs: whether it is a value; then the actors that it carries,
-/// its count if it has one apart, and how many bytes it has, which come next and are returned.
-std::span<const std::byte> begin_outcome(const CellHandle& cell, Encoder& to);
+// A result that is there, where a Ref belongs: whether it is a value; then the error, or the actors that the value
+// carries, its count if it has one apart, and how many bytes it has, which come next.
+void encode_failed_outcome(const Error& error, Encoder& to);
+void begin_outcome(const CellHandle& cell, std::size_t size, Encoder& to);
 }  // namespace detail
 
 namespace actors {

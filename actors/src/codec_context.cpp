@@ -38,25 +38,27 @@ void encode_ref(const CellHandle& cell, Encoder& to) {
   if (context->fills_holes || !cell.ready()) {
     context->holes.push_back({.what = Hole::kOutcome, .offset = to.size(), .cell = cell});
   } else {
-    const auto bytes = begin_outcome(cell, to);
-    to.write_shared({std::make_shared<const CellHandle>(cell), bytes});
+    const auto value = cell.wait(Deadline::never());
+    if (!value) return encode_failed_outcome(value.error(), to);
+    begin_outcome(cell, value->bytes.size(), to);
+    to.write_shared({std::make_shared<const std::pair<CellHandle, Encoded>>(cell, *value), value->bytes});
   }
 }
 
-std::span<const std::byte> begin_outcome(const CellHandle& cell, Encoder& to) {
-  const auto value = cell.wait(Deadline::never());
-  Codec<bool>::encode(value.ok(), to);
-  if (!value) {
-    Codec<Error>::encode(value.error(), to);
-    return {};
-  }
+void encode_failed_outcome(const Error& error, Encoder& to) {
+  Codec<bool>::encode(false, to);
+  Codec<Error>::encode(error, to);
+}
+
+void begin_outcome(const CellHandle& cell, std::size_t size, Encoder& to) {
+  Codec<bool>::encode(true, to);
   const auto actors = cell->actors();
   actors::write_carried(actors, to);
   to.context()->actors.insert(to.context()->actors.end(), actors.begin(), actors.end());
-  Codec<bool>::encode(!value->count.empty(), to);
-  to.write(value->count.data(), value->count.size());
-  encode_count(value->bytes.size(), to);
-  return value->bytes;
+  const auto count = cell->count();
+  Codec<bool>::encode(count.has_value(), to);
+  if (count) Codec<std::uint64_t>::encode(*count, to);
+  encode_count(size, to);
 }
 
 CellHandle decode_ref(Decoder& from) {
@@ -77,7 +79,12 @@ CellHandle decode_ref(Decoder& from) {
   const std::uint64_t count = counted ? Codec<std::uint64_t>::decode(from) : 0;
   Bytes bytes = Codec<Bytes>::decode(from);
   if (from.failed()) return {};
-  if (counted) {
+  const auto values = bytes.size() < kSharedBytesMin ? nullptr : cell->large_values();
+  if (auto object = values == nullptr ? nullptr : values->object_with(bytes.span())) {
+    const std::size_t begin = object->offset_of(bytes.span());
+    cell->set_stored({std::move(object), begin, bytes.size()}, counted ? std::optional{count} : std::nullopt,
+                     std::move(actors));
+  } else if (counted) {
     cell->set_elements(count, std::move(bytes), std::move(actors));
   } else if (bytes.size() < kSharedBytesMin) {
     cell->set_value(bytes.span(), std::move(actors));

@@ -102,6 +102,9 @@ Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
   if (options.object_store != ByteCount{}) {
     arguments.insert(arguments.end(), {"--object-store", std::to_string(options.object_store.bytes())});
   }
+  if (!options.spill_folder.empty()) {
+    arguments.insert(arguments.end(), {"--spill-folder", options.spill_folder});
+  }
   net::Key token;
   fill_random(token);
   return start_daemon(token, std::move(arguments));

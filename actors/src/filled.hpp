@@ -27,14 +27,17 @@ class Filled {
   /// or else in `bytes`.
   std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::Object* object,
                             std::span<const Hole> holes);
+  /// Whether the result, which is there, must be in memory for that.
+  static bool reads(const Hole& hole);
   /// What goes into the frame; the flags say how.
   const Encoder& payload(std::uint8_t& flags);
 
  private:
+  void put_outcome(const CellHandle& cell);
   std::optional<Error> put_result(const Hole& hole);
   /// Bytes of a result, where they are if that is in the store.
   void put(std::span<const std::byte> bytes, const CellHandle& of);
-  void refer(const object_store::Object& object, std::span<const std::byte> bytes);
+  void refer(const object_store::Object& object, std::size_t begin, std::size_t size, bool of_ref = false);
 
   const actors::LargeValues& values_;
   CodecContext carried_;

@@ -15,15 +15,21 @@ namespace {
 using namespace std::chrono_literals;
 using object_store::Lessee;
 using object_store::Object;
+using object_store::View;
 
 constexpr auto kOpenTime = 10s;
-constexpr auto kLeaseTime = 10s;  // the node refuses sooner
+constexpr auto kAnswerTime = 10min;  // when a slow disk must make room; the node refuses when nothing goes on
 constexpr auto kEndTime = 10s;
 
 /// What it means here that a request was not answered.
 Error unanswered(Error why) {
   if (why.code() != ErrorCode::kUnavailable) return why;
   return Error{ErrorCode::kRuntimeStopped, "the node that served this program is gone: " + why.message()};
+}
+
+Error out_on_disk() {
+  return {ErrorCode::kExhausted, "an argument for another machine lies on disk, because the object store is full",
+          "Give the cluster's Runtime a larger object_store."};
 }
 
 }  // namespace
@@ -113,18 +119,33 @@ Result<object_store::Slab> LargeValues::lease(std::uint64_t slot_bytes) {
   return async::block_on(executor_, ask_for_slab(this, slot_bytes));
 }
 
-async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* self, std::uint64_t slot_bytes) {
-  const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
+template <class Answer>
+async::Async<Result<Answer>> LargeValues::ask(LargeValues* self, wire::Message question) {
+  const auto deadline = async::Deadline::after(kAnswerTime, self->executor_.now());
   const auto node = self->node_.lock();
   if (node == nullptr) co_return stopped();
-  wire::Message ask = wire::LeaseSlab{slot_bytes};
-  auto answer = co_await node->request(std::move(ask), std::vector<Fd>{}, deadline);
+  auto answer = co_await node->request(std::move(question), std::vector<Fd>{}, deadline);
   if (!answer) co_return unanswered(std::move(answer).error());
-  const auto* const leased = std::get_if<wire::SlabLeased>(&answer->message);
-  if (leased == nullptr) {
-    co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no slab"};
-  }
-  co_return object_store::Slab{leased->offset, leased->slot_bytes, leased->first_slot, leased->slots};
+  if (const auto* const expected = std::get_if<Answer>(&answer->message)) co_return *expected;
+  co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+}
+
+async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* self, std::uint64_t slot_bytes) {
+  wire::Message question = wire::LeaseSlab{slot_bytes};
+  PHAROS_CO_TRY(const auto leased, co_await ask<wire::SlabLeased>(self, std::move(question)));
+  co_return object_store::Slab{leased.offset, leased.slot_bytes, leased.first_slot, leased.slots};
+}
+
+Result<void> LargeValues::bring(const object_store::Location& location) {
+  if (ended_.load()) return stopped();
+  return async::block_on(executor_, ask_to_bring(this, location));
+}
+
+async::Async<Result<void>> LargeValues::ask_to_bring(LargeValues* self, object_store::Location location) {
+  const auto& [id, place, owner] = location;
+  wire::Message question = wire::BringObject{place.slot, place.generation, id.maker, id.number, owner};
+  PHAROS_CO_TRY([[maybe_unused]] const auto done, co_await ask<wire::Done>(self, std::move(question)));
+  co_return {};
 }
 
 void LargeValues::give_back(std::uint32_t first_slot) {
@@ -147,13 +168,13 @@ std::shared_ptr<Object> LargeValues::object_with(std::span<const std::byte> byte
 Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte> payload,
                                                        std::shared_ptr<const void> buffer) {
   PHAROS_TRY(const Opened lessee, open());
-  return gather(*lessee, payload, std::move(buffer));
+  return gather(*lessee, payload, std::move(buffer), true);
 }
 
 Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::byte> payload, ByteCount most) {
   const auto lessee = opened();
   PHAROS_CHECK(lessee != nullptr);
-  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*lessee, payload, nullptr));
+  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*lessee, payload, nullptr, false));
   std::size_t size = 0;
   for (const Decoder::Part& part : parts) size += part.bytes.size();
   if (size > most.bytes()) {
@@ -169,10 +190,14 @@ Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::by
 }
 
 Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span<const std::byte> payload,
-                                                       std::shared_ptr<const void> buffer) {
+                                                       std::shared_ptr<const void> buffer, bool waits) {
   PHAROS_TRY(const InPieces read, read_pieces(payload));
   std::vector<Decoder::Part> parts;
-  std::map<object_store::Location, std::shared_ptr<Object>> objects;
+  struct Used {
+    std::shared_ptr<Object> object;
+    std::shared_ptr<const View> view;  // if it is read
+  };
+  std::map<object_store::Location, Used> objects;
   std::size_t done = 0;
   const auto add_own = [&](std::size_t until) {
     if (until != done) parts.push_back({read.bytes.subspan(done, until - done), buffer});
@@ -180,15 +205,21 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span
   };
   for (const Piece& piece : read.pieces) {
     add_own(piece.offset);
-    auto& object = objects[piece.location];
+    auto& [object, view] = objects[piece.location];
     if (object == nullptr) {
       PHAROS_TRY(object, lessee.borrow(piece.location));
     }
-    const auto all = object->bytes();
+    if (view == nullptr && piece.of_ref == 0) {
+      PHAROS_TRY(view, waits ? object->read() : object->read_now());
+      if (view == nullptr) return out_on_disk();
+    }
+    const auto all = object->where();
     if (piece.begin > all.size() || piece.size > all.size() - piece.begin) {
       return Error{ErrorCode::kCorrupt, "received a part of an object that lies outside of it"};
     }
-    parts.push_back({all.subspan(piece.begin, piece.size), object});
+    std::shared_ptr<const void> owner = object;
+    if (piece.of_ref == 0) owner = view;
+    parts.push_back({all.subspan(piece.begin, piece.size), std::move(owner)});
   }
   add_own(read.bytes.size());
   return parts;

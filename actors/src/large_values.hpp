@@ -57,17 +57,22 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
 
   Result<object_store::Slab> lease(std::uint64_t slot_bytes) override;
   void give_back(std::uint32_t first_slot) override;
+  Result<void> bring(const object_store::Location& location) override;
 
  private:
   using Opened = std::shared_ptr<object_store::Lessee>;
 
   static Result<std::vector<Decoder::Part>> gather(object_store::Lessee& lessee, std::span<const std::byte> payload,
-                                                   std::shared_ptr<const void> buffer);
+                                                   std::shared_ptr<const void> buffer, bool waits);
   Opened opened() const;
   Result<Opened> open();
   static async::Async<Result<Opened>> open_store(LargeValues* self);
   static async::Async<Result<Opened>> ask_for_store(LargeValues* self);
   static async::Async<Result<object_store::Slab>> ask_for_slab(LargeValues* self, std::uint64_t slot_bytes);
+  static async::Async<Result<void>> ask_to_bring(LargeValues* self, object_store::Location location);
+  /// The node's answer, of one type.
+  template <class Answer>
+  static async::Async<Result<Answer>> ask(LargeValues* self, wire::Message question);
   static async::Async<void> bring_later(LargeValues* self, detail::CellHandle cell, object_store::Location location,
                                         detail::ActorHandles actors);
   static void take_over(object_store::Lessee& lessee, const detail::CellHandle& cell,

@@ -18,6 +18,7 @@ struct Piece {
   object_store::Location location;  ///< of the object
   std::uint64_t begin = 0;          ///< in the object
   std::uint64_t size = 0;
+  std::uint64_t of_ref = 0;  ///< 1: a Ref stands for it, which need not be read
 };
 
 void write_pieces(std::span<const Piece> pieces, std::span<const std::byte> bytes, Encoder& to);

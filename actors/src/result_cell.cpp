@@ -25,6 +25,21 @@ Error moved_from() {
           "Copy a Ref that is needed again: copies share the result."};
 }
 
+// Some bytes of the value of another cell, where they lie. With a count: they are so many elements.
+void set_part(ResultCell& cell, const CellHandle& whole, const Encoded& value, std::span<const std::byte> part,
+              std::optional<std::uint64_t> count, ActorHandles actors) {
+  if (const auto* const stored = whole->stored()) {
+    const auto begin = static_cast<std::size_t>(part.data() - value.bytes.data());
+    return cell.set_stored({stored->object, stored->begin + begin, part.size()}, count, std::move(actors));
+  }
+  auto owner = value.owner != nullptr ? value.owner : std::make_shared<const CellHandle>(whole);
+  if (count) {
+    cell.set_elements(*count, Bytes{std::move(owner), part}, std::move(actors));
+  } else {
+    cell.set_value(Bytes{std::move(owner), part}, std::move(actors));
+  }
+}
+
 // The parts that a result will be cut into.
 struct Parts {
   std::mutex mutex;
@@ -42,26 +57,24 @@ struct Parts {
     if (given_up) given_up.cancel();
   }
 
-  void complete(const CellHandle& from,
-                bool (*find_ends)(const CellHandle&, std::span<const std::byte>, std::size_t*)) {
+  void complete(const CellHandle& from, bool (*find_ends)(const CellHandle&, const Encoded&, std::size_t*)) {
     const auto value = from.wait(Deadline::never());
     if (!value) return fail(value.error());
-    const std::span<const std::byte> bytes = value->bytes;  // elements alone are no tuple
+    const std::span<const std::byte> bytes = value->bytes;
     std::vector<std::size_t> ends(cells.size());
     try {
-      if (!find_ends(from, bytes, ends.data())) {
+      if (!value->count.empty() || !find_ends(from, *value, ends.data())) {  // elements alone are no tuple
         return fail(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
       }
     } catch (...) {
       return fail(current_exception());
     }
-    const auto owner = from->owner();
     std::size_t begin = 0;
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const auto part = bytes.subspan(begin, ends[i] - begin);
       ActorHandles actors{from->actors().begin(), from->actors().end()};
-      if (owner != nullptr && part.size() >= kSharedBytesMin) {
-        cells[i]->set_value(Bytes{owner, part}, std::move(actors));
+      if (part.size() >= kSharedBytesMin) {
+        set_part(*cells[i], from, *value, part, std::nullopt, std::move(actors));
       } else {
         cells[i]->set_value(part, std::move(actors));
       }
@@ -139,6 +152,21 @@ void ResultCell::call_back(async::Callback then) {
   when_ready([room = room_, then = std::move(then)]() mutable { room->call_back(std::move(then)); });
 }
 
+void ResultCell::when_readable(async::UniqueFunction<void(std::shared_ptr<const void> kept)> then) {
+  when_ready([self = CellHandle{(retain(), this)}, then = std::move(then)]() mutable {
+    if (self->stored() == nullptr) return then(nullptr);
+    // What is wrong with it wait() says.
+    if (auto view = self->stored()->object->read_now(); !view || *view != nullptr) {
+      return then(view ? std::move(*view) : nullptr);
+    }
+    ResultCell& cell = *self;
+    cell.room_->call_back([self = std::move(self), then = std::move(then)]() mutable {
+      auto value = self->wait(Deadline::never());
+      then(value ? std::move(value->owner) : nullptr);
+    });
+  });
+}
+
 Result<Encoded> ResultCell::wait(Deadline deadline) {
   if (!ready() && !room_->abandoned()) {
     const actors::WaitingThreads::Note note{room_->threads(), *this};
@@ -164,15 +192,33 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
       .with_outcome(Outcome::kUnknown);
 }
 
-async::Async<void> until_ready(CellHandle cell) {
+Result<Encoded> ResultCell::value_elsewhere() const {
+  Encoded value;
+  if (elsewhere_->count) value.count = std::as_bytes(std::span{&*elsewhere_->count, 1});
+  if (const Stored* const in_store = stored()) {
+    PHAROS_TRY(auto view, in_store->object->read());
+    value.bytes = view->bytes().subspan(in_store->begin, in_store->size);
+    value.owner = std::move(view);
+  } else if (elsewhere_->bytes.owner() != nullptr) {
+    value.bytes = elsewhere_->bytes.span();
+    value.owner = elsewhere_->bytes.owner();
+  } else if (!elsewhere_->count) {
+    value.bytes = arguments();
+  }
+  return value;
+}
+
+async::Async<std::shared_ptr<const void>> until_ready(CellHandle cell) {
   if (!cell) throw_error(moved_from());
-  if (cell->ready()) co_return;
+  if (cell->ready() && cell->stored() == nullptr) [[likely]]
+    co_return nullptr;
   cell->flush();
   const auto note = cell->note_coroutine();
-  async::Completion<void> there;
-  cell->when_ready([there]() mutable { there.complete(); });
-  auto waited = co_await there.wait(Deadline::never());
-  if (!waited) throw_error(std::move(waited).error());
+  async::Completion<std::shared_ptr<const void>> readable;
+  cell->when_readable([readable](std::shared_ptr<const void> kept) mutable { readable.complete(std::move(kept)); });
+  auto kept = co_await readable.wait(Deadline::never());
+  if (!kept) throw_error(std::move(kept).error());
+  co_return *std::move(kept);
 }
 
 void wait_until_ready(const CellHandle& cell) {
@@ -221,7 +267,8 @@ void complete_slice(const CellHandle& slice, const CellHandle& whole, std::uint6
   Encoded encoded = *value;
   std::uint64_t there = 0;
   if (encoded.count.empty() && encoded.bytes.size() >= sizeof there) {
-    encoded = {encoded.bytes.first(sizeof there), encoded.bytes.subspan(sizeof there)};
+    encoded.count = encoded.bytes.first(sizeof there);
+    encoded.bytes = encoded.bytes.subspan(sizeof there);
   }
   if (encoded.count.size() == sizeof there) std::memcpy(&there, encoded.count.data(), sizeof there);
   if (there > encoded.bytes.size() / element_bytes) {
@@ -233,22 +280,17 @@ void complete_slice(const CellHandle& slice, const CellHandle& whole, std::uint6
                                      " on was asked for; there are " + std::to_string(there)});
   }
   const auto part = encoded.bytes.subspan(begin * element_bytes, count * element_bytes);
-  auto owner = whole.owner();
-  if (owner == nullptr) owner = std::make_shared<const CellHandle>(whole);
-  slice->set_elements(count, Bytes{std::move(owner), part}, {});
+  set_part(*slice, whole, *value, part, count, {});
 }
 
 }  // namespace
 
 CellHandle CellHandle::slice(std::size_t begin, std::size_t count, std::size_t element_bytes) const {
   CellHandle made = offspring();
-  when_ready(
-      [made, whole = *this, begin, count, element_bytes] { complete_slice(made, whole, begin, count, element_bytes); });
+  cell_->when_readable([made, whole = *this, begin, count, element_bytes](const std::shared_ptr<const void>&) {
+    complete_slice(made, whole, begin, count, element_bytes);
+  });
   return made;
-}
-
-std::shared_ptr<const void> CellHandle::owner() const {
-  return cell_ == nullptr ? nullptr : cell_->owner();
 }
 
 CellHandle CellHandle::sibling() const {
@@ -264,7 +306,7 @@ CellHandle CellHandle::offspring() const {
 }
 
 std::vector<CellHandle> CellHandle::split(std::size_t parts,
-                                          bool (*find_ends)(const CellHandle& cell, std::span<const std::byte> whole,
+                                          bool (*find_ends)(const CellHandle& cell, const Encoded& whole,
                                                             std::size_t* ends)) const {
   if (cell_ == nullptr) throw_error(moved_from());
   const auto shared = std::make_shared<Parts>();

@@ -108,9 +108,23 @@ class ResultCell {
     store(value);
     complete();
   }
-  /// The value lies in the object store.
-  void set_object(const std::shared_ptr<const object_store::Object>& object, ActorHandles actors) {
-    set_value(Bytes{object, object->bytes()}, std::move(actors));
+  /// A value that lies in the object store, or a part of it that does.
+  struct Stored {
+    std::shared_ptr<object_store::Object> object;
+    std::size_t begin = 0;
+    std::size_t size = 0;
+  };
+  void set_object(std::shared_ptr<object_store::Object> object, ActorHandles actors) {
+    const std::size_t size = object->size();
+    set_stored({std::move(object), 0, size}, std::nullopt, std::move(actors));
+  }
+  /// With a count: the value is that and these elements.
+  void set_stored(Stored stored, std::optional<std::uint64_t> count, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    elsewhere().stored = std::move(stored);
+    elsewhere_->count = count;
+    complete();
   }
   /// The value is a count and these elements, which are a part of something.
   void set_elements(std::uint64_t count, Bytes elements, ActorHandles actors) {
@@ -138,10 +152,15 @@ class ResultCell {
     complete();
   }
 
+  /// Until it is there and, if it lies in the object store, in memory.
   Result<Encoded> wait(Deadline deadline);
-  /// What keeps the value alive, if it is not the cell. Only when ready.
-  std::shared_ptr<const void> owner() const { return elsewhere_ == nullptr ? nullptr : elsewhere_->bytes.owner(); }
-  /// Handles that are in the value. Only when ready.
+  // Only when ready.
+  const Error* error() const { return error_.get(); }
+  std::optional<std::uint64_t> count() const { return elsewhere_ == nullptr ? std::nullopt : elsewhere_->count; }
+  const Stored* stored() const {
+    return elsewhere_ == nullptr || elsewhere_->stored.object == nullptr ? nullptr : &elsewhere_->stored;
+  }
+  /// Handles that are in the value.
   std::span<const std::shared_ptr<ActorHandle>> actors() const {
     return elsewhere_ == nullptr ? std::span<const std::shared_ptr<ActorHandle>>{} : elsewhere_->actors;
   }
@@ -175,6 +194,8 @@ class ResultCell {
   void forget(const void* watcher);
   /// The same for a user's code, which may take long: on the Runtime's thread for callbacks.
   void call_back(async::Callback then);
+  /// Once wait() does not wait, as long as what `then` is given is kept. On whichever thread.
+  void when_readable(async::UniqueFunction<void(std::shared_ptr<const void> kept)> then);
 
  private:
   struct Watch {
@@ -195,6 +216,7 @@ class ResultCell {
   std::byte* large_room(std::size_t size);
   /// What a value has that is not in the cell.
   struct Elsewhere {
+    Stored stored;                       // the value, if there is an object
     Bytes bytes;                         // the value, if they have an owner
     std::optional<std::uint64_t> count;  // comes before
     ActorHandles actors;
@@ -208,11 +230,12 @@ class ResultCell {
     return *elsewhere_;
   }
 
-  Encoded value() const {
-    if (elsewhere_ == nullptr) return {{}, arguments()};
-    if (elsewhere_->count) return {std::as_bytes(std::span{&*elsewhere_->count, 1}), elsewhere_->bytes.span()};
-    return {{}, elsewhere_->bytes.owner() == nullptr ? arguments() : elsewhere_->bytes.span()};
+  Result<Encoded> value() const {
+    if (elsewhere_ == nullptr) [[likely]]
+      return Encoded{{}, arguments()};
+    return value_elsewhere();
   }
+  Result<Encoded> value_elsewhere() const;
   bool begin_to_complete() { return !completed_.exchange(true, std::memory_order_acq_rel); }
   void complete();
   void add_watch(Watch watch);

@@ -32,7 +32,8 @@ class CallersRoom final : public actors::ObjectRoom {
     auto object = there == nullptr ? nullptr : there->object_with(bytes.span());
     if (object == nullptr) return false;
     arguments_->holes.push_back(
-        {.what = Hole::kObject, .offset = at, .object = std::move(object), .bytes = bytes.span()});
+        {.what = Hole::kObject, .offset = at, .begin = object->offset_of(bytes.span()), .size = bytes.size()});
+    arguments_->holes.back().object = std::move(object);
     return true;
   }
   std::shared_ptr<actors::LargeValues> values() override {

@@ -58,6 +58,20 @@ int run_in_foreground(const Arguments& arguments) {
   return 1;
 }
 
+void add_store_options(CLI::App& command, Arguments& arguments) {
+  command
+      .add_option("--object-store", arguments.daemon.object_store,
+                  "Memory for large values (default: half of what there is)")
+      ->type_name("BYTES")
+      ->transform(CLI::AsSizeValue{false});
+  command
+      .add_option("--spill-folder", arguments.daemon.spill_folder,
+                  "Where large values go that have no room in memory, on a disk; \"none\": nowhere")
+      ->type_name("FOLDER")
+      ->envname("PHAROS_SPILL_FOLDER")
+      ->capture_default_str();
+}
+
 void add_daemon_options(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--folder", arguments.base_folder,
@@ -65,6 +79,7 @@ void add_daemon_options(CLI::App& command, Arguments& arguments) {
       ->type_name("FOLDER");
   command.add_option("--cpus", arguments.daemon.cpus,
                      "CPUs that it gives (default: what PHAROS_RESOURCES says, or all)");
+  add_store_options(command, arguments);
 }
 
 }  // namespace
@@ -82,7 +97,7 @@ int main(int argc, char** argv) {
   keeper->add_option("--listen", kept.daemon.listen);
   keeper->add_option("--cpus", kept.daemon.cpus);
   keeper->add_option("--head", kept.daemon.head);
-  keeper->add_option("--object-store", kept.daemon.object_store);
+  add_store_options(*keeper, kept);
 
   Arguments of_head;
   CLI::App* const head = app.add_subcommand("head", "Runs a cluster's head, and a node beside it, until Ctrl-C");

@@ -161,11 +161,12 @@ class Daemon final {
 
   void compose(const Machine& machine) {
     host_ = std::make_unique<ReactorHost>(reactor_, ReactorHost::Settings{.node = identity(), .token = token_});
-    const Node::Settings settings{.id = id_,
-                                  .address = "unix:" + kept_.run_folder + "/node.sock",
-                                  .head_address = options_.head,
-                                  .machine = machine,
-                                  .object_store = ByteCount{options_.object_store}};
+    const Node::Settings settings{
+        .id = id_,
+        .address = "unix:" + kept_.run_folder + "/node.sock",
+        .head_address = options_.head,
+        .machine = machine,
+        .object_store = {.capacity = ByteCount{options_.object_store}, .spill_folder = options_.spill_folder}};
     membership_ = std::make_unique<Membership>(reactor_, *host_, settings, [this](const Error& why) {
       log(LogLevel::kError, "the head is gone; the node ends", {kv("head", options_.head), kv("error", why)});
       end(1);

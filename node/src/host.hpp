@@ -76,6 +76,10 @@ class Host {
     std::shared_ptr<void> watch;
   };
   virtual Result<Life> make_life(async::UniqueFunction<void()> ended) = 0;
+  /// An empty file without a name, for objects that have no room in memory.
+  virtual Result<Fd> make_spill_file(const std::string& folder) = 0;
+  /// Runs `work` on a thread where it may wait for a disk, then `done` on the node's strand. Bounded by the node.
+  virtual void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) = 0;
 };
 
 }  // namespace pharos::node

@@ -38,7 +38,7 @@ class Node final : public net::Peer::Owner {
     std::string address;       ///< where its Unix socket is
     std::string head_address;  ///< empty: the head is in this process
     Machine machine;
-    ByteCount object_store;  ///< 0: as much as the machine has to spare
+    StoreService::Settings object_store;
   };
   /// Never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;

@@ -10,7 +10,9 @@
 #include <span>
 #include <utility>
 
+#include <pharos/base/check.hpp>
 #include <pharos/net/address.hpp>
+#include <pharos/object_store/spill_file.hpp>
 #include <pharos/process/inherited.hpp>
 #include <pharos/process/spawn.hpp>
 
@@ -138,6 +140,23 @@ Result<node::Host::Life> ReactorHost::make_life(async::UniqueFunction<void()> en
   reactor_.watch(end->fd(), EPOLLIN, end);
   const auto unwatch = [end, &reactor = reactor_](const void*) { reactor.unwatch(end->fd()); };
   return Life{std::move(for_process), std::shared_ptr<void>{end.get(), unwatch}};
+}
+
+Result<Fd> ReactorHost::make_spill_file(const std::string& folder) {
+  return object_store::SpillFile::open_in(folder);
+}
+
+void ReactorHost::run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
+  constexpr std::size_t kThreads = 2;  // one works on checksums while the other waits for the disk
+  constexpr std::size_t kQueueMax = std::size_t{1} << 20;
+  if (aside_ == nullptr) aside_ = std::make_unique<async::BlockingPool>(kThreads, kQueueMax);
+  const auto submitted = aside_->submit(
+      [&reactor = reactor_, work = std::move(work), done = std::move(done)](async::BlockingPool::Turn turn) mutable {
+        if (turn == async::BlockingPool::Turn::kRefused) return;
+        work();
+        reactor.post(std::move(done));
+      });
+  PHAROS_CHECK(submitted.ok(), submitted.error());
 }
 
 }  // namespace pharos::node

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <string_view>
 
+#include <pharos/async/blocking_pool.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/reactor.hpp>
 
@@ -31,6 +33,8 @@ class ReactorHost final : public Host {
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
+  Result<Fd> make_spill_file(const std::string& folder) override;
+  void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
 
  private:
   static async::Async<Result<void>> prove_to(ReactorHost* self, int socket, net::Identity child,
@@ -40,6 +44,7 @@ class ReactorHost final : public Host {
 
   net::Reactor& reactor_;
   const Settings settings_;
+  std::unique_ptr<async::BlockingPool> aside_;  // null until first needed
 };
 
 }  // namespace pharos::node

@@ -1,11 +1,14 @@
 #include "store_service.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include <pharos/base/log.hpp>
 
 namespace pharos::node {
 namespace {
@@ -14,19 +17,35 @@ using namespace std::chrono_literals;
 using object_store::Ledger;
 using object_store::Mapping;
 using object_store::SharedFile;
+using object_store::SpillFile;
 
-constexpr std::uint32_t kTables = 1024;  // processes that use the store at once
+constexpr std::uint32_t kTables = 1024;       // processes that use the store at once
+constexpr std::uint32_t kPinsAtFirst = 4088;  // of a table; its process gets memory for more
 constexpr auto kFullTime = 1s;
-constexpr auto kLookTime = 20ms;    // between looks for memory that somebody waits for
-constexpr auto kReaderTime = 1s;    // between looks for slabs of the dead that others still read in
-constexpr auto kKeepTime = 30s;     // before processes are asked for what they have leased and do not use
-constexpr auto kClaimTime = 5s;     // to hear of results whose maker has died
-constexpr auto kIdleTime = 5s;      // before memory that is free goes back to the system
-constexpr auto kReleaseTime = 5ms;  // between one such segment and the next
+constexpr auto kLookTime = 20ms;  // between looks for memory that somebody waits for
+constexpr auto kTrimTime = 2ms;   // to hear what processes give back, before objects go to disk
+constexpr auto kReaderTime = 1s;  // between looks for what only others keep
+constexpr auto kKeepTime = 30s;   // before processes are asked for what they have leased and do not use
+constexpr auto kClaimTime = 5s;   // to hear of results whose maker has died
+constexpr auto kIdleTime = 5s;    // before memory that is free goes back to the system
+constexpr auto kDiskTime = 1s;    // after an error of the disk
 
-ByteCount whole_segments(ByteCount capacity) {
-  const std::uint64_t segments = (capacity.bytes() + object_store::kSegmentBytes - 1) / object_store::kSegmentBytes;
-  return ByteCount{segments * object_store::kSegmentBytes};
+// Of the capacity, in percent: above, objects go to disk until it is less than the second.
+constexpr std::uint64_t kSpillAbove = 80;
+constexpr std::uint64_t kSpillUntil = 75;
+
+// Addresses for objects that are out on disk, and cost nothing: a multiple of the capacity.
+constexpr std::uint64_t kAddressesOverCapacity = 16;
+constexpr std::uint64_t kAddressesMin = std::uint64_t{64} << 30;
+
+// As many as this machine's processes may have.
+ByteCount addresses_for(ByteCount capacity) {
+  std::uint64_t bytes = std::max(capacity.bytes() * kAddressesOverCapacity, kAddressesMin);
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur / 4);
+  }
+  return std::max(object_store::whole_slab_units(ByteCount{bytes}), capacity);
 }
 
 Fd copy_of(int fd) {
@@ -41,10 +60,11 @@ struct StoreService::Memory {
   SharedFile objects;
   Ledger ledger;
   object_store::Lender lender;
+  std::unique_ptr<SpillFile> disk = nullptr;  // made when it is first needed
 };
 
-StoreService::StoreService(async::Executor& executor, Host& host, ByteCount capacity)
-    : executor_{executor}, host_{host}, capacity_{capacity} {}
+StoreService::StoreService(async::Executor& executor, Host& host, Settings settings)
+    : executor_{executor}, host_{host}, settings_{std::move(settings)} {}
 
 StoreService::~StoreService() = default;
 
@@ -58,12 +78,10 @@ bool StoreService::on_message(const std::shared_ptr<net::Peer>& from, CallerId c
     } else {
       from->respond(*request, std::move(opened).error().with("opening the object store"));
     }
-  } else if (const auto* const ask = std::get_if<wire::LeaseSlab>(&parcel.message); ask != nullptr && request) {
-    if (const auto table = table_of(*from)) {
-      lease(*table, ask->slot_bytes, *request);
-    } else {
-      from->respond(*request, Error{ErrorCode::kFailedPrecondition, "this process has not opened the object store"});
-    }
+  } else if (const auto* const slab = std::get_if<wire::LeaseSlab>(&parcel.message); slab != nullptr && request) {
+    ask(from, slab->slot_bytes, *request);
+  } else if (const auto* const m = std::get_if<wire::BringObject>(&parcel.message); m != nullptr && request) {
+    ask(from, Location{{m->maker, m->number}, {m->slot, m->generation}, m->owner}, *request);
   } else if (const auto* const returned = std::get_if<wire::ReturnSlab>(&parcel.message)) {
     const auto table = table_of(*from);
     if (!table) return true;
@@ -85,23 +103,36 @@ std::string StoreService::leftovers() const {
   count("processes", processes_.size() + census.processes);
   count("slabs", census.slabs);
   count("objects", census.objects);
-  count("leases asked for", waiting_.size());
+  count("objects on disk", on_disk_.size());
+  count("requests", waiting_.size());
   return left;
 }
 
+template <class Work, class Done>
+void StoreService::run_aside(Work work, Done done) {
+  // The work may outlast this, but not the memory that it needs.
+  auto result = std::make_shared<std::optional<decltype(work(*memory_))>>();
+  host_.run_aside([memory = memory_, work = std::move(work), result]() mutable { result->emplace(work(*memory)); },
+                  [memory = std::weak_ptr<Memory>{memory_}, done = std::move(done), result]() mutable {
+                    // The last one that has it is this service.
+                    if (memory.lock() != nullptr) done(std::move(**result));
+                  });
+}
+
 Result<void> StoreService::set_up() {
-  const ByteCount capacity = whole_segments(capacity_ == ByteCount{} ? object_store::default_capacity() : capacity_);
+  const ByteCount capacity = settings_.capacity == ByteCount{} ? object_store::default_capacity() : settings_.capacity;
+  const ByteCount addresses = addresses_for(capacity);
   const auto slots = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(capacity.bytes() / object_store::kSlotBytesMin, std::uint64_t{1} << 31));
+      std::min<std::uint64_t>(addresses.bytes() / object_store::kSlotBytesMin, std::uint64_t{1} << 31));
   const ByteCount ledger_bytes{Ledger::bytes_for(slots, kTables)};
   PHAROS_TRY(SharedFile ledger_file, SharedFile::make("pharos-ledger", ledger_bytes));
-  PHAROS_TRY(SharedFile objects, SharedFile::make("pharos-objects", capacity));
+  PHAROS_TRY(SharedFile objects, SharedFile::make("pharos-objects", addresses));
   PHAROS_TRY(Mapping ledger_memory,
              Mapping::make(ledger_file, 0, ledger_bytes.bytes(), Mapping::Access::kReadAndWrite));
   PHAROS_TRY_VOID(ledger_file.allocate(0, 4096));
   const Ledger ledger = Ledger::format(ledger_memory.memory(), slots, kTables);
-  memory_ = std::make_unique<Memory>(Memory{std::move(ledger_file), std::move(ledger_memory), std::move(objects),
-                                            ledger, object_store::Lender{ledger, capacity}});
+  memory_ = std::make_shared<Memory>(Memory{std::move(ledger_file), std::move(ledger_memory), std::move(objects),
+                                            ledger, object_store::Lender{ledger, capacity, addresses}});
   return {};
 }
 
@@ -109,7 +140,7 @@ Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& p
                                              std::vector<Fd>& descriptors) {
   if (memory_ == nullptr) PHAROS_TRY_VOID(set_up());
   PHAROS_TRY(const std::uint32_t table, memory_->lender.open(caller));
-  const auto stretch = memory_->ledger.stretch_of_table(table);
+  const auto stretch = memory_->ledger.stretch_of_pins(table, kPinsAtFirst);
   const auto allocated = memory_->ledger_file.allocate(stretch.begin, stretch.bytes);
   auto life = allocated ? host_.make_life([this, table] { process_ended(table); }) : allocated.error();
   if (!life) {
@@ -130,61 +161,6 @@ std::optional<std::uint32_t> StoreService::table_of(const net::Peer& peer) const
   return std::nullopt;
 }
 
-// ---- Leases
-
-void StoreService::lease(std::uint32_t table, std::uint64_t slot_bytes, std::uint64_t request) {
-  waiting_.push_back({table, slot_bytes, request, executor_.now() + kFullTime});
-  serve_waiting();
-  ask_to_trim();
-}
-
-void StoreService::ask_to_trim() {
-  if (waiting_.empty()) return;
-  tell_all_to_trim();
-  look_again_at(executor_.now() + kLookTime);
-}
-
-void StoreService::tell_all_to_trim() {
-  for (const auto& [table, process] : processes_) process.peer->send(wire::TrimStore{});
-}
-
-void StoreService::trim_later() {
-  if (std::exchange(trims_later_, true)) return;
-  executor_.run_at(executor_.now() + kKeepTime, [this] {
-    trims_later_ = false;
-    tell_all_to_trim();
-  });
-}
-
-// In their order: one that needs much is not passed by those that need little.
-void StoreService::serve_waiting() {
-  while (!waiting_.empty()) {
-    const WaitingLease& first = waiting_.front();
-    const auto process = processes_.find(first.table);
-    if (process != processes_.end()) {
-      auto slab = memory_->lender.lease(first.table, first.slot_bytes);
-      if (slab) {
-        const auto stretch = memory_->ledger.stretch_of_slots(slab->first_slot, slab->slots);
-        if (auto allocated = memory_->ledger_file.allocate(stretch.begin, stretch.bytes); !allocated) {
-          memory_->lender.give_back(first.table, slab->first_slot);
-          slab = std::move(allocated).error();
-        }
-      }
-      if (slab) {
-        trim_later();
-        process->second.peer->respond(first.request,
-                                      wire::SlabLeased{slab->offset, slab->slot_bytes, slab->first_slot, slab->slots});
-      } else if (slab.error().code() == ErrorCode::kExhausted && executor_.now() < first.until &&
-                 first.slot_bytes <= memory_->objects.length().bytes()) {
-        return;
-      } else {
-        process->second.peer->respond(first.request, std::move(slab).error());
-      }
-    }
-    waiting_.pop_front();
-  }
-}
-
 void StoreService::process_ended(std::uint32_t table) {
   const auto process = processes_.extract(table);
   if (process.empty()) return;
@@ -197,6 +173,277 @@ void StoreService::process_ended(std::uint32_t table) {
   });
 }
 
+// ---- Requests
+
+void StoreService::ask(const std::shared_ptr<net::Peer>& from, std::variant<std::uint64_t, Location> what,
+                       std::uint64_t request) {
+  const auto table = table_of(*from);
+  if (!table) {
+    from->respond(request, Error{ErrorCode::kFailedPrecondition, "this process has not opened the object store"});
+    return;
+  }
+  waiting_.push_back({{*table, request}, std::move(what), executor_.now() + kFullTime});
+  serve_waiting();
+}
+
+void StoreService::answer(const Asker& asker, wire::Message answer) {
+  const auto process = processes_.find(asker.table);
+  if (process != processes_.end()) process->second.peer->respond(asker.request, std::move(answer));
+}
+
+void StoreService::answer(const Asker& asker, Error error) {
+  const auto process = processes_.find(asker.table);
+  if (process != processes_.end()) process->second.peer->respond(asker.request, std::move(error));
+}
+
+// In their order: one that needs much is not passed by those that need little.
+void StoreService::serve_waiting() {
+  while (!waiting_.empty() && (!processes_.contains(waiting_.front().asker.table) || serve(waiting_.front()))) {
+    waiting_.pop_front();
+  }
+  if (waiting_.empty()) {
+    if (memory_ != nullptr) spill_early();
+    return;
+  }
+  make_room();
+  look_again_at(executor_.now() + kLookTime);
+}
+
+bool StoreService::serve(const Waiting& waiting) {
+  return std::visit([&](const auto& what) { return serve(waiting, what); }, waiting.what);
+}
+
+bool StoreService::serve(const Waiting& waiting, std::uint64_t slot_bytes) {
+  auto slab = memory_->lender.lease(waiting.asker.table, slot_bytes);
+  if (slab) {
+    const auto stretch = memory_->ledger.stretch_of_slots(slab->first_slot, slab->slots);
+    if (auto allocated = memory_->ledger_file.allocate(stretch.begin, stretch.bytes); !allocated) {
+      memory_->lender.give_back(waiting.asker.table, slab->first_slot);
+      slab = std::move(allocated).error();
+    }
+  }
+  if (!slab) return refuse(waiting, std::move(slab).error());
+  trim_later();
+  answer(waiting.asker, wire::SlabLeased{slab->offset, slab->slot_bytes, slab->first_slot, slab->slots});
+  return true;
+}
+
+bool StoreService::serve(const Waiting& waiting, const Location& location) {
+  const Ledger& ledger = memory_->ledger;
+  if (!ledger.has(location)) {
+    answer(waiting.asker, object_store::lost(location, !memory_->lender.has_process(location.owner)));
+    return true;
+  }
+  if (const auto others = returning_.find(location.place); others != returning_.end()) {
+    others->second.push_back(waiting.asker);
+    return true;
+  }
+  if (ledger.word_of(location.place.slot).state != object_store::SlotState::kOut) {
+    answer(waiting.asker, wire::Done{});
+    return true;
+  }
+  const auto body = memory_->lender.begin_return(location.place);
+  if (!body && body.error().code() == ErrorCode::kNotFound) return false;  // it left just now, and is being noted
+  if (!body) return refuse(waiting, body.error());
+  returning_[location.place].push_back(waiting.asker);
+  bring_back(*body);
+  return true;
+}
+
+// Once its time is over.
+bool StoreService::refuse(const Waiting& waiting, Error error) {
+  const auto* const slot_bytes = std::get_if<std::uint64_t>(&waiting.what);
+  const bool too_large = slot_bytes != nullptr && *slot_bytes > memory_->lender.capacity().bytes();
+  if (error.code() == ErrorCode::kExhausted && executor_.now() < waiting.until && !too_large) return false;
+  if (error.code() == ErrorCode::kExhausted && !too_large && spill_error_) {
+    error = Error{error.code(), error.message() + "; and objects cannot go to disk: " + spill_error_->message(),
+                  spill_error_->remedy()};
+  }
+  answer(waiting.asker, std::move(error));
+  return true;
+}
+
+// ---- Memory
+
+// For the first of those that wait: what costs least first.
+void StoreService::make_room() {
+  const auto* const slot_bytes = std::get_if<std::uint64_t>(&waiting_.front().what);
+  const auto size_of = [&](const Location& object) { return memory_->ledger.slot(object.place.slot).size.load(); };
+  const std::uint64_t bytes = slot_bytes != nullptr
+                                  ? *slot_bytes * object_store::slots_of_slab(*slot_bytes)
+                                  : object_store::slot_bytes_for(size_of(std::get<Location>(waiting_.front().what)));
+  std::uint64_t coming = releasing_bytes_ + leaving_bytes_;
+  if (coming >= bytes) return;
+  if (memory_->lender.idle_bytes() != 0) {
+    release(bytes - coming);
+    coming = releasing_bytes_ + leaving_bytes_;
+    if (coming >= bytes) return;
+  }
+  if (executor_.now() >= trim_again_) {
+    trim_again_ = executor_.now() + kLookTime;
+    ask_to_trim();
+    return look_again_at(executor_.now() + kTrimTime);
+  }
+  spill(bytes - coming);
+}
+
+void StoreService::ask_to_trim() {
+  for (const auto& [table, process] : processes_) process.peer->send(wire::TrimStore{});
+}
+
+void StoreService::release(std::uint64_t bytes) {
+  for (const auto& idle : memory_->lender.take_idle(bytes)) {
+    releasing_bytes_ += idle.memory;
+    run_aside(
+        [idle](const Memory& memory) {
+          memory.objects.release(idle.offset, idle.bytes);
+          return true;
+        },
+        [this, idle](bool) {
+          releasing_bytes_ -= idle.memory;
+          memory_->lender.released(idle);
+          progress();
+        });
+  }
+}
+
+void StoreService::spill_early() {
+  const std::uint64_t capacity = memory_->lender.capacity().bytes();
+  const std::uint64_t lent = memory_->lender.lent_memory() - std::min(memory_->lender.lent_memory(), leaving_bytes_);
+  if (lent <= capacity / 100 * kSpillAbove || executor_.now() < early_again_) return;
+  if (!spill(lent - capacity / 100 * kSpillUntil)) early_again_ = executor_.now() + kReaderTime;
+}
+
+bool StoreService::spill(std::uint64_t bytes) {
+  if (settings_.spill_folder == kNoSpilling || executor_.now() < spill_again_) return false;
+  if (memory_->disk == nullptr) {
+    auto file = host_.make_spill_file(settings_.spill_folder);
+    if (!file) {
+      spill_error_ = std::move(file).error();
+      spill_again_ = executor_.now() + kDiskTime;
+      return false;
+    }
+    memory_->disk = std::make_unique<SpillFile>(*std::move(file), settings_.spill_folder);
+  }
+  std::uint64_t leaving = 0;
+  for (const Body& body : memory_->lender.choose_leaving(bytes)) {
+    leaving += body.slot_bytes;
+    leaving_bytes_ += body.slot_bytes;
+    leaving_.insert(body.location.place);
+    const auto copy = on_disk_.find(body.location.place);
+    run_aside(
+        [body, copy = copy == on_disk_.end() ? std::nullopt : std::optional{copy->second}](Memory& memory) {
+          Result<Left> left = Left{};
+          if (copy) {
+            left->kept = *copy;
+          } else if (auto written = memory.disk->write(memory.objects, body.offset, body.size)) {
+            left->kept = *std::move(written);
+          } else {
+            return Result<Left>{std::move(written).error()};
+          }
+          left->is_out = memory.ledger.is_out(body.location.place);  // or it was called back, or has ended
+          if (left->is_out) memory.objects.release(body.offset, body.slot_bytes);
+          return left;
+        },
+        [this, body](Result<Left> left) { has_left(body, std::move(left)); });
+  }
+  return leaving >= bytes;
+}
+
+void StoreService::has_left(const Body& body, Result<Left> left) {
+  leaving_bytes_ -= body.slot_bytes;
+  leaving_.erase(body.location.place);
+  if (left) {
+    spill_error_.reset();
+    if (left->is_out) memory_->lender.left(body.location.place);
+    on_disk_.emplace(body.location.place, std::move(left->kept));
+    look_again_at(executor_.now() + kReaderTime);
+    return progress();
+  }
+  memory_->ledger.stay(body.location.place);
+  log(LogLevel::kWarn, "an object could not go to disk", {kv("error", left.error())});
+  spill_error_ = std::move(left).error();
+  spill_again_ = executor_.now() + kDiskTime;
+  // Copies of what is in memory are worth less than room.
+  end_outside();
+  const std::size_t dropped = drop_copies([&](const Place& place) { return !memory_->lender.is_outside(place); });
+  if (dropped != 0) spill_again_ = executor_.now();
+  serve_waiting();
+}
+
+void StoreService::bring_back(const Body& body) {
+  const auto kept = on_disk_.at(body.location.place);
+  run_aside(
+      [body, kept](const Memory& memory) -> Result<void> {
+        PHAROS_TRY_VOID(memory.disk->read(kept, memory.objects, body.offset));
+        // Whoever leases the slot writes there again, up to its end.
+        return memory.objects.allocate(body.offset + body.size, body.slot_bytes - body.size);
+      },
+      [this, body](const Result<void>& read) { has_returned(body, read); });
+}
+
+void StoreService::has_returned(const Body& body, const Result<void>& read) {
+  const Place place = body.location.place;
+  const auto askers = returning_.extract(place);
+  if (read) {
+    memory_->ledger.is_back(place);  // and its copy on disk is good for the next time
+  } else {
+    memory_->lender.return_failed(place);
+  }
+  for (const Asker& asker : askers.mapped()) {
+    if (read) {
+      answer(asker, wire::Done{});
+    } else if (read.error().code() == ErrorCode::kCorrupt) {
+      answer(asker, Error{ErrorCode::kObjectLost,
+                          "object " + to_string(body.location.id) + " is gone: " + read.error().message(),
+                          "Make it again; and look after that disk."});
+    } else {
+      answer(asker, read.error());
+    }
+  }
+  progress();
+}
+
+// On disk, whether they are out or not.
+void StoreService::end_outside() {
+  memory_->lender.end_outside();
+  drop_copies([&](const Place& place) {
+    static_cast<void>(memory_->ledger.end(place.slot));
+    const object_store::SlotWord word = memory_->ledger.word_of(place.slot);
+    return !word.has_object() || word.generation != place.generation;
+  });
+}
+
+template <class Condition>
+std::size_t StoreService::drop_copies(Condition which) {
+  std::size_t dropped = 0;
+  for (auto each = on_disk_.begin(); each != on_disk_.end();) {
+    const Place& place = each->first;
+    if (leaving_.contains(place) || returning_.contains(place) || !which(place)) {
+      ++each;
+      continue;
+    }
+    run_aside(
+        [kept = std::move(each->second)](Memory& memory) {
+          memory.disk->drop(kept);
+          return true;
+        },
+        [](bool) {});
+    each = on_disk_.erase(each);
+    ++dropped;
+  }
+  return dropped;
+}
+
+// There is more room, or the disk works: who waits has more time.
+void StoreService::progress() {
+  for (Waiting& waiting : waiting_) waiting.until = executor_.now() + kFullTime;
+  memory_->lender.reclaim();
+  serve_waiting();
+}
+
+// ---- Time
+
 void StoreService::look_again_at(TimePoint when) {
   if (when >= next_look_) return;
   next_look_ = when;
@@ -204,28 +451,32 @@ void StoreService::look_again_at(TimePoint when) {
     if (next_look_ != when) return;
     next_look_ = TimePoint::max();
     look_again();
-    ask_to_trim();
   });
 }
 
 void StoreService::look_again() {
+  end_outside();
   memory_->lender.reclaim();
   serve_waiting();
-  if (waiting_.empty() && memory_->lender.waits_for_readers()) {
+  if (memory_->lender.waits_for_readers() || !on_disk_.empty()) {
     look_again_at(executor_.now() + kReaderTime);
   }
-  release_idle_later(kIdleTime);
+  release_idle_later();
 }
 
-// One at a time: the system takes milliseconds for each.
-void StoreService::release_idle_later(Duration pause) {
-  if (std::exchange(releases_idle_, true)) return;
-  executor_.run_at(executor_.now() + pause, [this] {
+void StoreService::trim_later() {
+  if (std::exchange(trims_later_, true)) return;
+  executor_.run_at(executor_.now() + kKeepTime, [this] {
+    trims_later_ = false;
+    ask_to_trim();
+  });
+}
+
+void StoreService::release_idle_later() {
+  if (memory_->lender.idle_bytes() == 0 || std::exchange(releases_idle_, true)) return;
+  executor_.run_at(executor_.now() + kIdleTime, [this] {
     releases_idle_ = false;
-    const auto segment = memory_->lender.take_idle_segment();
-    if (!segment) return;
-    memory_->objects.release(*segment, object_store::kSegmentBytes);
-    release_idle_later(kReleaseTime);
+    release(memory_->lender.idle_bytes());
   });
 }
 

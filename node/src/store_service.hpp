@@ -4,27 +4,39 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include <pharos/async/executor.hpp>
 #include <pharos/base/byte_count.hpp>
 #include <pharos/net/peer.hpp>
 #include <pharos/object_store/lender.hpp>
 #include <pharos/object_store/shared_file.hpp>
+#include <pharos/object_store/spill_file.hpp>
 
 #include "host.hpp"
 
 namespace pharos::node {
 
 /// The node's object store: its memory, made when a process first asks for it, and what processes ask of it.
-/// Owned by Node; on its strand. A process uses the store until it closes what it was given for that, or ends: its
-/// connection may end before, since values outlive their Runtime.
-/// Bounds: a lease that does not fit waits for kFullTime, while all are asked to give back what is free; then it is
-/// refused with numbers.
+/// Owned by Node; on its strand, but for what reads and writes the disk. A process uses the store until it closes what
+/// it was given for that, or ends: its connection may end before, since values outlive their Runtime.
+///
+/// When memory becomes short (kSpillAbove), objects go to disk, those first that were not read for longest; they come
+/// back when they are read. What does not fit waits: all are asked to give back what is free, memory that nobody uses
+/// goes back to the system, objects go to disk. When kFullTime passes in which nothing became free, it is refused with
+/// numbers. Requests are served in their order.
 class StoreService {
  public:
-  /// No capacity: as much as the machine has to spare.
-  StoreService(async::Executor& executor, Host& host, ByteCount capacity);
+  struct Settings {
+    ByteCount capacity;        ///< 0: as much as the machine has to spare
+    std::string spill_folder;  ///< kNoSpilling: objects stay in memory
+  };
+  static constexpr const char* kNoSpilling = "none";
+
+  StoreService(async::Executor& executor, Host& host, Settings settings);
   ~StoreService();
 
   /// False for a message that is not the store's.
@@ -34,37 +46,87 @@ class StoreService {
   std::string leftovers() const;
 
  private:
+  using Location = object_store::Location;
+  using Place = object_store::Place;
+  using Body = object_store::Lender::Body;
+
   struct Memory;
   struct Process {
     std::shared_ptr<net::Peer> peer;
     std::shared_ptr<void> watch;  // over its life
   };
-  struct WaitingLease {
+  struct Asker {
     std::uint32_t table;
-    std::uint64_t slot_bytes;
     std::uint64_t request;
+  };
+  struct Waiting {
+    Asker asker;
+    std::variant<std::uint64_t, Location> what;  // a slab of slots of so many bytes, or an object
     TimePoint until;
   };
 
   Result<void> set_up();
   Result<wire::StoreOpened> open(const std::shared_ptr<net::Peer>& peer, CallerId caller, std::vector<Fd>& descriptors);
-  void lease(std::uint32_t table, std::uint64_t slot_bytes, std::uint64_t request);
-  void serve_waiting();
-  void ask_to_trim();
-  void tell_all_to_trim();
-  void trim_later();
+  std::optional<std::uint32_t> table_of(const net::Peer& peer) const;
   void process_ended(std::uint32_t table);
+
+  // Requests.
+  void ask(const std::shared_ptr<net::Peer>& from, std::variant<std::uint64_t, Location> what, std::uint64_t request);
+  void serve_waiting();
+  /// Answers it, or begins what will; false: there is no room yet.
+  bool serve(const Waiting& waiting);
+  bool serve(const Waiting& waiting, std::uint64_t slot_bytes);
+  bool serve(const Waiting& waiting, const Location& location);
+  void answer(const Asker& asker, wire::Message answer);
+  void answer(const Asker& asker, Error error);
+  bool refuse(const Waiting& waiting, Error error);
+
+  // Memory.
+  void make_room();
+  void ask_to_trim();
+  void release(std::uint64_t bytes);
+  /// False when there is not so much that could go.
+  bool spill(std::uint64_t bytes);
+  void spill_early();
+  struct Left {
+    object_store::SpillFile::Kept kept;
+    bool is_out = false;
+  };
+  void has_left(const Body& body, Result<Left> left);
+  void bring_back(const Body& body);
+  void has_returned(const Body& body, const Result<void>& read);
+  void end_outside();
+  /// Copies on disk that nobody uses just now, and for which this is true; how many.
+  template <class Condition>
+  std::size_t drop_copies(Condition which);
+  void progress();
+
+  // Time.
   void look_again_at(TimePoint when);
   void look_again();
-  void release_idle_later(Duration pause);
-  std::optional<std::uint32_t> table_of(const net::Peer& peer) const;
+  void trim_later();
+  void release_idle_later();
+  /// Runs `work` where it may block, then `done` here with what it gave.
+  template <class Work, class Done>
+  void run_aside(Work work, Done done);
 
   async::Executor& executor_;
   Host& host_;
-  const ByteCount capacity_;
-  std::unique_ptr<Memory> memory_;  // null until first asked for
+  const Settings settings_;
+  std::shared_ptr<Memory> memory_;  // null until first asked for
   std::map<std::uint32_t, Process> processes_;
-  std::deque<WaitingLease> waiting_;
+  std::deque<Waiting> waiting_;
+
+  std::uint64_t leaving_bytes_ = 0;                         // on their way to disk
+  std::uint64_t releasing_bytes_ = 0;                       // on their way to the system
+  std::map<Place, object_store::SpillFile::Kept> on_disk_;  // out, or in memory too
+  std::set<Place> leaving_;
+  std::map<Place, std::vector<Asker>> returning_;  // and who waits for them
+  std::optional<Error> spill_error_;               // the last attempt's
+  TimePoint spill_again_{};                        // not before, after an error
+  TimePoint early_again_{};                        // nor before it is necessary, when there was too little to go
+  TimePoint trim_again_{};
+
   TimePoint next_look_ = TimePoint::max();
   bool trims_later_ = false;
   bool releases_idle_ = false;

@@ -13,16 +13,20 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
+// generation 32 | visits 24 | let go 1 | nothing 4 | state 3
+constexpr std::uint64_t kLetGo = 1 << 7;
+constexpr std::uint64_t kStates = 7;
+constexpr std::uint32_t kVisitsEnd = 1 << 24;
+
 std::uint64_t packed(SlotWord word) {
-  return std::uint64_t{word.generation} << 32 | static_cast<std::uint64_t>(word.state);
+  return std::uint64_t{word.generation} << 32 | std::uint64_t{word.visits % kVisitsEnd} << 8 |
+         (word.let_go ? kLetGo : 0) | static_cast<std::uint64_t>(word.state);
 }
 SlotWord unpacked(std::uint64_t word) {
-  return {static_cast<std::uint32_t>(word >> 32), static_cast<SlotState>(word & 3)};
-}
-
-// Never 0, which is no pin.
-std::uint64_t pin_of(const Place& place) {
-  return (std::uint64_t{place.slot} + 1) << 32 | place.generation;
+  return {.generation = static_cast<std::uint32_t>(word >> 32),
+          .state = static_cast<SlotState>(word & kStates),
+          .let_go = (word & kLetGo) != 0,
+          .visits = static_cast<std::uint32_t>(word >> 8) % kVisitsEnd};
 }
 
 }  // namespace
@@ -32,6 +36,7 @@ struct alignas(64) Ledger::Head {
   std::uint32_t slots;
   std::uint32_t tables;
   std::atomic<std::uint32_t> tables_used;  // tables from here on have never been opened
+  std::atomic<std::uint64_t> now;
 };
 
 std::size_t Ledger::bytes_for(std::uint32_t slots, std::uint32_t tables) {
@@ -81,16 +86,66 @@ SlotWord Ledger::word_of(std::uint32_t number) const {
   return unpacked(slot(number).word.load());
 }
 
+bool Ledger::has(const Location& location) const {
+  const Place& place = location.place;
+  if (place.slot >= slots_) return false;
+  const SlotWord word = word_of(place.slot);
+  const SlotHeader& header = slot(place.slot);
+  return word.generation == place.generation && word.has_object() &&
+         header.maker.load(std::memory_order_relaxed) == location.id.maker.value() &&
+         header.number.load(std::memory_order_relaxed) == location.id.number;
+}
+
+std::uint32_t Ledger::tables_used() const {
+  return std::min(head_->tables_used.load(), tables_);
+}
+
 bool Ledger::pinned(std::uint32_t slot) const {
-  const std::uint32_t tables = std::min(head_->tables_used.load(), tables_);
-  for (std::uint32_t t = 0; t < tables; ++t) {
+  for (std::uint32_t t = 0; t < tables_used(); ++t) {
     const PinTable& pins = table(t);
     const std::uint32_t used = std::min(pins.used.load(), kPinsMax);
     for (std::uint32_t i = 0; i < used; ++i) {
-      if (pins.pins[i].load() >> 32 == std::uint64_t{slot} + 1) return true;
+      const std::uint64_t word = pins.pins[i].load();
+      if (word != 0 && detail::slot_of_pin(word) == slot) return true;
     }
   }
   return false;
+}
+
+bool Ledger::change(const Place& place, SlotState from, SlotState to) const {
+  auto& atomic = slot(place.slot).word;
+  std::uint64_t seen = atomic.load();
+  for (;;) {
+    SlotWord word = unpacked(seen);
+    if (word.generation != place.generation || word.state != from) return false;
+    word.state = to;
+    if (atomic.compare_exchange_weak(seen, packed(word))) return true;
+  }
+}
+
+bool Ledger::end_as(std::uint32_t number, SlotState end) const {
+  auto& atomic = slot(number).word;
+  std::uint64_t seen = atomic.load();
+  const SlotWord word = unpacked(seen);
+  if (!word.let_go || pinned(number)) return false;
+  return atomic.compare_exchange_strong(seen, packed({.generation = word.generation + 1, .state = end}));
+}
+
+bool Ledger::end(std::uint32_t number) const {
+  const SlotWord word = word_of(number);
+  if (word.state == SlotState::kFree) return true;
+  return word.has_object() && word.state != SlotState::kOut && end_as(number, SlotState::kFree);
+}
+
+bool Ledger::end_outside(const Place& place) const {
+  const SlotWord word = word_of(place.slot);
+  return word.generation == place.generation && word.state == SlotState::kOut && end_as(place.slot, SlotState::kGone);
+}
+
+void Ledger::lend(std::uint32_t number, std::uint64_t offset) const {
+  SlotHeader& header = slot(number);
+  header.offset.store(offset);
+  header.word.store(packed({.generation = word_of(number).generation, .state = SlotState::kFree}));
 }
 
 Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size, CallerId heir) const {
@@ -98,27 +153,35 @@ Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size
   const SlotWord word = unpacked(header.word.load());
   PHAROS_CHECK(word.state == SlotState::kFree, number, static_cast<int>(word.state));
   // Before the rest: if this process dies from here on, the slot is found half-written.
-  header.word.store(packed({word.generation, SlotState::kWriting}));
+  header.word.store(packed({.generation = word.generation, .state = SlotState::kWriting}));
   header.holder.store(id.maker.value(), std::memory_order_relaxed);
   header.heir.store(heir.value(), std::memory_order_relaxed);
   header.maker.store(id.maker.value(), std::memory_order_relaxed);
   header.number.store(id.number, std::memory_order_relaxed);
   header.size.store(size, std::memory_order_relaxed);
+  header.used.store(head_->now.load(std::memory_order_relaxed), std::memory_order_relaxed);
   return {number, word.generation};
 }
 
 void Ledger::seal(const Place& place) const {
-  slot(place.slot).word.store(packed({place.generation, SlotState::kSealed}));
+  slot(place.slot).word.store(packed({.generation = place.generation, .state = SlotState::kSealed}));
 }
 
 void Ledger::abandon(const Place& place) const {
-  std::uint64_t writing = packed({place.generation, SlotState::kWriting});
-  slot(place.slot).word.compare_exchange_strong(writing, packed({place.generation + 1, SlotState::kFree}));
+  std::uint64_t writing = packed({.generation = place.generation, .state = SlotState::kWriting});
+  const std::uint64_t free = packed({.generation = place.generation + 1, .state = SlotState::kFree});
+  slot(place.slot).word.compare_exchange_strong(writing, free);
 }
 
-bool Ledger::retire(const Place& place) const {
-  std::uint64_t sealed = packed({place.generation, SlotState::kSealed});
-  return slot(place.slot).word.compare_exchange_strong(sealed, packed({place.generation + 1, SlotState::kFree}));
+void Ledger::let_go(const Place& place) const {
+  auto& atomic = slot(place.slot).word;
+  std::uint64_t seen = atomic.load();
+  for (;;) {
+    SlotWord word = unpacked(seen);
+    if (word.generation != place.generation || !word.has_object() || word.let_go) return;
+    word.let_go = true;
+    if (atomic.compare_exchange_weak(seen, packed(word))) return;
+  }
 }
 
 bool Ledger::take_over(const Location& location, CallerId heir) const {
@@ -132,20 +195,36 @@ bool Ledger::disown(const Place& place, CallerId holder) const {
   return slot(place.slot).holder.compare_exchange_strong(held_by, 0);
 }
 
-std::optional<Ledger::Pinned> Ledger::pin(std::uint32_t number, std::uint32_t pin, const Location& location) const {
-  if (location.place.slot >= slots_) return std::nullopt;
+std::optional<Ledger::Pinned> Ledger::pin(std::uint32_t number, std::uint32_t pin, PinKind kind,
+                                          const Location& location) const {
+  const Place& place = location.place;
+  if (place.slot >= slots_) return std::nullopt;
   PinTable& pins = table(number);
   PHAROS_CHECK(pin < kPinsMax, pin);
   if (pins.used.load(std::memory_order_relaxed) <= pin) pins.used.store(pin + 1);
-  pins.pins[pin].store(pin_of(location.place));
-  const SlotHeader& header = slot(location.place.slot);
-  if (header.word.load() != packed({location.place.generation, SlotState::kSealed}) ||
-      header.maker.load(std::memory_order_relaxed) != location.id.maker.value() ||
-      header.number.load(std::memory_order_relaxed) != location.id.number) {
-    unpin(number, pin);
-    return std::nullopt;
+  pins.pins[pin].store(detail::pin_word(place, kind));
+  SlotHeader& header = slot(place.slot);
+  std::uint64_t seen = header.word.load();
+  for (;;) {
+    SlotWord word = unpacked(seen);
+    if (word.generation != place.generation || !word.has_object()) break;
+    const bool comes_back = kind == PinKind::kRead && word.state == SlotState::kLeaving;
+    if (comes_back) word.state = SlotState::kSealed;
+    if (word.let_go) ++word.visits;
+    if ((comes_back || word.let_go) && !header.word.compare_exchange_weak(seen, packed(word))) continue;
+    if (header.maker.load(std::memory_order_relaxed) != location.id.maker.value() ||
+        header.number.load(std::memory_order_relaxed) != location.id.number) {
+      break;
+    }
+    if (kind == PinKind::kRead) {
+      header.used.store(head_->now.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    }
+    return Pinned{.offset = header.offset.load(std::memory_order_relaxed),
+                  .size = header.size.load(std::memory_order_relaxed),
+                  .in_memory = word.state != SlotState::kOut};
   }
-  return Pinned{header.offset.load(std::memory_order_relaxed), header.size.load(std::memory_order_relaxed)};
+  unpin(number, pin);
+  return std::nullopt;
 }
 
 void Ledger::unpin(std::uint32_t number, std::uint32_t pin) const {
@@ -158,18 +237,21 @@ void Ledger::open_table(std::uint32_t number) const {
 
 void Ledger::clear_table(std::uint32_t number) const {
   PinTable& pins = table(number);
-  for (auto& pin : pins.pins) {
-    if (pin.load(std::memory_order_relaxed) != 0) pin.store(0);
-  }
+  const std::uint32_t used = std::min(pins.used.load(), kPinsMax);
+  for (std::uint32_t i = 0; i < used; ++i) pins.pins[i].store(0);
   pins.used.store(0);
+}
+
+void Ledger::advance() const {
+  head_->now.fetch_add(1, std::memory_order_relaxed);
 }
 
 Ledger::Stretch Ledger::stretch_of_slots(std::uint32_t first, std::uint32_t count) const {
   return {kPage + first * sizeof(SlotHeader), count * sizeof(SlotHeader)};
 }
 
-Ledger::Stretch Ledger::stretch_of_table(std::uint32_t number) const {
-  return {bytes_for(slots_, number), sizeof(PinTable)};
+Ledger::Stretch Ledger::stretch_of_pins(std::uint32_t number, std::uint32_t pins) const {
+  return {bytes_for(slots_, number), offsetof(PinTable, pins) + pins * sizeof(std::uint64_t)};
 }
 
 }  // namespace pharos::object_store

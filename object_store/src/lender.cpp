@@ -1,23 +1,34 @@
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <unordered_set>
 
 #include <pharos/base/check.hpp>
 #include <pharos/object_store/lender.hpp>
 
 namespace pharos::object_store {
+namespace {
 
-Lender::Lender(const Ledger& ledger, ByteCount capacity)
-    : ledger_{ledger},
-      memory_{capacity.bytes()},
-      slots_{ledger.slots()},
-      processes_(ledger.tables()),
-      touched_(capacity.bytes() / kSegmentBytes) {
-  PHAROS_CHECK(capacity.bytes() % kSegmentBytes == 0, capacity.bytes());
+std::uint64_t units(std::uint64_t bytes) {
+  return whole_slab_units(ByteCount{bytes}).bytes() / kSlabUnit;
 }
+
+}  // namespace
+
+Lender::Lender(const Ledger& ledger, ByteCount capacity, ByteCount addresses)
+    : ledger_{ledger},
+      capacity_{capacity.bytes()},
+      addresses_{addresses.bytes() / kSlabUnit},
+      slots_{ledger.slots()},
+      processes_(ledger.tables()) {
+  PHAROS_CHECK(capacity <= addresses, capacity, addresses);
+}
+
+// ---- Processes
 
 Result<std::uint32_t> Lender::open(CallerId process) {
   PHAROS_CHECK(process);
-  if (std::find(processes_.begin(), processes_.end(), process) != processes_.end()) {
+  if (has_process(process)) {
     return Error{ErrorCode::kAlreadyExists, "process " + to_string(process) + " uses the object store already"};
   }
   const auto free = std::find(processes_.begin(), processes_.end(), CallerId{});
@@ -32,51 +43,6 @@ Result<std::uint32_t> Lender::open(CallerId process) {
   return table;
 }
 
-Error Lender::full(std::uint64_t bytes) const {
-  return {ErrorCode::kExhausted,
-          "the object store is full: of " + to_string(ByteCount{memory_.length()}) + ", " +
-              to_string(ByteCount{memory_.free()}) + " are free, " + to_string(ByteCount{memory_.longest_free()}) +
-              " in one piece; " + to_string(ByteCount{bytes}) + " were asked for",
-          "Let go of Refs and of values that are views, or give the cluster's Runtime a larger object_store."};
-}
-
-Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
-  if (!process_of(table) || !is_slot_size(slot_bytes)) {
-    return Error{ErrorCode::kInvalidArgument, "a lease was asked for that no process of this version asks for"};
-  }
-  Slab slab{.offset = 0, .slot_bytes = slot_bytes, .first_slot = 0, .slots = slots_of_slab(slot_bytes)};
-  if (slot_bytes > memory_.length()) return full(slot_bytes);
-  auto offset = memory_.take(slab.bytes());
-  if (!offset && slab.slots != 1) {
-    slab.slots = 1;
-    offset = memory_.take(slab.bytes());
-  }
-  if (!offset) return full(slab.bytes());
-  const auto first = slots_.take(slab.slots);
-  if (!first) {
-    memory_.give_back(*offset, slab.bytes());
-    return full(slab.bytes());
-  }
-  slab.offset = *offset;
-  slab.first_slot = static_cast<std::uint32_t>(*first);
-  for (std::uint32_t i = 0; i < slab.slots; ++i) {
-    ledger_.slot(slab.first_slot + i).offset.store(slab.offset + i * slot_bytes);
-  }
-  for (std::uint64_t s = slab.offset / kSegmentBytes; s * kSegmentBytes < slab.offset + slab.bytes(); ++s) {
-    touched_[s] = true;
-  }
-  slabs_.emplace(slab.first_slot, Lent{slab, table});
-  return slab;
-}
-
-void Lender::give_back(std::uint32_t table, std::uint32_t first_slot) {
-  const auto found = slabs_.find(first_slot);
-  if (found == slabs_.end() || found->second.table != table) return;
-  found->second.table = kNobody;
-  ++orphans_;
-  reclaim();
-}
-
 std::vector<Lender::Unclaimed> Lender::process_ended(std::uint32_t table) {
   std::vector<Unclaimed> unclaimed;
   const CallerId process = process_of(table);
@@ -87,13 +53,13 @@ std::vector<Lender::Unclaimed> Lender::process_ended(std::uint32_t table) {
       const SlotWord word = ledger_.word_of(slot);
       const Place place{slot, word.generation};
       if (word.state == SlotState::kWriting && lent.table == table) ledger_.abandon(place);
-      if (word.state != SlotState::kSealed) continue;
+      if (!word.has_object()) continue;
       const CallerId holder{header.holder.load()};
       const CallerId heir{header.heir.load()};
       if (holder == process && heir && heir != process) {
         unclaimed.push_back({place, process});
       } else if (holder == process || heir == process) {
-        if (ledger_.disown(place, holder)) ledger_.retire(place);
+        if (ledger_.disown(place, holder)) ledger_.let_go(place);
       }
     }
     if (lent.table != table) continue;
@@ -109,17 +75,88 @@ std::vector<Lender::Unclaimed> Lender::process_ended(std::uint32_t table) {
 void Lender::end_unclaimed(const std::vector<Unclaimed>& results) {
   for (const auto& [place, maker] : results) {
     const SlotWord word = ledger_.word_of(place.slot);
-    if (word.state != SlotState::kSealed || word.generation != place.generation) continue;
-    if (ledger_.disown(place, maker)) ledger_.retire(place);
+    if (!word.has_object() || word.generation != place.generation) continue;
+    if (ledger_.disown(place, maker)) ledger_.let_go(place);
   }
   reclaim();
 }
 
-bool Lender::in_use(const Slab& slab) const {
-  for (std::uint32_t slot = slab.first_slot; slot < slab.first_slot + slab.slots; ++slot) {
-    if (ledger_.word_of(slot).state != SlotState::kFree || ledger_.pinned(slot)) return true;
+bool Lender::has_process(CallerId process) const {
+  return std::find(processes_.begin(), processes_.end(), process) != processes_.end();
+}
+
+CallerId Lender::process_of(std::uint32_t table) const {
+  return table < processes_.size() ? processes_[table] : CallerId{};
+}
+
+// ---- Slabs
+
+Error Lender::full(std::uint64_t bytes) const {
+  const std::uint64_t lent = lent_memory();
+  return {ErrorCode::kExhausted,
+          "the object store is full: of " + to_string(ByteCount{capacity_}) + ", " +
+              to_string(ByteCount{capacity_ - std::min(capacity_, lent)}) + " are free; " +
+              to_string(ByteCount{bytes}) + " were asked for",
+          "Let go of Refs and of values that are views, or give the cluster's Runtime a larger object_store."};
+}
+
+// Where a free slab of that size lies, or a new one.
+std::optional<std::uint64_t> Lender::take_memory(std::uint64_t bytes) {
+  const auto has_room = [&](std::uint64_t more) { return more <= capacity_ && memory_ <= capacity_ - more; };
+  const auto warm = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& idle) { return idle.bytes == bytes; });
+  if (warm != idle_.rend() && has_room(bytes - warm->memory)) {
+    const Idle taken = *warm;
+    idle_.erase(std::next(warm).base());
+    idle_bytes_ -= taken.memory;
+    memory_ += bytes - taken.memory;
+    return taken.offset;
   }
-  return false;
+  if (!has_room(bytes)) return std::nullopt;
+  const auto unit = addresses_.take(units(bytes));
+  if (!unit) return std::nullopt;
+  memory_ += bytes;
+  return *unit * kSlabUnit;
+}
+
+Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
+  if (!process_of(table) || !is_slot_size(slot_bytes)) {
+    return Error{ErrorCode::kInvalidArgument, "a lease was asked for that no process of this version asks for"};
+  }
+  Slab slab{.offset = 0, .slot_bytes = slot_bytes, .first_slot = 0, .slots = slots_of_slab(slot_bytes)};
+  auto offset = take_memory(slab.bytes());
+  if (!offset && slab.slots != 1) {
+    slab.slots = 1;
+    offset = take_memory(slab.bytes());
+  }
+  if (!offset) return full(slab.bytes());
+  const auto first = slots_.take(slab.slots);
+  if (!first) {
+    idle_.push_back({*offset, slab.bytes(), slab.bytes()});
+    idle_bytes_ += slab.bytes();
+    return full(slab.bytes());
+  }
+  slab.offset = *offset;
+  slab.first_slot = static_cast<std::uint32_t>(*first);
+  for (std::uint32_t i = 0; i < slab.slots; ++i) ledger_.lend(slab.first_slot + i, slab.offset + i * slot_bytes);
+  ledger_.advance();
+  slabs_.emplace(slab.first_slot, Lent{slab, table});
+  return slab;
+}
+
+void Lender::give_back(std::uint32_t table, std::uint32_t first_slot) {
+  const auto found = slabs_.find(first_slot);
+  if (found == slabs_.end() || found->second.table != table) return;
+  found->second.table = kNobody;
+  ++orphans_;
+  reclaim();
+}
+
+// All its objects, and so those that nobody will end but the node.
+bool Lender::ended(const Slab& slab) const {
+  for (std::uint32_t slot = slab.first_slot; slot < slab.first_slot + slab.slots; ++slot) {
+    if (ledger_.word_of(slot).state != SlotState::kGone && !ledger_.end(slot)) return false;
+  }
+  return true;
 }
 
 bool Lender::reclaim() {
@@ -127,12 +164,14 @@ bool Lender::reclaim() {
   bool any = false;
   for (auto each = slabs_.begin(); each != slabs_.end();) {
     const Lent& lent = each->second;
-    if (lent.table != kNobody || in_use(lent.slab)) {
+    if (lent.table != kNobody || !ended(lent.slab)) {
       ++each;
       continue;
     }
-    memory_.give_back(lent.slab.offset, lent.slab.bytes());
-    slots_.give_back(lent.slab.first_slot, lent.slab.slots);
+    const Slab& slab = lent.slab;
+    idle_.push_back({slab.offset, slab.bytes(), lent.memory()});
+    idle_bytes_ += lent.memory();
+    slots_.give_back(slab.first_slot, slab.slots);
     --orphans_;
     any = true;
     each = slabs_.erase(each);
@@ -140,17 +179,128 @@ bool Lender::reclaim() {
   return any;
 }
 
-std::optional<std::uint64_t> Lender::take_idle_segment() {
-  for (std::size_t s = 0; s < touched_.size(); ++s) {
-    if (!touched_[s] || !memory_.is_free(s * kSegmentBytes, kSegmentBytes)) continue;
-    touched_[s] = false;
-    return s * kSegmentBytes;
-  }
-  return std::nullopt;
+Lender::Lent& Lender::lent_with(std::uint32_t slot) {
+  const auto after = slabs_.upper_bound(slot);
+  PHAROS_CHECK(after != slabs_.begin(), slot);
+  Lent& lent = std::prev(after)->second;
+  PHAROS_CHECK(slot < lent.slab.first_slot + lent.slab.slots, slot, lent.slab.first_slot);
+  return lent;
 }
 
-CallerId Lender::process_of(std::uint32_t table) const {
-  return table < processes_.size() ? processes_[table] : CallerId{};
+// ---- Memory
+
+std::vector<Lender::Idle> Lender::take_idle(std::uint64_t bytes) {
+  std::vector<Idle> taken;
+  for (std::uint64_t sum = 0; sum < bytes && !idle_.empty(); idle_.pop_front()) {
+    taken.push_back(idle_.front());
+    sum += taken.back().memory;
+  }
+  for (const Idle& idle : taken) {
+    idle_bytes_ -= idle.memory;
+    releasing_bytes_ += idle.memory;
+  }
+  return taken;
+}
+
+void Lender::released(const Idle& idle) {
+  releasing_bytes_ -= idle.memory;
+  memory_ -= idle.memory;
+  addresses_.give_back(idle.offset / kSlabUnit, units(idle.bytes));
+}
+
+// ---- Objects that are out on disk
+
+Lender::Body Lender::body_of(const Place& place, std::uint64_t slot_bytes) const {
+  const SlotHeader& header = ledger_.slot(place.slot);
+  const ObjectId id{CallerId{header.maker.load()}, header.number.load()};
+  return {{id, place, CallerId{header.holder.load()}}, header.offset.load(), header.size.load(), slot_bytes};
+}
+
+std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes) {
+  struct Candidate {
+    std::uint64_t used;
+    std::uint32_t slot;
+    std::uint64_t slot_bytes;
+  };
+  std::vector<Candidate> candidates;
+  for (const auto& [first, lent] : slabs_) {
+    for (std::uint32_t slot = first; slot < first + lent.slab.slots; ++slot) {
+      if (ledger_.word_of(slot).state != SlotState::kSealed) continue;
+      candidates.push_back({ledger_.slot(slot).used.load(std::memory_order_relaxed), slot, lent.slab.slot_bytes});
+    }
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.used != b.used ? a.used < b.used : a.slot < b.slot;
+  });
+  std::vector<Body> leaving;
+  std::uint64_t sum = 0;
+  for (auto next = candidates.begin(); sum < bytes && next != candidates.end();) {
+    // Some are marked, then all tables looked through once.
+    std::vector<Candidate> marked;
+    std::uint64_t marked_bytes = 0;
+    for (; sum + marked_bytes < bytes && next != candidates.end(); ++next) {
+      const SlotWord word = ledger_.word_of(next->slot);
+      if (!ledger_.leave({next->slot, word.generation})) continue;
+      marked.push_back(*next);
+      marked_bytes += next->slot_bytes;
+    }
+    std::unordered_set<std::uint32_t> read;
+    ledger_.for_each_read([&read](std::uint32_t slot) { read.insert(slot); });
+    for (const Candidate& each : marked) {
+      const Place place{each.slot, ledger_.word_of(each.slot).generation};
+      if (read.contains(each.slot)) {
+        ledger_.stay(place);
+        continue;
+      }
+      sum += each.slot_bytes;
+      leaving.push_back(body_of(place, each.slot_bytes));
+    }
+  }
+  return leaving;
+}
+
+void Lender::left(const Place& place) {
+  Lent& lent = lent_with(place.slot);
+  ++lent.away;
+  memory_ -= lent.slab.slot_bytes;
+  outside_.insert_or_assign(place.slot, place);
+}
+
+Result<Lender::Body> Lender::begin_return(const Place& place) {
+  const auto found = outside_.find(place.slot);
+  if (found == outside_.end() || found->second != place) {
+    return Error{ErrorCode::kNotFound, "no object is out there"};
+  }
+  Lent& lent = lent_with(place.slot);
+  const std::uint64_t bytes = lent.slab.slot_bytes;
+  if (bytes > capacity_ || memory_ > capacity_ - bytes) return full(bytes);
+  memory_ += bytes;
+  --lent.away;
+  outside_.erase(found);
+  ledger_.advance();
+  return body_of(place, bytes);
+}
+
+void Lender::return_failed(const Place& place) {
+  left(place);
+}
+
+std::vector<Place> Lender::end_outside() {
+  std::vector<Place> ended;
+  for (auto each = outside_.begin(); each != outside_.end();) {
+    if (!ledger_.end_outside(each->second)) {
+      ++each;
+      continue;
+    }
+    ended.push_back(each->second);
+    each = outside_.erase(each);
+  }
+  return ended;
+}
+
+bool Lender::is_outside(const Place& place) const {
+  const auto found = outside_.find(place.slot);
+  return found != outside_.end() && found->second == place;
 }
 
 Lender::Census Lender::census() const {
@@ -159,9 +309,11 @@ Lender::Census Lender::census() const {
       static_cast<std::size_t>(std::count_if(processes_.begin(), processes_.end(), [](CallerId p) { return bool{p}; }));
   for (const auto& [first, lent] : slabs_) {
     ++census.slabs;
-    census.leased_bytes += lent.slab.bytes();
     for (std::uint32_t slot = first; slot < first + lent.slab.slots; ++slot) {
-      if (ledger_.word_of(slot).state != SlotState::kFree) ++census.objects;
+      const SlotWord word = ledger_.word_of(slot);
+      // One that is let go ends as soon as somebody looks.
+      if (word.state == SlotState::kWriting || (word.has_object() && !word.let_go)) ++census.objects;
+      if (word.state == SlotState::kOut) ++census.outside;
     }
   }
   return census;

@@ -10,10 +10,8 @@ namespace {
 
 constexpr std::size_t kLooks = 64;  // at slots that were busy, before another slab is leased
 
-Error lost(const Location& location) {
-  return {ErrorCode::kObjectLost,
-          "object " + to_string(location.id) + " is gone: the process that held it has let go of it, or died",
-          "Make it again, and keep a Ref of it as long as it is used."};
+Error node_is_gone() {
+  return {ErrorCode::kRuntimeStopped, "the object store's node is gone"};
 }
 
 Error child_of_fork() {
@@ -24,12 +22,63 @@ Error child_of_fork() {
 
 }  // namespace
 
-std::string to_string(const ObjectId& id) {
-  return to_string(id.maker) + "/" + std::to_string(id.number);
-}
-
 Object::~Object() {
   lessee_->let_go(*this);
+}
+
+// The memory stays, or stays where it was brought back to, for as long as there is this view.
+Result<std::shared_ptr<const View>> Object::begin_reading(bool& in_memory) {
+  {
+    const std::lock_guard lock{mutex_};
+    in_memory = true;
+    if (auto view = view_.lock()) return view;
+    if (lessee_->abandoned()) return child_of_fork();
+    if (!pin_) {
+      PHAROS_TRY(pin_, lessee_->take_pin());
+    }
+    ++readings_;
+  }
+  auto view = std::make_shared<const View>(shared_from_this());
+  const auto pinned = lessee_->ledger().pin(lessee_->table_, *pin_, PinKind::kRead, location_);
+  PHAROS_CHECK(pinned, location_.place.slot, location_.place.generation);  // it lasts as long as this
+  in_memory = pinned->in_memory;
+  const std::lock_guard lock{mutex_};
+  if (in_memory) view_ = view;
+  return view;
+}
+
+Result<std::shared_ptr<const View>> Object::read_now() {
+  bool in_memory = false;
+  PHAROS_TRY(auto view, begin_reading(in_memory));
+  if (!in_memory) return std::shared_ptr<const View>{};
+  return view;
+}
+
+Result<std::shared_ptr<const View>> Object::read() {
+  bool in_memory = false;
+  PHAROS_TRY(auto view, begin_reading(in_memory));
+  if (in_memory) return view;
+  const auto lessor = lessee_->lessor_.lock();
+  if (lessor == nullptr) return node_is_gone();
+  PHAROS_TRY_VOID(lessor->bring(location_));
+  const std::lock_guard lock{mutex_};
+  view_ = view;
+  return view;
+}
+
+bool Object::in_memory() const {
+  return lessee_->ledger().word_of(location_.place.slot).state != SlotState::kOut;
+}
+
+void Object::end_reading() {
+  if (lessee_->abandoned()) return;
+  const std::lock_guard lock{mutex_};
+  if (--readings_ != 0) return;
+  if (share_ == Share::kKept) {
+    lessee_->ledger().pin(lessee_->table_, *pin_, PinKind::kKeep, location_);
+  } else {
+    lessee_->drop_pin(*std::exchange(pin_, std::nullopt));
+  }
 }
 
 WritableObject::~WritableObject() {
@@ -66,6 +115,7 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
       if (take_slot(of_size_[slot_bytes], slot)) {
         leased = leased_with(slot);
         location.id = {self_, ++last_number_};
+        location.owner = self_;
         location.place = ledger().begin(slot, location.id, bytes, heir);
       }
     }
@@ -90,7 +140,7 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
 
 Result<void> Lessee::lease(std::uint64_t slot_bytes) {
   const auto lessor = lessor_.lock();
-  if (lessor == nullptr) return Error{ErrorCode::kRuntimeStopped, "the object store's node is gone"};
+  if (lessor == nullptr) return node_is_gone();
   PHAROS_TRY(const Slab slab, lessor->lease(slot_bytes));
   if (slab.slot_bytes != slot_bytes || slab.slots == 0 || slab.first_slot >= ledger().slots() ||
       slab.slots > ledger().slots() - slab.first_slot || slab.slots > memory_->objects().size() / slot_bytes ||
@@ -110,20 +160,21 @@ Result<void> Lessee::lease(std::uint64_t slot_bytes) {
 }
 
 bool Lessee::take_slot(Slots& slots, std::uint32_t& slot) {
-  while (!slots.free.empty()) {
+  if (!slots.free.empty()) {
     slot = slots.free.back();
     slots.free.pop_back();
     free_bytes_ -= leased_with(slot)->slab.slot_bytes;
-    if (!ledger().pinned(slot)) return true;
-    slots.busy.push_back(slot);
+    return true;
   }
-  for (std::size_t looks = std::min(slots.busy.size(), kLooks); looks != 0; --looks) {
+  for (std::size_t looks = std::min(slots.busy.size(), kLooks); looks != 0 && !slots.busy.empty(); --looks) {
     slots.looked_at = (slots.looked_at + 1) % slots.busy.size();
     slot = slots.busy[slots.looked_at];
-    if (ledger().word_of(slot).state != SlotState::kFree || ledger().pinned(slot)) continue;
-    slots.busy[slots.looked_at] = slots.busy.back();
-    slots.busy.pop_back();
-    return true;
+    if (ledger().end(slot)) {
+      slots.busy[slots.looked_at] = slots.busy.back();
+      slots.busy.pop_back();
+      return true;
+    }
+    if (ledger().word_of(slot).state == SlotState::kGone) give_back_if_idle(*leased_with(slot));
   }
   return false;
 }
@@ -137,7 +188,7 @@ Lessee::Leased* Lessee::leased_with(std::uint32_t slot) {
 
 std::shared_ptr<Object> Lessee::seal(const Location& location, std::span<const std::byte> readable) {
   ledger().seal(location.place);
-  return keep(Object::Share::kHeld, location, readable);
+  return add(Object::Share::kHeld, location, readable);
 }
 
 void Lessee::give_up(const Place& place) {
@@ -147,8 +198,8 @@ void Lessee::give_up(const Place& place) {
   slot_is_free(place.slot);
 }
 
-std::shared_ptr<Object> Lessee::keep(Object::Share share, const Location& location, std::span<const std::byte> bytes,
-                                     std::uint32_t pin) {
+std::shared_ptr<Object> Lessee::add(Object::Share share, const Location& location, std::span<const std::byte> bytes,
+                                    std::optional<std::uint32_t> pin) {
   auto object = std::make_shared<Object>(shared_from_this(), share, location, bytes, pin);
   const std::lock_guard lock{mutex_};
   objects_.emplace(bytes.data(), object.get());
@@ -159,10 +210,11 @@ std::shared_ptr<Object> Lessee::object_with(std::span<const std::byte> bytes) {
   if (abandoned()) return nullptr;
   const std::byte* const begin = bytes.data();
   const std::lock_guard lock{mutex_};
-  // Objects lie beside each other, or in the same place.
+  // Objects lie beside each other, or in the same place when they are handed over.
   for (auto at = objects_.upper_bound(begin); at != objects_.begin();) {
-    const auto its = (--at)->second->bytes();
+    const auto its = (--at)->second->bytes_;
     if (begin + bytes.size() > its.data() + its.size()) return nullptr;
+    if (at->second->handed_over_.load()) continue;
     if (auto object = at->second->weak_from_this().lock()) return object;  // none: its last share is ending
   }
   return nullptr;
@@ -170,10 +222,8 @@ std::shared_ptr<Object> Lessee::object_with(std::span<const std::byte> bytes) {
 
 // ---- Letting go
 
-// Another's slot, of an object that was taken over, is that one's to use again.
 void Lessee::slot_is_free(std::uint32_t slot) {
   Leased* const leased = leased_with(slot);
-  if (leased == nullptr) return;
   of_size_[leased->slab.slot_bytes].free.push_back(slot);
   free_bytes_ += leased->slab.slot_bytes;
   if (free_bytes_ > kKeptBytes) give_back_if_idle(*leased);
@@ -183,21 +233,21 @@ void Lessee::let_go(const Object& object) {
   if (abandoned()) return;
   {
     const std::lock_guard lock{mutex_};
-    const auto [first, last] = objects_.equal_range(object.bytes().data());
+    const auto [first, last] = objects_.equal_range(object.bytes_.data());
     objects_.erase(std::find_if(first, last, [&](const auto& each) { return each.second == &object; }));
   }
-  const Place place = object.location().place;
-  if (object.share_ == Object::Share::kPinned) return drop_pin(object.pin_);
-  if (object.handed_over_.load()) {
-    const std::lock_guard lock{mutex_};
-    if (const Leased* const leased = leased_with(place.slot)) {
-      of_size_[leased->slab.slot_bytes].busy.push_back(place.slot);
-    }
-    return;
-  }
-  ledger().retire(place);
+  if (object.pin_) drop_pin(*object.pin_);
+  if (object.share_ == Object::Share::kKept) return;
+  const std::uint32_t slot = object.location().place.slot;
+  if (!object.handed_over_.load()) ledger().let_go(object.location().place);
   const std::lock_guard lock{mutex_};
-  slot_is_free(place.slot);
+  const Leased* const leased = leased_with(slot);
+  if (leased == nullptr) return;  // of another, from which it was taken over
+  if (!object.handed_over_.load() && ledger().end(slot)) {
+    slot_is_free(slot);
+  } else {
+    of_size_[leased->slab.slot_bytes].busy.push_back(slot);
+  }
 }
 
 bool Lessee::give_back_if_idle(Leased& leased) {
@@ -206,7 +256,7 @@ bool Lessee::give_back_if_idle(Leased& leased) {
     return slot >= slab.first_slot && slot < slab.first_slot + slab.slots;
   };
   for (std::uint32_t slot = slab.first_slot; its(slot); ++slot) {
-    if (ledger().word_of(slot).state != SlotState::kFree) return false;
+    if (ledger().word_of(slot).state != SlotState::kGone && !ledger().end(slot)) return false;
   }
   // One that an object of this process still refers to, though it has ended, is in neither list.
   Slots& slots = of_size_[slab.slot_bytes];
@@ -233,16 +283,24 @@ void Lessee::trim() {
 // ---- Reading
 
 Result<std::uint32_t> Lessee::take_pin() {
+  constexpr std::uint32_t kProvided = 4088;  // at once: as many as end with a page
   const std::lock_guard lock{mutex_};
   if (!free_pins_.empty()) {
     const std::uint32_t pin = free_pins_.back();
     free_pins_.pop_back();
     return pin;
   }
-  if (pins_ < kPinsMax) return pins_++;
-  return Error{ErrorCode::kExhausted,
-               "this process reads " + std::to_string(kPinsMax) + " objects of others at once, which is the most",
-               "Let go of values that are views."};
+  if (pins_ == kPinsMax) {
+    return Error{ErrorCode::kExhausted,
+                 "this process uses " + std::to_string(kPinsMax) + " objects of others at once, which is the most",
+                 "Let go of Refs, and of values that are views."};
+  }
+  if (pins_ == provided_pins_) {
+    const std::uint32_t more = std::min(provided_pins_ + kProvided, kPinsMax);
+    PHAROS_TRY_VOID(memory_->provide_pins(table_, more));
+    provided_pins_ = more;
+  }
+  return pins_++;
 }
 
 void Lessee::drop_pin(std::uint32_t pin) {
@@ -251,36 +309,44 @@ void Lessee::drop_pin(std::uint32_t pin) {
   free_pins_.push_back(pin);
 }
 
-Result<std::shared_ptr<Object>> Lessee::pin(const Location& location, Object::Share share) {
+// None: it has ended.
+Result<std::optional<Lessee::Kept>> Lessee::keep(const Location& location) {
   PHAROS_TRY(const std::uint32_t pin, take_pin());
-  const auto pinned = ledger().pin(table_, pin, location);
+  const auto pinned = ledger().pin(table_, pin, PinKind::kKeep, location);
   const auto objects = memory_->objects();
   const bool inside = pinned && pinned->offset <= objects.size() && pinned->size <= objects.size() - pinned->offset;
-  if (!inside) {
-    drop_pin(pin);
-    if (!pinned) return lost(location);
-    return Error{ErrorCode::kCorrupt, "object " + to_string(location.id) + " lies outside of the object store"};
-  }
-  const auto bytes = objects.subspan(pinned->offset, pinned->size);
-  if (share == Object::Share::kPinned) {
-    return keep(share, location, bytes, pin);
-  }
-  // While it is pinned its slot is not used again, so that the holder's word is this object's.
-  const bool taken = ledger().take_over(location, self_);
-  const SlotWord word = ledger().word_of(location.place.slot);
+  if (inside) return std::optional{Kept{pin, objects.subspan(pinned->offset, pinned->size)}};
   drop_pin(pin);
-  if (!taken || word.state != SlotState::kSealed || word.generation != location.place.generation) return lost(location);
-  return keep(share, location, bytes);
+  if (!pinned) return std::optional<Kept>{};
+  return Error{ErrorCode::kCorrupt, "object " + to_string(location.id) + " lies outside of the object store"};
 }
 
 Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
   if (abandoned()) return child_of_fork();
-  return pin(location, Object::Share::kPinned);
+  PHAROS_TRY(const auto kept, keep(location));
+  if (kept) {
+    if (auto object = object_with(kept->bytes); object != nullptr && object->location() == location) {
+      drop_pin(kept->pin);
+      return object;
+    }
+    return add(Object::Share::kKept, location, kept->bytes, kept->pin);
+  }
+  const auto lessor = lessor_.lock();
+  if (lessor == nullptr) return node_is_gone();
+  auto why = lessor->bring(location);
+  if (!why) return std::move(why).error();
+  return lost(location);
 }
 
 Result<std::shared_ptr<Object>> Lessee::take_over(const Location& location) {
   if (abandoned()) return child_of_fork();
-  return pin(location, Object::Share::kHeld);
+  PHAROS_TRY(const auto kept, keep(location));
+  if (!kept) return lost(location);
+  // While it is kept its slot is not used again, so that the holder's word is this object's.
+  const bool taken = ledger().take_over(location, self_);
+  drop_pin(kept->pin);
+  if (!taken) return lost(location);
+  return add(Object::Share::kHeld, {location.id, location.place, self_}, kept->bytes);
 }
 
 }  // namespace pharos::object_store

@@ -19,6 +19,7 @@
 namespace pharos::object_store {
 namespace {
 
+constexpr std::uint64_t kCapacityMin = std::uint64_t{64} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The innermost limit on the way from this process's cgroup to the root; version 2 of cgroups.
@@ -118,7 +119,7 @@ ByteCount default_capacity() {
   struct sysinfo system {};
   ::sysinfo(&system);
   const std::uint64_t memory = std::min(std::uint64_t{system.totalram} * system.mem_unit, cgroup_limit());
-  return ByteCount{std::max(memory / 2 / kSegmentBytes, std::uint64_t{1}) * kSegmentBytes};
+  return whole_slab_units(ByteCount{std::max(memory / 2, kCapacityMin)});
 }
 
 }  // namespace pharos::object_store

@@ -11,6 +11,10 @@ constexpr std::uint64_t kObjectBytesMax = std::uint64_t{1} << 60;
 
 }  // namespace
 
+ByteCount whole_slab_units(ByteCount bytes) {
+  return ByteCount{(bytes.bytes() + kSlabUnit - 1) / kSlabUnit * kSlabUnit};
+}
+
 std::uint64_t slot_bytes_for(std::uint64_t bytes) {
   bytes = std::clamp(bytes, kSlotBytesMin, kObjectBytesMax);
   const std::uint64_t step = std::bit_floor(bytes) / 8;

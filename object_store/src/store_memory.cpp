@@ -9,8 +9,10 @@ namespace {
 
 class MappedMemory final : public StoreMemory {
  public:
-  MappedMemory(Mapping ledger_memory, const Ledger& ledger, SharedFile objects, Mapping readable)
-      : ledger_memory_{std::move(ledger_memory)},
+  MappedMemory(SharedFile ledger_file, Mapping ledger_memory, const Ledger& ledger, SharedFile objects,
+               Mapping readable)
+      : ledger_file_{std::move(ledger_file)},
+        ledger_memory_{std::move(ledger_memory)},
         ledger_{ledger},
         objects_{std::move(objects)},
         readable_{std::move(readable)} {}
@@ -35,8 +37,13 @@ class MappedMemory final : public StoreMemory {
     open_.at(slab.first_slot).populate(begin, bytes);
     return {};
   }
+  Result<void> provide_pins(std::uint32_t table, std::uint32_t pins) override {
+    const auto stretch = ledger_.stretch_of_pins(table, pins);
+    return ledger_file_.allocate(stretch.begin, stretch.bytes);
+  }
 
  private:
+  const SharedFile ledger_file_;
   const Mapping ledger_memory_;
   const Ledger ledger_;
   const SharedFile objects_;
@@ -54,8 +61,8 @@ Result<std::unique_ptr<StoreMemory>> map_store(Fd ledger_fd, Fd objects_fd) {
   PHAROS_TRY(Mapping ledger_memory, Mapping::make(ledger_file, 0, ledger_file.length().bytes(), Access::kReadAndWrite));
   PHAROS_TRY(const Ledger ledger, Ledger::attach(ledger_memory.memory()));
   PHAROS_TRY(Mapping readable, Mapping::make(objects, 0, objects.length().bytes(), Access::kRead));
-  std::unique_ptr<StoreMemory> memory =
-      std::make_unique<MappedMemory>(std::move(ledger_memory), ledger, std::move(objects), std::move(readable));
+  std::unique_ptr<StoreMemory> memory = std::make_unique<MappedMemory>(std::move(ledger_file), std::move(ledger_memory),
+                                                                       ledger, std::move(objects), std::move(readable));
   return memory;
 }
 

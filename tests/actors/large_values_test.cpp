@@ -456,7 +456,7 @@ TEST_F(LargeValuesTest, ACallThatThrowsGivesItsErrorAndNoObject) {
 }
 
 TEST_F(LargeValuesTest, AFullStoreIsExhaustedWithNumbersAndHasRoomAgain) {
-  Runtime runtime{{.object_store = 128_MiB}};
+  Runtime runtime{{.object_store = 128_MiB, .spill_folder = "none"}};
   std::vector<Ref<Bytes>> refs;
   for (int i = 0; i < 3; ++i) refs.push_back(runtime.put(Bytes{pattern(32 * kMiB)}));
   const std::string said = message_of<Exhausted>([&] { refs.push_back(runtime.put(Bytes{pattern(64 * kMiB)})); });
@@ -521,7 +521,7 @@ TEST_F(LargeValuesTest, AMakersDeathInTheMiddleLosesNothingButItsCalls) {
 }
 
 TEST_F(LargeValuesTest, ADriversDeathFreesWhatItHeldAndRead) {
-  Runtime runtime{{.object_store = 128_MiB}};
+  Runtime runtime{{.object_store = 128_MiB, .spill_folder = "none"}};
   int ready[2];
   ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
   const pid_t child = ::fork();

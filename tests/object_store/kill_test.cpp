@@ -35,6 +35,7 @@ class Stock final : public Lessor {
     return slab;
   }
   void give_back(std::uint32_t) override {}
+  Result<void> bring(const Location&) override { return {}; }
 
  private:
   std::vector<Slab> slabs_;
@@ -71,6 +72,8 @@ class KillTest : public SeededTest {
       }
       const auto held = put(*lessee, kBytes, i);
       const auto seen = lessee->borrow(lent);
+      const auto read = (*seen)->read();
+      const auto own = held->read();
       const auto for_parent = put(*lessee, kBytes, i, CallerId{1});
       if (for_parent != nullptr && i % 2 == 0) for_parent->hand_over();
       const auto half = lessee->create(kBytes);
@@ -82,7 +85,7 @@ class KillTest : public SeededTest {
   const Mapping ledger_memory_ =
       Mapping::make(ledger_file_, 0, ledger_file_.length().bytes(), Mapping::Access::kReadAndWrite).value();
   const Ledger ledger_ = Ledger::format(ledger_memory_.memory(), kSlots, kTables);
-  Lender lender_{ledger_, objects_.length()};
+  Lender lender_{ledger_, objects_.length(), objects_.length()};
 };
 
 TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
@@ -111,7 +114,7 @@ TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     lender_.end_unclaimed(lender_.process_ended(table));
-    ASSERT_TRUE(holds(lent->bytes(), 77)) << steps;
+    ASSERT_TRUE(holds(*lent, 77)) << steps;
     const auto census = lender_.census();
     ASSERT_EQ(census.objects, 1) << "after " << steps << " steps";
     ASSERT_EQ(census.slabs, 1) << "after " << steps << " steps";

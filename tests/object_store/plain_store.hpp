@@ -1,7 +1,10 @@
 #pragma once
 
-#include <cstdlib>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -22,6 +25,7 @@ class PlainMemory final : public StoreMemory {
   Result<std::byte*> open(const Slab& slab) override { return objects_.data() + slab.offset; }
   void close(const Slab&) override {}
   Result<void> provide(const Slab&, std::uint64_t, std::uint64_t) override { return {}; }
+  Result<void> provide_pins(std::uint32_t, std::uint32_t) override { return {}; }
 
  private:
   const Ledger ledger_;
@@ -33,13 +37,14 @@ class PlainStore {
  public:
   static constexpr std::uint32_t kTables = 8;
 
-  explicit PlainStore(ByteCount capacity)
-      : ledger_memory_{allocate(Ledger::bytes_for(slots_for(capacity), kTables))},
-        objects_memory_{allocate(capacity.bytes())},
-        objects_{objects_memory_.get(), capacity.bytes()},
-        ledger_{Ledger::format({ledger_memory_.get(), Ledger::bytes_for(slots_for(capacity), kTables)},
-                               slots_for(capacity), kTables)},
-        lessor_{std::make_shared<Direct>(ledger_, capacity)} {}
+  explicit PlainStore(ByteCount capacity) : PlainStore{capacity, capacity} {}
+  PlainStore(ByteCount capacity, ByteCount addresses)
+      : ledger_memory_{allocate(Ledger::bytes_for(slots_for(addresses), kTables))},
+        objects_memory_{allocate(addresses.bytes())},
+        objects_{objects_memory_.get(), addresses.bytes()},
+        ledger_{Ledger::format({ledger_memory_.get(), Ledger::bytes_for(slots_for(addresses), kTables)},
+                               slots_for(addresses), kTables)},
+        lessor_{std::make_shared<Direct>(ledger_, capacity, addresses, objects_)} {}
 
   struct Process {
     std::uint32_t table = 0;
@@ -68,28 +73,73 @@ class PlainStore {
     const std::lock_guard lock{lessor_->mutex};
     lessor_->lender.end_unclaimed(std::exchange(unclaimed_, {}));
   }
+  /// Objects go to what is the disk here, until it is so many bytes; how many went.
+  std::size_t spill(std::uint64_t bytes) {
+    const std::lock_guard lock{lessor_->mutex};
+    return lessor_->spill(bytes);
+  }
+  /// On the disk.
+  std::size_t outside() {
+    const std::lock_guard lock{lessor_->mutex};
+    for (const Place& place : lessor_->lender.end_outside()) lessor_->disk.erase(place);
+    return lessor_->disk.size();
+  }
   Lender& lender() { return lessor_->lender; }
   const Ledger& ledger() const { return ledger_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
+  struct Unmap {
+    std::size_t bytes = 0;
+    void operator()(std::byte* memory) const { ::munmap(memory, bytes); }
   };
-  using Memory = std::unique_ptr<std::byte[], Free>;
+  using Memory = std::unique_ptr<std::byte[], Unmap>;
   static Memory allocate(std::size_t bytes) {
-    bytes = (bytes + 4095) / 4096 * 4096;
-    auto* const memory = static_cast<std::byte*>(std::aligned_alloc(4096, bytes));
-    std::memset(memory, 0, bytes);
-    return Memory{memory};
+    void* const memory =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    return Memory{static_cast<std::byte*>(memory), Unmap{bytes}};
   }
   static std::uint32_t slots_for(ByteCount capacity) {
     return static_cast<std::uint32_t>(capacity.bytes() / kSlotBytesMin);
   }
 
   struct Direct {
-    Direct(const Ledger& ledger, ByteCount capacity) : lender{ledger, capacity} {}
+    Direct(const Ledger& its, ByteCount capacity, ByteCount addresses, std::span<std::byte> memory)
+        : ledger{its}, objects{memory}, lender{ledger, capacity, addresses} {}
+
+    std::size_t spill(std::uint64_t bytes) {
+      std::size_t count = 0;
+      for (const Lender::Body& body : lender.choose_leaving(bytes)) {
+        const auto there = objects.subspan(body.offset, body.size);
+        std::vector<std::byte> copy{there.begin(), there.end()};
+        if (!ledger.is_out(body.location.place)) continue;
+        std::memset(objects.data() + body.offset, 0xEE, body.slot_bytes);
+        disk.insert_or_assign(body.location.place, std::move(copy));
+        lender.left(body.location.place);
+        ++count;
+      }
+      return count;
+    }
+    Result<void> bring(const Location& location) {
+      const Place place = location.place;
+      if (!ledger.has(location)) return lost(location, !lender.has_process(location.owner));
+      auto body = lender.begin_return(place);
+      if (!body && body.error().code() == ErrorCode::kNotFound) return {};
+      if (!body) {
+        spill(body.error().code() == ErrorCode::kExhausted ? ledger.slot(place.slot).size.load() * 9 / 8 : 0);
+        body = lender.begin_return(place);
+        if (!body) return body.error();
+      }
+      const auto copy = disk.extract(place);
+      std::memcpy(objects.data() + body->offset, copy.mapped().data(), body->size);
+      ledger.is_back(place);
+      return {};
+    }
     std::mutex mutex;
+    const Ledger ledger;
+    const std::span<std::byte> objects;
     Lender lender;
+    std::map<Place, std::vector<std::byte>> disk;
   };
   class Leasing final : public Lessor {
    public:
@@ -102,6 +152,11 @@ class PlainStore {
     void give_back(std::uint32_t first_slot) override {
       const std::lock_guard lock{direct_->mutex};
       direct_->lender.give_back(table_, first_slot);
+    }
+
+    Result<void> bring(const Location& location) override {
+      const std::lock_guard lock{direct_->mutex};
+      return direct_->bring(location);
     }
 
    private:
@@ -131,6 +186,10 @@ inline bool holds(std::span<const std::byte> bytes, std::uint64_t number) {
     if (word != number + at) return false;
   }
   return true;
+}
+inline bool holds(Object& object, std::uint64_t number) {
+  const auto view = object.read();
+  return view.ok() && holds((*view)->bytes(), number);
 }
 inline std::shared_ptr<Object> put(Lessee& lessee, std::size_t bytes, std::uint64_t number, CallerId heir = {}) {
   auto object = lessee.create(bytes, heir);

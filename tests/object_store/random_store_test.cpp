@@ -12,11 +12,16 @@
 namespace pharos::object_store {
 namespace {
 
-class RandomStoreTest : public SeededTest {
- protected:
+class RandomStore {
+ public:
+  explicit RandomStore(std::uint64_t seed) : random_{seed} {}
+  void run(int steps);
+
+ private:
   struct Share {
     std::shared_ptr<Object> object;
     std::uint64_t number;
+    std::shared_ptr<const View> view = nullptr;
   };
   struct Actor {
     PlainStore::Process process;
@@ -30,10 +35,15 @@ class RandomStoreTest : public SeededTest {
     std::uint64_t number;
     CallerId holder;
     std::optional<CallerId> heir;
-    bool lives;
+    bool held;
     bool unclaimed = false;  // its maker has ended
+    int kept = 0;            // by how many others
+
+    bool lives() const { return held || kept != 0; }
   };
 
+  std::size_t between(std::size_t least, std::size_t most) { return least + random_() % (most - least + 1); }
+  bool chance(std::size_t one_in) { return random_() % one_in == 0; }
   std::size_t size() { return between(1, 8) == 1 ? between(1 << 20, 9 << 20) : between(1000, 400'000); }
 
   Actor new_actor() {
@@ -51,9 +61,11 @@ class RandomStoreTest : public SeededTest {
   }
 
   void make(Actor& actor) {
-    auto object = actor.process.lessee->create(size());
+    const std::size_t bytes = size();
+    auto object = actor.process.lessee->create(bytes);
     if (!object) {
       ASSERT_EQ(object.error().code(), ErrorCode::kExhausted);
+      store_.spill(2 * bytes);
       return;
     }
     const std::uint64_t number = ++last_number_ << 32;
@@ -79,7 +91,7 @@ class RandomStoreTest : public SeededTest {
   void take_over(Actor& actor, Known& known) {
     if (known.heir != actor.id) return;
     auto taken = actor.process.lessee->take_over(known.location);
-    ASSERT_EQ(taken.ok(), known.lives);
+    ASSERT_EQ(taken.ok(), known.held);
     if (!taken) return;
     known.heir.reset();
     known.unclaimed = false;
@@ -87,60 +99,81 @@ class RandomStoreTest : public SeededTest {
     actor.held.push_back({*std::move(taken), known.number});
   }
   void read(Actor& actor, Known& known) {
+    if (known.holder == actor.id) return;
     auto seen = actor.process.lessee->borrow(known.location);
-    ASSERT_EQ(seen.ok(), known.lives);
-    if (seen) actor.read.push_back({*std::move(seen), known.number});
+    // What nobody has any more may be there still, until its memory is needed.
+    ASSERT_TRUE(seen.ok() || !known.lives()) << seen.error().to_string();
+    if (!seen) return;
+    ++known.kept;
+    const auto view = chance(2) ? (*seen)->read() : Result<std::shared_ptr<const View>>{nullptr};
+    actor.read.push_back({*seen, known.number, view ? *view : nullptr});
   }
   void let_go(std::vector<Share>& shares, bool held) {
     if (shares.empty()) return;
     const std::size_t which = between(0, shares.size() - 1);
-    if (held) known(shares[which].object->location())->lives = false;
+    Known& its = *known(shares[which].object->location());
+    if (held) {
+      its.held = false;
+    } else {
+      --its.kept;
+    }
     std::swap(shares[which], shares.back());
     shares.pop_back();
   }
   void end(Actor& actor) {
     for (Known& each : known_) {
-      if (each.heir == actor.id) each.lives = false;
+      if (each.heir == actor.id) each.held = false;
       if (each.holder != actor.id) continue;
       if (each.heir) {
         each.unclaimed = true;
       } else {
-        each.lives = false;
+        each.held = false;
       }
     }
+    for (const Share& share : actor.read) --known(share.object->location())->kept;
     store_.end(actor.process);
     actor = new_actor();
   }
   void end_unclaimed() {
     store_.end_unclaimed();
     for (Known& each : known_) {
-      if (each.unclaimed) each.lives = false;
+      if (each.unclaimed) each.held = false;
     }
   }
   void check() {
     for (const Actor& actor : actors_) {
       for (const auto* shares : {&actor.held, &actor.read}) {
-        for (const Share& share : *shares) ASSERT_TRUE(holds(share.object->bytes(), share.number)) << share.number;
+        for (const Share& share : *shares) {
+          if (share.view != nullptr) {
+            ASSERT_TRUE(holds(share.view->bytes(), share.number)) << share.number;
+          } else if (chance(8) || share.object->in_memory()) {
+            const auto view = share.object->read();
+            if (!view && view.error().code() == ErrorCode::kExhausted) continue;  // too much is read
+            ASSERT_TRUE(view.ok()) << view.error().to_string();
+            ASSERT_TRUE(holds((*view)->bytes(), share.number)) << share.number;
+          }
+        }
       }
     }
     std::size_t objects = 0;
-    for (const Known& each : known_) objects += each.lives ? 1 : 0;
+    for (const Known& each : known_) objects += each.held ? 1 : 0;
     for (const Actor& actor : actors_) objects += actor.half.size();
     ASSERT_EQ(store_.lender().census().objects, objects);
   }
 
-  PlainStore store_{64_MiB};
+  std::mt19937_64 random_;
+  PlainStore store_{64_MiB, 256_MiB};
   std::uint64_t last_id_ = 0;
   std::uint64_t last_number_ = 0;
   std::vector<Actor> actors_;
   std::vector<Known> known_;
 };
 
-TEST_F(RandomStoreTest, EveryShareHoldsWhatWasWrittenAndNothingIsLeft) {
+void RandomStore::run(int steps) {
   for (int i = 0; i < 4; ++i) actors_.push_back(new_actor());
-  for (int step = 0; step < 3000 && !HasFatalFailure(); ++step) {
+  for (int step = 0; step < steps && !testing::Test::HasFatalFailure(); ++step) {
     Actor& actor = actors_[between(0, actors_.size() - 1)];
-    switch (between(0, 9)) {
+    switch (between(0, 10)) {
       case 0:
       case 1: make(actor); break;
       case 2: hand_over(actor, actors_[between(0, actors_.size() - 1)]); break;
@@ -161,19 +194,38 @@ TEST_F(RandomStoreTest, EveryShareHoldsWhatWasWrittenAndNothingIsLeft) {
         if (chance(10)) end(actor);
         if (chance(20)) end_unclaimed();
         break;
+      case 10:
+        if (chance(4)) store_.spill(between(1, 20 << 20));
+        break;
     }
     if (step % 20 == 0) check();
     if (known_.size() > 60) {
-      const auto ended = std::find_if(known_.begin(), known_.end(), [](const Known& each) { return !each.lives; });
+      const auto ended = std::find_if(known_.begin(), known_.end(), [](const Known& each) { return !each.lives(); });
       if (ended != known_.end()) known_.erase(ended);
     }
   }
   check();
   for (Actor& actor : actors_) store_.end(actor.process);
   store_.end_unclaimed();
+  EXPECT_EQ(store_.outside(), 0);
+  store_.lender().reclaim();
   EXPECT_EQ(store_.lender().census().slabs, 0);
   EXPECT_EQ(store_.lender().census().processes, 0);
+  for (const Lender::Idle& idle : store_.lender().take_idle(~std::uint64_t{0})) store_.lender().released(idle);
+  EXPECT_EQ(store_.lender().memory(), 0);
   EXPECT_TRUE(store_.lender().lease(store_.start(CallerId{999'999}).table, 64 << 20).ok());
+}
+
+/// PHAROS_STORE_SEEDS: so many.
+TEST(RandomStoreTest, EveryShareHoldsWhatWasWrittenAndNothingIsLeft) {
+  const char* const given = std::getenv("PHAROS_STORE_SEEDS");
+  const std::uint64_t count = given == nullptr ? 200 : std::strtoull(given, nullptr, 10);
+  const bool one = std::getenv("PHAROS_TEST_SEED") != nullptr;
+  const std::uint64_t first = seed_of_test();
+  for (std::uint64_t seed = first; seed < first + (one ? 1 : count) && !HasFatalFailure(); ++seed) {
+    SCOPED_TRACE("PHAROS_TEST_SEED=" + std::to_string(seed) + " repeats it");
+    RandomStore{seed}.run(150);
+  }
 }
 
 }  // namespace

@@ -76,11 +76,11 @@ TEST(SharedFileTest, WhatIsWrittenInALeasedSlabIsReadInTheWholeMapping) {
 }
 
 TEST(SharedFileTest, ALedgerThatIsNoneIsRefused) {
-  const auto ledger_file = SharedFile::make("ledger", 1_MiB).value();
+  const auto ledger_file = SharedFile::make("ledger", 2_MiB).value();
   const auto objects = SharedFile::make("objects", 64_MiB).value();
   const auto attach = [&] { return map_store(Fd{::dup(ledger_file.fd())}, Fd{::dup(objects.fd())}); };
   EXPECT_EQ(attach().error().code(), ErrorCode::kCorrupt);
-  const auto memory = Mapping::make(ledger_file, 0, 1 << 20, Mapping::Access::kReadAndWrite).value();
+  const auto memory = Mapping::make(ledger_file, 0, 2 << 20, Mapping::Access::kReadAndWrite).value();
   Ledger::format(memory.memory(), 64, 2);
   ASSERT_TRUE(attach().ok());
   const std::uint32_t too_many = ~std::uint32_t{0};
@@ -91,9 +91,9 @@ TEST(SharedFileTest, ALedgerThatIsNoneIsRefused) {
 TEST(SharedFileTest, TheStoreIsNoLargerThanHalfTheMachine) {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   const auto capacity = default_capacity().bytes();
-  EXPECT_LE(capacity, std::max(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 2, kSegmentBytes));
-  EXPECT_GE(capacity, kSegmentBytes);
-  EXPECT_EQ(capacity % kSegmentBytes, 0);
+  EXPECT_LE(capacity, std::max(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 2 + kSlabUnit,
+                               std::uint64_t{64} << 20));
+  EXPECT_GE(capacity, 64U << 20);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <condition_variable>
 #include <thread>
 
 #include "plain_store.hpp"
@@ -48,7 +50,7 @@ TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
           ++refused;
         }
         if (kept.size() > 3) {
-          for (const auto& [each, its] : kept) ASSERT_TRUE(holds(each->bytes(), its));
+          for (const auto& [each, its] : kept) ASSERT_TRUE(holds(*each, its));
           kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(1 + random() % kept.size()));
         }
       }
@@ -77,6 +79,66 @@ TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_GE(reads.load(), 1);
+}
+
+TEST_F(StoreThreadsTest, WhatSomebodyKeepsCanBePassedOnWhileItsOwnerLetsGoAndTheDiskTakesIt) {
+  constexpr int kRounds = 400;
+  PlainStore store{64_MiB, 256_MiB};
+  // One round: a new object goes from hand to hand; each keeps it until the next has it, and reads it at times.
+  struct Hand {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::shared_ptr<Object> object;  // null: it was taken, or has not come
+    std::uint64_t number = 0;
+  };
+  std::array<Hand, 3> hands;
+  std::atomic<bool> done = false;
+  const auto give = [](Hand& hand, std::shared_ptr<Object> object, std::uint64_t number) {
+    std::unique_lock lock{hand.mutex};
+    hand.changed.wait(lock, [&] { return hand.object == nullptr; });
+    hand.object = std::move(object);
+    hand.number = number;
+    hand.changed.notify_all();
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t h = 0; h < hands.size(); ++h) {
+    threads.emplace_back([&, h, seed = random_()] {
+      std::mt19937_64 random{seed};
+      const auto process = store.start(CallerId{100 + h});
+      for (int round = 0; round < kRounds; ++round) {
+        std::shared_ptr<Object> mine;
+        std::uint64_t number = 0;
+        {
+          Hand& hand = hands[h];
+          std::unique_lock lock{hand.mutex};
+          hand.changed.wait(lock, [&] { return hand.object != nullptr; });
+          auto borrowed = process.lessee->borrow(hand.object->location());
+          ASSERT_TRUE(borrowed.ok()) << borrowed.error().to_string();
+          mine = *std::move(borrowed);
+          number = hand.number;
+          hand.object.reset();
+          hand.changed.notify_all();
+        }
+        ASSERT_TRUE(random() % 2 == 0 || holds(*mine, number));
+        if (h + 1 < hands.size()) give(hands[h + 1], mine, number);
+        mine.reset();
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    while (!done.load()) store.spill(1);
+  });
+  const auto maker = store.start(CallerId{1});
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    auto object = put(*maker.lessee, 2048, round << 32);
+    ASSERT_NE(object, nullptr);
+    give(hands[0], std::move(object), round << 32);
+  }
+  for (std::size_t h = 0; h < hands.size(); ++h) threads[h].join();
+  done.store(true);
+  threads.back().join();
+  maker.lessee->trim();
+  EXPECT_EQ(store.outside(), 0);
 }
 
 }  // namespace

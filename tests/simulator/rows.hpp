@@ -106,6 +106,7 @@ template <> struct RowOf<wire::LeaseSlab> { static constexpr Row kRow = kOfStore
 template <> struct RowOf<wire::SlabLeased> { static constexpr Row kRow = kOfStore; };
 template <> struct RowOf<wire::ReturnSlab> { static constexpr Row kRow = kOfStore; };
 template <> struct RowOf<wire::TrimStore> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::BringObject> { static constexpr Row kRow = kOfStore; };
 // clang-format on
 
 template <class... Messages>

@@ -46,7 +46,7 @@ void dawdle() {
 // ---- Values that lie in the object store
 
 constexpr std::size_t kBlockBytes = 150'000;
-constexpr std::size_t kGreatBytes = 12 << 20;  // five of them are all that there is room for
+constexpr std::size_t kGreatBytes = 3 << 19;  // five of them are all that there is room for
 
 /// So many bytes that hold this number.
 Bytes block(std::int32_t n, std::size_t bytes = kBlockBytes) {
@@ -264,6 +264,14 @@ class DriverCode {
       if (lots().one_in(2)) one_block();
     }
     for (std::size_t n = 0; n < all.size(); ++n) check_block(all[n]);
+    if (!Cluster::alive()) return;
+    // Of another size, so that what is free now is given back for it.
+    all.clear();
+    try {
+      check_block(runtime_.put(block(0, 2 * kGreatBytes)));
+    } catch (const std::exception&) {
+      World::of_this_program().note("user code", "found no room");
+    }
   }
 
   void check_block(const Ref<Bytes>& block) {

@@ -127,6 +127,7 @@ const std::vector<Message>& one_of_each() {
       SlabLeased{std::uint64_t{1} << 41, std::uint64_t{1} << 40, 53, 54},
       ReturnSlab{55},
       TrimStore{},
+      BringObject{90, 91, CallerId{92}, 93, CallerId{94}},
   };
   return messages;
 }
@@ -273,6 +274,10 @@ auto fields(const SlabLeased& m) {
 auto fields(const ReturnSlab& m) {
   const auto& [first_slot] = m;
   return std::tie(first_slot);
+}
+auto fields(const BringObject& m) {
+  const auto& [slot, generation, maker, number, owner] = m;
+  return std::tie(slot, generation, maker, number, owner);
 }
 auto fields(const ActorConstructed& m) {
   const auto& [actor, incarnation, failure] = m;

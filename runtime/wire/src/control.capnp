@@ -57,6 +57,7 @@ struct Message {
     jobStopped @46 :JobStopped;        # the same way back, when all workers there are gone
     promiseActor @47 :PromiseActor;    # caller to node, which tells the head; answered by actorFound
     breakPromise @48 :BreakPromise;    # the same, unanswered
+    bringObject @49 :BringObject;      # caller to node: from disk to memory, or why not; answered by done
   }
 }
 
@@ -176,6 +177,7 @@ struct StoreOpened { table @0 :UInt32; }
 struct LeaseSlab { slotBytes @0 :UInt64; }
 struct SlabLeased { offset @0 :UInt64; slotBytes @1 :UInt64; firstSlot @2 :UInt32; slots @3 :UInt32; }
 struct ReturnSlab { firstSlot @0 :UInt32; }
+struct BringObject { slot @0 :UInt32; generation @1 :UInt32; maker @2 :UInt64; number @3 :UInt64; owner @4 :UInt64; }
 
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
 struct ForkWorker { worker @0 :UInt64; variables @1 :List(Text); }  # "NAME=value", set before user code runs

@@ -394,6 +394,14 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const ReturnSlab& m) { to.initReturnSlab().setFirstSlot(m.first_slot); },
                  [&](const TrimStore&) { to.setTrimStore(); },
+                 [&](const BringObject& m) {
+                   auto b = to.initBringObject();
+                   b.setSlot(m.slot);
+                   b.setGeneration(m.generation);
+                   b.setMaker(m.maker.value());
+                   b.setNumber(m.number);
+                   b.setOwner(m.owner.value());
+                 },
              },
              message);
 }
@@ -680,6 +688,10 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::RETURN_SLAB: return ReturnSlab{from.getReturnSlab().getFirstSlot()};
     case Schema::TRIM_STORE: return TrimStore{};
+    case Schema::BRING_OBJECT: {
+      const auto r = from.getBringObject();
+      return BringObject{r.getSlot(), r.getGeneration(), CallerId{r.getMaker()}, r.getNumber(), CallerId{r.getOwner()}};
+    }
   }
   return std::nullopt;
 }
@@ -732,6 +744,7 @@ std::string_view name_of(const Message& message) {
                                                 "SlabLeased",
                                                 "ReturnSlab",
                                                 "TrimStore",
+                                                "BringObject",
                                                 "StopJob",
                                                 "JobStopped",
                                                 "PromiseActor",

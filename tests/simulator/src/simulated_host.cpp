@@ -1,7 +1,9 @@
 #include "simulated_host.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -22,8 +24,10 @@ constexpr Duration kLoadMax = 8ms;
 constexpr Duration kGreetMin = 100us;  // to connect, and for both to prove themselves
 constexpr Duration kGreetMax = 3ms;
 constexpr Duration kHearMax = 500us;  // until the other node hears what for
+constexpr Duration kDiskMin = 20us;
+constexpr Duration kDiskMax = 5ms;
 constexpr auto kJoinTime = 9s;
-constexpr ByteCount kStoreBytes = 64_MiB;  // one segment: it can be full
+constexpr ByteCount kStoreBytes = 8_MiB;  // it can be full
 
 /// Nobody writes anything.
 class NoOutput final : public node::Host::Output {
@@ -88,7 +92,7 @@ class SimulatedHost::NodeProgram final : public Program {
             .address = {},
             .head_address = host.settings_.head == nullptr ? "" : host.settings_.head->address(),
             .machine = machine,
-            .object_store = kStoreBytes};
+            .object_store = {.capacity = kStoreBytes, .spill_folder = "memory"}};
   }
 
   static async::Async<Result<void>> join(NodeProgram* self) {
@@ -216,6 +220,20 @@ Result<node::Host::Life> SimulatedHost::make_life(async::UniqueFunction<void()> 
   const auto watch = std::make_shared<LifeWatch>(link, std::move(ended));
   link->start(watch);
   return Life{std::move(theirs), watch};
+}
+
+Result<Fd> SimulatedHost::make_spill_file(const std::string& folder) {
+  Fd file{::memfd_create(folder.c_str(), MFD_CLOEXEC)};
+  if (!file) return Error::from_errno("making a file in memory", errno);
+  return file;
+}
+
+void SimulatedHost::run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
+  const Duration later = kernel_.world().lots().between(kDiskMin, kDiskMax);
+  process_.at(process_.now() + later, [work = std::move(work), done = std::move(done)]() mutable {
+    work();
+    done();
+  });
 }
 
 Result<node::Host::OutputPipe> SimulatedHost::make_output(Output::Ready, Output::Sink) {

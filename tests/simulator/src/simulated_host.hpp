@@ -50,6 +50,8 @@ class SimulatedHost final : public node::Host {
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
+  Result<Fd> make_spill_file(const std::string& folder) override;
+  void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
 
  private:
   class NodeProgram;

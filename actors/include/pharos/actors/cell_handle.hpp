@@ -21,6 +21,7 @@ class ResultCell;
 struct Encoded {
   std::span<const std::byte> count;  ///< empty: all is in `bytes`
   std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner = nullptr;  ///< keeps the bytes where they are; null: the cell does
 };
 
 /// A share in a result that is there or will be.
@@ -46,8 +47,6 @@ class PHAROS_API CellHandle {
   bool ready() const;
   /// Once it is there.
   Result<Encoded> wait(Deadline deadline) const;
-  /// What keeps a result alive that lies in the object store.
-  std::shared_ptr<const void> owner() const;
 
   // For combining results: a pending one beside it, what completes that (handles of actors are in its context), and
   // where users' callbacks run.
@@ -65,9 +64,8 @@ class PHAROS_API CellHandle {
   void cancel() const;
   /// One for each of its parts, which it is cut into when it is there. `find_ends` says where they end; false: the
   /// bytes are no such result.
-  std::vector<CellHandle> split(std::size_t parts,
-                                bool (*find_ends)(const CellHandle& cell, std::span<const std::byte> whole,
-                                                  std::size_t* ends)) const;
+  std::vector<CellHandle> split(std::size_t parts, bool (*find_ends)(const CellHandle& cell, const Encoded& whole,
+                                                                     std::size_t* ends)) const;
 
   /// Of a result that is a count and so many elements of this size: some of them, in the same way, and in the same
   /// memory.
@@ -78,8 +76,9 @@ class PHAROS_API CellHandle {
   ResultCell* cell_ = nullptr;
 };
 
-/// Throws Cancelled when the coroutine is cancelled first.
-PHAROS_API async::Async<void> until_ready(CellHandle cell);
+/// Then get() does not wait, as long as what this brings is kept. Throws Cancelled when the coroutine is cancelled
+/// first.
+PHAROS_API async::Async<std::shared_ptr<const void>> until_ready(CellHandle cell);
 /// The same for a thread. A result that is an error is ready, too.
 PHAROS_API void wait_until_ready(const CellHandle& cell);
 /// Its value is the place of the one that was ready first.

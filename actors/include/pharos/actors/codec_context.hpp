@@ -35,7 +35,8 @@ struct Hole {
   /// False: the bytes are no such result.
   bool (*convert)(const CellHandle& cell, const Encoded& result, Encoder& to) = nullptr;
   std::shared_ptr<object_store::Object> object = nullptr;
-  std::span<const std::byte> bytes = {};  ///< in `object`
+  std::size_t begin = 0;  ///< in `object`
+  std::size_t size = 0;
 
   /// It can be filled now.
   bool there() const { return what == kObject || cell.ready(); }
@@ -67,7 +68,7 @@ namespace detail {
 class ResultDecoder : public Decoder {
  public:
   ResultDecoder(const CellHandle& cell, const Encoded& result)
-      : Decoder{result.bytes, result.bytes.size() >= kSharedBytesMin ? cell.owner() : nullptr} {
+      : Decoder{result.bytes, result.bytes.size() >= kSharedBytesMin ? result.owner : nullptr} {
     if (!result.count.empty()) [[unlikely]]
       precede(result.count, rest_);
     context_.decodes = &cell;

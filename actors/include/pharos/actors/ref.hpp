@@ -53,9 +53,9 @@ struct PartsOf<std::tuple<Parts...>> {
   static std::tuple<Ref<Parts>...> refs(const std::vector<CellHandle>& cells, std::index_sequence<indexes...>) {
     return {Ref<Parts>{cells[indexes]}...};
   }
-  static bool find_ends(const CellHandle& cell, std::span<const std::byte> whole, std::size_t* ends) {
-    ResultDecoder decoder{cell, {{}, whole}};
-    ((static_cast<void>(Codec<Parts>::decode(decoder)), *ends++ = whole.size() - decoder.left()), ...);
+  static bool find_ends(const CellHandle& cell, const Encoded& whole, std::size_t* ends) {
+    ResultDecoder decoder{cell, whole};
+    ((static_cast<void>(Codec<Parts>::decode(decoder)), *ends++ = whole.bytes.size() - decoder.left()), ...);
     return decoder.done();
   }
 };
@@ -199,7 +199,7 @@ struct Codec<Ref<T>> {
 /// `co_await ref`, in a coroutine: as get(), and meanwhile the actor runs other calls.
 template <class T>
 Async<T> as_async(Ref<T> ref) {
-  co_await detail::until_ready(ref.cell());
+  const auto kept = co_await detail::until_ready(ref.cell());
   co_return ref.get();
 }
 

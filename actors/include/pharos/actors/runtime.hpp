@@ -27,9 +27,12 @@ struct RuntimeOptions {
   std::string token_file{};
   /// Where the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty: nowhere.
   std::string listen{};
-  /// How much memory large values may take at once in the program's own cluster, in whole pieces of 64 MiB. 0: half of
-  /// what the machine has, or the cgroup allows.
+  /// How much memory large values may take at once in the program's own cluster. 0: half of what the machine has, or
+  /// the cgroup allows.
   ByteCount object_store{};
+  /// Where large values go that have no room there, to come back when they are read: a folder on a disk. Empty:
+  /// PHAROS_SPILL_FOLDER, else /var/tmp. "none": nowhere, and a full store is an error (Exhausted).
+  std::string spill_folder{};
   /// CPUs that its tasks may use at once. 0: as many as this process may.
   std::uint32_t cpus = 0;
   /// A line that several workers print alike is shown once, and how often it came back is told every five seconds.

@@ -16,6 +16,8 @@ struct DaemonOptions {
   std::string token_file{};  ///< what to tell people who want to join
   /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.
   std::uint64_t object_store = 0;
+  /// Where objects go that have no room in memory; "none": nowhere.
+  std::string spill_folder = "/var/tmp";
 };
 
 /// The daemon of one program: serves the driver at the other end of `driver` (its Preamble, with the cluster's token,

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,48 +22,88 @@ namespace pharos::object_store {
 
 class Lessee;
 
-/// Who lends slabs: the node, however it is asked.
+/// The node, however it is asked. What it answers may take time.
 class Lessor {
  public:
   virtual ~Lessor() = default;
-  /// May wait. kExhausted, with numbers, when there is no room.
+  /// kExhausted, with numbers, when there is no room.
   virtual Result<Slab> lease(std::uint64_t slot_bytes) = 0;
   virtual void give_back(std::uint32_t first_slot) = 0;
+  /// An object that is out on disk, and that the process has pinned to read, is brought back to memory. kExhausted:
+  /// there is no room for it; kObjectLost, kOwnerDied: why there is no such object any more.
+  virtual Result<void> bring(const Location& location) = 0;
 };
 
-/// An object that is complete, and this process's share in it: it lasts as long as this does. Any thread.
+class View;
+
+/// An object that is complete, and this process's share in it: it lasts as long as this does, in memory or on disk. Any
+/// thread.
 class Object : public std::enable_shared_from_this<Object> {
  public:
   enum class Share : std::uint8_t {
-    kHeld,    ///< this process's: it ends with this
-    kPinned,  ///< another's, which may end; its memory stays
+    kHeld,  ///< this process's: it is let go with this
+    kKept,  ///< another's, which lasts until nobody keeps it
   };
+  /// `bytes`: where it lies while it is in memory. `pin`: of one that is kept.
   Object(std::shared_ptr<Lessee> lessee, Share share, const Location& location, std::span<const std::byte> bytes,
-         std::uint32_t pin = 0)
+         std::optional<std::uint32_t> pin)
       : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, share_{share}, pin_{pin} {}
   Object(Object&&) = delete;
   ~Object();
 
   const Location& location() const { return location_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::size_t size() const { return bytes_.size(); }
+  /// Where it lies, while somebody has a view.
+  std::span<const std::byte> where() const { return bytes_; }
+  /// Of bytes that lie there.
+  std::size_t offset_of(std::span<const std::byte> bytes) const {
+    return static_cast<std::size_t>(bytes.data() - bytes_.data());
+  }
+  /// What it holds, in memory for as long as anybody has that view. May wait for the node when it is out on disk.
+  /// kExhausted: there is no room, or too much is read at once; kObjectLost: the disk has lost it.
+  Result<std::shared_ptr<const View>> read();
+  /// The same without waiting: null when it is out.
+  Result<std::shared_ptr<const View>> read_now();
+  bool in_memory() const;
   /// It is its heir's now, who has been told of it.
   void hand_over() { handed_over_.store(true); }
 
  private:
   friend class Lessee;
+  friend class View;
+
+  Result<std::shared_ptr<const View>> begin_reading(bool& in_memory);
+  void end_reading();
 
   const std::shared_ptr<Lessee> lessee_;
   const Location location_;
   const std::span<const std::byte> bytes_;
   const Share share_;
-  const std::uint32_t pin_;
   std::atomic<bool> handed_over_ = false;
+
+  std::mutex mutex_;
+  std::optional<std::uint32_t> pin_;
+  std::size_t readings_ = 0;  // that have begun and not ended
+  std::weak_ptr<const View> view_;
+};
+
+/// An object in memory. Any thread.
+class View {
+ public:
+  explicit View(std::shared_ptr<Object> object) : object_{std::move(object)} {}
+  View(View&&) = delete;
+  ~View() { object_->end_reading(); }
+
+  std::span<const std::byte> bytes() const { return object_->bytes_; }
+
+ private:
+  const std::shared_ptr<Object> object_;
 };
 
 /// An object that is being written. One thread. Given up unless it is sealed.
 class WritableObject {
  public:
-  /// `readable`: the same bytes, where everybody reads them.
+  /// `readable`: the same bytes, where everybody will read them.
   WritableObject(std::shared_ptr<Lessee> lessee, const Location& location, std::span<std::byte> bytes,
                  std::span<const std::byte> readable)
       : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, readable_{readable} {}
@@ -84,7 +125,7 @@ class WritableObject {
 /// What one process has of the store: the slabs that it has leased, its objects, its pins. Objects share it, so it
 /// lasts as long as any of them. Any thread.
 /// Failure: kExhausted when the store is full, or when this process has kPinsMax pins; kObjectLost for an object that
-/// has ended.
+/// has ended, kOwnerDied if that is because its owner has.
 /// End: the node, which sees the end of `life`, takes everything back.
 class Lessee final : public std::enable_shared_from_this<Lessee> {
  public:
@@ -97,7 +138,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
 
   /// Room for an object. With an heir: it will be handed over.
   Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {});
-  /// Another's object, to read.
+  /// A share in another's object. May ask the node why there is none.
   Result<std::shared_ptr<Object>> borrow(const Location& location);
   /// One that this process has a share in and that these bytes are a part of, if there is such.
   std::shared_ptr<Object> object_with(std::span<const std::byte> bytes);
@@ -121,7 +162,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   /// Slots of one size.
   struct Slots {
     std::vector<std::uint32_t> free;  // the last one was used last, and is warm
-    std::vector<std::uint32_t> busy;  // free once nobody reads there, or once the heir lets go
+    std::vector<std::uint32_t> busy;  // free once nobody keeps what lies there, or once the heir lets go
     std::size_t looked_at = 0;        // the next of `busy` to look at
   };
 
@@ -142,9 +183,13 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   void let_go(const Object& object);
   Result<std::uint32_t> take_pin();
   void drop_pin(std::uint32_t pin);
-  std::shared_ptr<Object> keep(Object::Share share, const Location& location, std::span<const std::byte> bytes,
-                               std::uint32_t pin = 0);
-  Result<std::shared_ptr<Object>> pin(const Location& location, Object::Share share);
+  std::shared_ptr<Object> add(Object::Share share, const Location& location, std::span<const std::byte> bytes,
+                              std::optional<std::uint32_t> pin = {});
+  struct Kept {
+    std::uint32_t pin;
+    std::span<const std::byte> bytes;
+  };
+  Result<std::optional<Kept>> keep(const Location& location);
 
   const CallerId self_;
   const std::uint32_t table_;
@@ -161,7 +206,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   std::map<std::uint64_t, Slots> of_size_;            // by slot_bytes
   std::uint64_t free_bytes_ = 0;                      // of all slots in `free`
   std::vector<std::uint32_t> free_pins_;
-  std::uint32_t pins_ = 0;  // those from here on have never been used
+  std::uint32_t pins_ = 0;           // those from here on have never been used
+  std::uint32_t provided_pins_ = 0;  // those from here on have no memory
 };
 
 }  // namespace pharos::object_store

@@ -3,7 +3,9 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <tuple>
 
+#include <pharos/base/error.hpp>
 #include <pharos/base/id.hpp>
 
 namespace pharos::object_store {
@@ -29,8 +31,16 @@ struct Place {
 struct Location {
   ObjectId id;
   Place place;
+  /// Who held it when this was written: if there is no such object any more, it may be because that process is no more.
+  CallerId owner{};
 
-  friend auto operator<=>(const Location&, const Location&) = default;
+  friend bool operator==(const Location& a, const Location& b) { return a.id == b.id && a.place == b.place; }
+  friend auto operator<=>(const Location& a, const Location& b) {
+    return std::tie(a.id, a.place) <=> std::tie(b.id, b.place);
+  }
 };
+
+/// There is no such object any more: kOwnerDied or kObjectLost.
+Error lost(const Location& location, bool owner_has_ended = false);
 
 }  // namespace pharos::object_store

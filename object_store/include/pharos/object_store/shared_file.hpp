@@ -57,7 +57,7 @@ class Mapping {
   std::span<std::byte> memory_;
 };
 
-/// Half of what this machine, or this process's cgroup, has of memory, in whole segments.
+/// Half of what this machine, or this process's cgroup, has of memory.
 ByteCount default_capacity();
 
 }  // namespace pharos::object_store

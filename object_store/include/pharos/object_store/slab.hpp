@@ -16,8 +16,9 @@ struct Slab {
   std::uint64_t bytes() const { return slot_bytes * slots; }
 };
 
-/// Memory goes back to the system in pieces of this size.
-inline constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;
+/// Slabs begin at multiples of this, so that they can lie in huge pages.
+inline constexpr std::uint64_t kSlabUnit = std::uint64_t{2} << 20;
+ByteCount whole_slab_units(ByteCount bytes);
 
 /// No slot is smaller: less is not worth a slot of its own.
 inline constexpr std::uint64_t kSlotBytesMin = std::uint64_t{128} << 10;

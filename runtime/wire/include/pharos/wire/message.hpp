@@ -282,6 +282,14 @@ struct ReturnSlab {
   std::uint32_t first_slot = 0;
 };
 struct TrimStore {};
+/// An object of the store: where it should be, and whose it was.
+struct BringObject {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  CallerId maker;
+  std::uint64_t number = 0;
+  CallerId owner;
+};
 
 /// What runs and what waits in a job, or in one of its workers.
 struct Inspect {
@@ -342,7 +350,7 @@ using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, R
                              HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
                              EndIncarnation, IncarnationEnded, ActorAlive, Refused, WorkerCrashed, Inspect, Inspected,
                              JoinCluster, ClusterJoined, LeaseGranted, OpenStore, StoreOpened, LeaseSlab, SlabLeased,
-                             ReturnSlab, TrimStore, StopJob, JobStopped, PromiseActor, BreakPromise>;
+                             ReturnSlab, TrimStore, BringObject, StopJob, JobStopped, PromiseActor, BreakPromise>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

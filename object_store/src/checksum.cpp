@@ -1,0 +1,12 @@
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <pharos/object_store/checksum.hpp>
+
+namespace pharos::object_store {
+
+std::uint64_t checksum_of(std::span<const std::byte> piece) {
+  return XXH3_64bits(piece.data(), piece.size());
+}
+
+}  // namespace pharos::object_store

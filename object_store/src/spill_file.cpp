@@ -1,0 +1,136 @@
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include <pharos/base/byte_count.hpp>
+#include <pharos/object_store/checksum.hpp>
+#include <pharos/object_store/spill_file.hpp>
+
+namespace pharos::object_store {
+namespace {
+
+constexpr std::uint64_t kBlock = 4096;  // what goes past the system's cache is made of these
+constexpr std::uint64_t kBlocksMax = std::uint64_t{1} << 40;
+
+std::uint64_t blocks_of(std::uint64_t bytes) {
+  return (bytes + kBlock - 1) / kBlock;
+}
+
+struct Free {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using Piece = std::unique_ptr<std::byte[], Free>;
+
+Piece make_piece() {
+  return Piece{static_cast<std::byte*>(std::aligned_alloc(kBlock, kPieceBytes))};
+}
+
+// All of it; false with errno, which is 0 at the end of the file.
+template <class Bytes, class Call>
+bool transfer(Call call, int fd, Bytes* bytes, std::size_t count, std::uint64_t offset) {
+  while (count != 0) {
+    const ssize_t done = call(fd, bytes, count, static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) {
+      if (done == 0) errno = 0;
+      return false;
+    }
+    bytes += done;
+    count -= static_cast<std::size_t>(done);
+    offset += static_cast<std::uint64_t>(done);
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Fd> SpillFile::open_in(const std::string& folder) {
+  constexpr int kFlags = O_RDWR | O_CLOEXEC;
+  for (const int direct : {O_DIRECT, 0}) {
+    if (Fd file{::open(folder.c_str(), kFlags | O_TMPFILE | direct, 0600)}) return file;
+  }
+  // A file system that has no files without a name.
+  std::string name = folder + "/pharos-spill-XXXXXX";
+  Fd file{::mkostemp(name.data(), O_CLOEXEC)};
+  if (!file) {
+    return Error::from_errno("making a file in " + folder, errno,
+                             "Name a folder on a disk where this user may write (spill_folder).");
+  }
+  ::unlink(name.c_str());
+  return file;
+}
+
+SpillFile::SpillFile(Fd file, std::string where)
+    : file_{std::move(file)}, where_{std::move(where)}, blocks_{kBlocksMax} {}
+
+Result<SpillFile::Kept> SpillFile::write(const SharedFile& memory, std::uint64_t from, std::uint64_t size) {
+  Kept kept{.size = size};
+  {
+    const std::lock_guard lock{mutex_};
+    const auto first = blocks_.take(blocks_of(size));
+    if (!first) return Error{ErrorCode::kExhausted, "the file of spilled objects is full"};
+    kept.offset = *first * kBlock;
+  }
+  const Piece piece = make_piece();
+  for (std::uint64_t done = 0; done < size; done += kPieceBytes) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, size - done));
+    const auto whole = static_cast<std::size_t>(blocks_of(count) * kBlock);
+    if (!transfer(::pread, memory.fd(), piece.get(), count, from + done)) {
+      const int why = errno;
+      drop(kept);
+      return Error::from_errno("reading an object out of shared memory", why);
+    }
+    std::memset(piece.get() + count, 0, whole - count);
+    kept.checksums.push_back(checksum_of({piece.get(), count}));
+    if (!transfer(::pwrite, file_.get(), piece.get(), whole, kept.offset + done)) {
+      const int why = errno;
+      drop(kept);
+      Error error = Error::from_errno("writing an object to " + where_, why);
+      if (why != ENOSPC && why != EDQUOT) return error;
+      return Error{ErrorCode::kExhausted, error.message(), "Make room there, or name another spill_folder."};
+    }
+  }
+  return kept;
+}
+
+Result<void> SpillFile::read(const Kept& kept, const SharedFile& memory, std::uint64_t to) const {
+  const Piece piece = make_piece();
+  for (std::uint64_t done = 0; done < kept.size; done += kPieceBytes) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, kept.size - done));
+    if (!transfer(::pread, file_.get(), piece.get(), blocks_of(count) * kBlock, kept.offset + done)) {
+      if (errno == 0) return Error{ErrorCode::kCorrupt, "an object in " + where_ + " was cut off"};
+      return Error::from_errno("reading an object from " + where_, errno);
+    }
+    if (checksum_of({piece.get(), count}) != kept.checksums[static_cast<std::size_t>(done / kPieceBytes)]) {
+      return Error{ErrorCode::kCorrupt, "an object in " + where_ + " is damaged: its checksum is another"};
+    }
+    if (!transfer(::pwrite, memory.fd(), piece.get(), count, to + done)) {
+      const Error why = Error::from_errno("asking the system for shared memory", errno);
+      return Error{ErrorCode::kExhausted, why.message(), "Let go of Refs, or give the machine more memory."};
+    }
+  }
+  return {};
+}
+
+void SpillFile::drop(const Kept& kept) {
+  const std::uint64_t blocks = blocks_of(kept.size);
+  // Where the file system cannot take the space back, it is used again at least.
+  ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(kept.offset),
+              static_cast<off_t>(blocks * kBlock));
+  const std::lock_guard lock{mutex_};
+  blocks_.give_back(kept.offset / kBlock, blocks);
+}
+
+std::uint64_t SpillFile::bytes() const {
+  const std::lock_guard lock{mutex_};
+  return (blocks_.length() - blocks_.free()) * kBlock;
+}
+
+}  // namespace pharos::object_store

@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include <pharos/object_store/checksum.hpp>
+#include <pharos/object_store/spill_file.hpp>
+
+#include "plain_store.hpp"
+#include "seed.hpp"
+#include "temporary_folder.hpp"
+
+namespace pharos::object_store {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class SpillFileTest : public SeededTest {
+ protected:
+  void fill_memory(std::uint64_t from, std::uint64_t size, std::uint64_t number) {
+    fill(memory_mapping_.memory().subspan(from, size), number);
+  }
+  bool memory_holds(std::uint64_t from, std::uint64_t size, std::uint64_t number) {
+    return holds(memory_mapping_.memory().subspan(from, size), number);
+  }
+  static std::uint64_t storage_of(int file) {
+    struct stat status {};
+    EXPECT_EQ(::fstat(file, &status), 0);
+    return static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
+  /// Another descriptor of the file, as its holder does not know of it.
+  void open_file() {
+    Fd file = SpillFile::open_in(folder_.path()).value();
+    behind_ = Fd{::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDWR | O_CLOEXEC)};
+    spilled_.emplace(std::move(file), folder_.path());
+  }
+
+  TemporaryFolder folder_;
+  const SharedFile memory_ = SharedFile::make("memory", 64_MiB).value();
+  const Mapping memory_mapping_ = Mapping::make(memory_, 0, 64 * kMiB, Mapping::Access::kReadAndWrite).value();
+  Fd behind_;
+  std::optional<SpillFile> spilled_;
+};
+
+TEST_F(SpillFileTest, WhatWasWrittenComesBack) {
+  open_file();
+  for (const std::uint64_t size : {std::uint64_t{1}, std::uint64_t{4096}, kMiB - 8, kMiB, kMiB + 8, 5 * kMiB + 12345}) {
+    fill_memory(0, size, size);
+    const auto kept = spilled_->write(memory_, 0, size);
+    ASSERT_TRUE(kept.ok());
+    ASSERT_TRUE(spilled_->read(*kept, memory_, 32 * kMiB).ok());
+    EXPECT_TRUE(memory_holds(32 * kMiB, size, size)) << size;
+    spilled_->drop(*kept);
+  }
+  EXPECT_EQ(spilled_->bytes(), 0);
+  EXPECT_EQ(storage_of(behind_.get()), 0) << "the disk has its space again";
+}
+
+TEST_F(SpillFileTest, NothingOfItHasAName) {
+  open_file();
+  fill_memory(0, kMiB, 1);
+  const auto kept = spilled_->write(memory_, 0, kMiB).value();
+  EXPECT_GE(storage_of(behind_.get()), kMiB);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+  spilled_->drop(kept);
+}
+
+TEST_F(SpillFileTest, ManyObjectsLieInOneFileAndThreadsDoNotMixThem) {
+  open_file();
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 3; ++t) {
+    threads.emplace_back([this, t, seed = random_()] {
+      std::mt19937_64 random{seed};
+      const std::uint64_t from = t * 16 * kMiB;
+      std::vector<std::pair<SpillFile::Kept, std::uint64_t>> kept;
+      for (std::uint64_t i = 1; i <= 30; ++i) {
+        const std::uint64_t size = 1000 + random() % (2 * kMiB);
+        fill_memory(from, size, i << 32);
+        kept.emplace_back(spilled_->write(memory_, from, size).value(), i << 32);
+        const std::size_t which = random() % kept.size();
+        const auto& [its, number] = kept[which];
+        ASSERT_TRUE(spilled_->read(its, memory_, from + 8 * kMiB).ok());
+        ASSERT_TRUE(memory_holds(from + 8 * kMiB, its.size, number));
+        if (kept.size() < 5) continue;
+        spilled_->drop(its);
+        kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+      for (const auto& [its, number] : kept) spilled_->drop(its);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(spilled_->bytes(), 0);
+}
+
+TEST_F(SpillFileTest, ABitThatFlippedIsFound) {
+  open_file();
+  const std::uint64_t size = 3 * kMiB + 1000;
+  fill_memory(0, size, 7);
+  const auto kept = spilled_->write(memory_, 0, size).value();
+  for (int i = 0; i < 20; ++i) {
+    const auto at = static_cast<off_t>(kept.offset + between(0, size - 1));
+    unsigned char byte = 0;
+    ASSERT_EQ(::pread(behind_.get(), &byte, 1, at), 1);
+    const auto flipped = static_cast<unsigned char>(byte ^ 1U << between(0, 7));
+    ASSERT_EQ(::pwrite(behind_.get(), &flipped, 1, at), 1);
+    const auto read = spilled_->read(kept, memory_, 32 * kMiB);
+    ASSERT_FALSE(read.ok()) << at;
+    EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt);
+    ASSERT_EQ(::pwrite(behind_.get(), &byte, 1, at), 1);
+  }
+  EXPECT_TRUE(spilled_->read(kept, memory_, 32 * kMiB).ok());
+  spilled_->drop(kept);
+}
+
+TEST_F(SpillFileTest, AFileThatWasCutOffIsFound) {
+  open_file();
+  fill_memory(0, 3 * kMiB, 7);
+  const auto kept = spilled_->write(memory_, 0, 3 * kMiB).value();
+  ASSERT_EQ(::ftruncate(behind_.get(), static_cast<off_t>(2 * kMiB)), 0);
+  EXPECT_EQ(spilled_->read(kept, memory_, 32 * kMiB).error().code(), ErrorCode::kCorrupt);
+  spilled_->drop(kept);
+}
+
+TEST_F(SpillFileTest, AFullDiskIsExhaustedAndGoesOnWhenThereIsRoom) {
+  if (::mount("tmpfs", folder_.path().c_str(), "tmpfs", 0, "size=16m") != 0) {
+    GTEST_SKIP() << "mounting a tmpfs needs root";
+  }
+  {
+    open_file();
+    fill_memory(0, 10 * kMiB, 7);
+    const auto first = spilled_->write(memory_, 0, 10 * kMiB).value();
+    const auto failed = spilled_->write(memory_, 0, 10 * kMiB);
+    ASSERT_FALSE(failed.ok());
+    EXPECT_EQ(failed.error().code(), ErrorCode::kExhausted);
+    EXPECT_NE(failed.error().to_string().find(folder_.path()), std::string::npos) << failed.error().to_string();
+    EXPECT_EQ(storage_of(behind_.get()), 10 * kMiB) << "nothing is left of what did not fit";
+    spilled_->drop(first);
+    const auto again = spilled_->write(memory_, 0, 10 * kMiB);
+    ASSERT_TRUE(again.ok()) << again.error().to_string();
+    ASSERT_TRUE(spilled_->read(*again, memory_, 32 * kMiB).ok());
+    EXPECT_TRUE(memory_holds(32 * kMiB, 10 * kMiB, 7));
+    spilled_.reset();
+    behind_ = {};
+  }
+  EXPECT_EQ(::umount(folder_.path().c_str()), 0);
+}
+
+TEST_F(SpillFileTest, AFolderThatIsNotThereIsNamed) {
+  const auto failed = SpillFile::open_in(folder_.path() / "missing");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_NE(failed.error().to_string().find("missing"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pharos::object_store
