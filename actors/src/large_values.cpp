@@ -254,7 +254,7 @@ void LargeValues::take_over(Lessee& lessee, const detail::CellHandle& cell, cons
   }
 }
 
-std::byte* ObjectRoom::make(std::size_t bytes) {
+std::byte* ObjectRoom::make(std::size_t bytes, std::size_t longest) {
   object_.reset();
   const auto there = values();
   auto made = there == nullptr ? Result<object_store::WritableObject>{stopped()} : there->create(bytes, heir_);
@@ -263,7 +263,7 @@ std::byte* ObjectRoom::make(std::size_t bytes) {
     return nullptr;
   }
   object_.emplace(*std::move(made));
-  return object_->bytes().data();
+  return longest >= kLargeWriteMin ? object_->where().data() : object_->bytes().data();
 }
 
 std::shared_ptr<Object> ObjectRoom::seal() {

@@ -98,7 +98,8 @@ class ObjectRoom : public LargeRoom {
   /// `heir`: who will be given the object.
   explicit ObjectRoom(CallerId heir = {}) : heir_{heir} {}
 
-  std::byte* make(std::size_t bytes) override;
+  std::byte* make(std::size_t bytes, std::size_t longest) override;
+  void write(std::byte* to, const void* from, std::size_t count) override { object_->write(to, from, count); }
   /// The object, complete. Only after the encoder is in the room.
   std::shared_ptr<object_store::Object> seal();
   /// Why there is none.

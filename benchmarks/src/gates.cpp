@@ -16,6 +16,7 @@ struct Gate {
 };
 
 constexpr const char* kRoundTrip = "limit_uds_rtt_unpinned_median";
+constexpr const char* kMemcpy = "limit_memcpy_warm_shm_1_thread";
 constexpr Gate kGates[] = {
     {"init", Gate::kAtMost, 0.050},
     {"shutdown", Gate::kAtMost, 0.050},
@@ -29,6 +30,10 @@ constexpr Gate kGates[] = {
     {"actor_calls_async_1_1", Gate::kAtLeast, 250'000},
     {"actor_private_mib", Gate::kAtMost, 5},
     {"call_instructions", Gate::kAtMost, 6000},
+    {"put_64MiB", Gate::kAtLeast, 0.9, kMemcpy},
+    {"put_64MiB_fresh", Gate::kAtLeast, 0.65, kMemcpy},
+    {"get_1GiB_us", Gate::kAtMost, 10},
+    {"bytes_per_object", Gate::kAtMost, 200},
     {"puts_small", Gate::kAtLeast, 1'000'000},
     {"gets_small", Gate::kAtLeast, 5'000'000},
     {"wait_1k_refs", Gate::kAtLeast, 70},

@@ -1,8 +1,12 @@
 // The object store: what is written and read there, by programs that have used it before and by new ones.
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -17,6 +21,7 @@ namespace {
 constexpr std::size_t kMib = std::size_t{1} << 20;
 constexpr std::size_t kLarge = 64 * kMib;
 constexpr double kLargeGib = 64.0 / 1024;
+constexpr const char* kDiskFolder = "/var/tmp";
 
 pharos::Bytes block(std::size_t size) {
   return pharos::Bytes{std::string(size, 'x')};
@@ -130,9 +135,58 @@ void measure_many(Report& report, pharos::Runtime& runtime) {
   }
 }
 
+// Past the system's cache of files, like the store; the disk as it is.
+void measure_disk(Report& report) {
+  constexpr std::size_t kBytes = std::size_t{1} << 30;
+  const int file = ::open(kDiskFolder, O_RDWR | O_CLOEXEC | O_TMPFILE | O_DIRECT, 0600);
+  if (file < 0) return;  // not everywhere
+  const std::unique_ptr<char, void (*)(void*)> piece{static_cast<char*>(std::aligned_alloc(4096, kMib)), &std::free};
+  std::memset(piece.get(), 'x', kMib);
+  const auto rate_of = [&](auto transfer) {
+    const auto start = Clock::now();
+    for (std::size_t at = 0; at < kBytes; at += kMib) {
+      if (transfer(file, piece.get(), kMib, static_cast<off_t>(at)) != static_cast<ssize_t>(kMib)) return 0.0;
+    }
+    return 1 / seconds_since(start);
+  };
+  const double write = rate_of([](auto... arguments) { return ::pwrite(arguments...); });
+  const double read = rate_of([](auto... arguments) { return ::pread(arguments...); });
+  ::close(file);
+  if (write == 0 || read == 0) return;
+  report.add("limit_disk_write", write, "GiB/s");
+  report.add("limit_disk_read", read, "GiB/s");
+}
+
+// A store that has room for one value in six.
+void measure_spilling(Report& report, int argc, char** argv) {
+  measure_disk(report);
+  constexpr std::size_t kValues = 24;
+  constexpr double kSpilledGib = (kValues - 4) * kLargeGib;
+  pharos::RuntimeOptions options;
+  options.object_store = pharos::ByteCount{4 * (kLarge + kMib)};
+  options.spill_folder = kDiskFolder;
+  pharos::Runtime runtime{argc, argv, options};
+  std::vector<pharos::Ref<pharos::Bytes>> values;
+  const auto start = Clock::now();
+  for (std::size_t i = 0; i < kValues; ++i) {
+    auto value = runtime.create_bytes(kLarge);
+    value[0] = static_cast<std::byte>(i);
+    values.push_back(std::move(value).seal());
+  }
+  report.add("spill", kSpilledGib / seconds_since(start), "GiB/s");
+  // Twice, so that all have been written when what is read back makes others leave.
+  for (const auto& value : values) static_cast<void>(value.get());
+  const auto again = Clock::now();
+  for (const auto& value : values) static_cast<void>(value.get());
+  report.add("restore", kValues * kLargeGib / seconds_since(again), "GiB/s");
+}
+
 }  // namespace
 
 void measure_store(Report& report, int argc, char** argv) {
+  if (report.wants_any({"spill", "restore", "limit_disk_write", "limit_disk_read"})) {
+    measure_spilling(report, argc, argv);
+  }
   if (report.wants("put_64MiB_cold")) measure_cold(report, argc, argv);
   pharos::Runtime runtime{argc, argv};
   if (report.wants("put_64MiB_fresh")) measure_fresh(report, runtime);

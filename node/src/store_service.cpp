@@ -182,13 +182,13 @@ void StoreService::ask(const std::shared_ptr<net::Peer>& from, std::variant<std:
     from->respond(request, Error{ErrorCode::kFailedPrecondition, "this process has not opened the object store"});
     return;
   }
-  waiting_.push_back({{*table, request}, std::move(what), executor_.now() + kFullTime});
+  waiting_.push_back({{*table, request}, what, executor_.now() + kFullTime});
   serve_waiting();
 }
 
-void StoreService::answer(const Asker& asker, wire::Message answer) {
+void StoreService::answer(const Asker& asker, const wire::Message& answer) {
   const auto process = processes_.find(asker.table);
-  if (process != processes_.end()) process->second.peer->respond(asker.request, std::move(answer));
+  if (process != processes_.end()) process->second.peer->respond(asker.request, answer);
 }
 
 void StoreService::answer(const Asker& asker, Error error) {
@@ -342,7 +342,10 @@ bool StoreService::spill(std::uint64_t bytes) {
             return Result<Left>{std::move(written).error()};
           }
           left->is_out = memory.ledger.is_out(body.location.place);  // or it was called back, or has ended
-          if (left->is_out) memory.objects.release(body.offset, body.slot_bytes);
+          if (left->is_out) {
+            memory.ledger.note_provided(body.location.place.slot, 0);
+            memory.objects.release(body.offset, body.slot_bytes);
+          }
           return left;
         },
         [this, body](Result<Left> left) { has_left(body, std::move(left)); });
@@ -386,6 +389,7 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
   const Place place = body.location.place;
   const auto askers = returning_.extract(place);
   if (read) {
+    memory_->ledger.note_provided(place.slot, body.slot_bytes);
     memory_->ledger.is_back(place);  // and its copy on disk is good for the next time
   } else {
     memory_->lender.return_failed(place);

@@ -77,7 +77,7 @@ class StoreService {
   bool serve(const Waiting& waiting);
   bool serve(const Waiting& waiting, std::uint64_t slot_bytes);
   bool serve(const Waiting& waiting, const Location& location);
-  void answer(const Asker& asker, wire::Message answer);
+  void answer(const Asker& asker, const wire::Message& answer);
   void answer(const Asker& asker, Error error);
   bool refuse(const Waiting& waiting, Error error);
 

@@ -36,7 +36,7 @@ struct alignas(64) Ledger::Head {
   std::uint32_t slots;
   std::uint32_t tables;
   std::atomic<std::uint32_t> tables_used;  // tables from here on have never been opened
-  std::atomic<std::uint64_t> now;
+  std::atomic<std::uint32_t> now;
 };
 
 std::size_t Ledger::bytes_for(std::uint32_t slots, std::uint32_t tables) {
@@ -142,9 +142,18 @@ bool Ledger::end_outside(const Place& place) const {
   return word.generation == place.generation && word.state == SlotState::kOut && end_as(place.slot, SlotState::kGone);
 }
 
-void Ledger::lend(std::uint32_t number, std::uint64_t offset) const {
+std::uint64_t Ledger::provided(std::uint32_t number) const {
+  return slot(number).pages.load(std::memory_order_relaxed) * std::uint64_t{kPage};
+}
+
+void Ledger::note_provided(std::uint32_t number, std::uint64_t bytes) const {
+  slot(number).pages.store(static_cast<std::uint32_t>(whole_pages(bytes) / kPage), std::memory_order_relaxed);
+}
+
+void Ledger::lend(std::uint32_t number, std::uint64_t offset, std::uint64_t provided) const {
   SlotHeader& header = slot(number);
   header.offset.store(offset);
+  note_provided(number, provided);
   header.word.store(packed({.generation = word_of(number).generation, .state = SlotState::kFree}));
 }
 

@@ -100,22 +100,38 @@ Error Lender::full(std::uint64_t bytes) const {
           "Let go of Refs and of values that are views, or give the cluster's Runtime a larger object_store."};
 }
 
-// Where a free slab of that size lies, or a new one.
-std::optional<std::uint64_t> Lender::take_memory(std::uint64_t bytes) {
+// A free slab of that size, or a new one.
+std::optional<Lender::Idle> Lender::take_memory(const Slab& slab) {
+  const std::uint64_t bytes = slab.bytes();
   const auto has_room = [&](std::uint64_t more) { return more <= capacity_ && memory_ <= capacity_ - more; };
   const auto warm = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& idle) { return idle.bytes == bytes; });
   if (warm != idle_.rend() && has_room(bytes - warm->memory)) {
-    const Idle taken = *warm;
+    Idle taken = *warm;
     idle_.erase(std::next(warm).base());
     idle_bytes_ -= taken.memory;
     memory_ += bytes - taken.memory;
-    return taken.offset;
+    if (taken.slot_bytes != slab.slot_bytes) taken.provided = 0;
+    return taken;
   }
   if (!has_room(bytes)) return std::nullopt;
   const auto unit = addresses_.take(units(bytes));
   if (!unit) return std::nullopt;
   memory_ += bytes;
-  return *unit * kSlabUnit;
+  return Idle{.offset = *unit * kSlabUnit, .bytes = bytes, .memory = bytes, .slot_bytes = 0, .provided = 0};
+}
+
+void Lender::note_idle(const Lent& lent) {
+  const Slab& slab = lent.slab;
+  Idle idle{.offset = slab.offset,
+            .bytes = slab.bytes(),
+            .memory = slab.slot_bytes * (slab.slots - lent.away),
+            .slot_bytes = slab.slot_bytes,
+            .provided = slab.slot_bytes};
+  for (std::uint32_t i = 0; i < slab.slots; ++i) {
+    idle.provided = std::min(idle.provided, ledger_.provided(slab.first_slot + i));
+  }
+  idle_.push_back(idle);
+  idle_bytes_ += idle.memory;
 }
 
 Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
@@ -123,21 +139,23 @@ Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
     return Error{ErrorCode::kInvalidArgument, "a lease was asked for that no process of this version asks for"};
   }
   Slab slab{.offset = 0, .slot_bytes = slot_bytes, .first_slot = 0, .slots = slots_of_slab(slot_bytes)};
-  auto offset = take_memory(slab.bytes());
-  if (!offset && slab.slots != 1) {
+  auto memory = take_memory(slab);
+  if (!memory && slab.slots != 1) {
     slab.slots = 1;
-    offset = take_memory(slab.bytes());
+    memory = take_memory(slab);
   }
-  if (!offset) return full(slab.bytes());
+  if (!memory) return full(slab.bytes());
   const auto first = slots_.take(slab.slots);
   if (!first) {
-    idle_.push_back({*offset, slab.bytes(), slab.bytes()});
-    idle_bytes_ += slab.bytes();
+    memory->memory = memory->bytes;
+    idle_.push_back(*memory);
+    idle_bytes_ += memory->memory;
     return full(slab.bytes());
   }
-  slab.offset = *offset;
+  slab.offset = memory->offset;
   slab.first_slot = static_cast<std::uint32_t>(*first);
-  for (std::uint32_t i = 0; i < slab.slots; ++i) ledger_.lend(slab.first_slot + i, slab.offset + i * slot_bytes);
+  for (std::uint32_t i = 0; i < slab.slots; ++i)
+    ledger_.lend(slab.first_slot + i, slab.offset + i * slot_bytes, memory->provided);
   ledger_.advance();
   slabs_.emplace(slab.first_slot, Lent{slab, table});
   return slab;
@@ -168,10 +186,8 @@ bool Lender::reclaim() {
       ++each;
       continue;
     }
-    const Slab& slab = lent.slab;
-    idle_.push_back({slab.offset, slab.bytes(), lent.memory()});
-    idle_bytes_ += lent.memory();
-    slots_.give_back(slab.first_slot, slab.slots);
+    note_idle(lent);
+    slots_.give_back(lent.slab.first_slot, lent.slab.slots);
     --orphans_;
     any = true;
     each = slabs_.erase(each);

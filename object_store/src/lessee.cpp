@@ -8,6 +8,7 @@
 namespace pharos::object_store {
 namespace {
 
+constexpr std::size_t kCopiedAtOnce = std::size_t{4} << 20;
 constexpr std::size_t kLooks = 64;  // at slots that were busy, before another slab is leased
 
 Error node_is_gone() {
@@ -86,6 +87,7 @@ WritableObject::~WritableObject() {
 }
 
 std::shared_ptr<Object> WritableObject::seal() && {
+  lessee_->note_populated(location_.place, bytes_.size());  // it was written to
   const auto lessee = std::exchange(lessee_, nullptr);
   return lessee->seal(location_, readable_);
 }
@@ -124,18 +126,44 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
       continue;
     }
     const std::uint32_t index = slot - leased->slab.first_slot;
-    if (std::uint64_t& provided = leased->provided[index]; provided < bytes) {
+    if (const std::uint64_t provided = ledger().provided(slot); provided < bytes) {
       if (auto done = memory_->provide(leased->slab, index * slot_bytes + provided, bytes - provided); !done) {
         give_up(location.place);
         return std::move(done).error();
       }
-      provided = bytes;
+      ledger().note_provided(slot, bytes);
     }
     return WritableObject{shared_from_this(),
                           location,
                           {leased->memory + index * slot_bytes, bytes},
-                          memory_->objects().subspan(leased->slab.offset + index * slot_bytes, bytes)};
+                          memory_->objects().subspan(leased->slab.offset + index * slot_bytes, bytes),
+                          leased->populated[index] >= bytes};
   }
+}
+
+void Lessee::note_populated(const Place& place, std::size_t bytes) {
+  const std::lock_guard lock{mutex_};
+  Leased* const leased = leased_with(place.slot);
+  auto& populated = leased->populated[place.slot - leased->slab.first_slot];
+  populated = std::max<std::uint64_t>(populated, bytes);
+}
+
+std::span<std::byte> WritableObject::bytes() {
+  if (!populated_) {
+    lessee_->populate(bytes_);
+    populated_ = true;
+  }
+  return bytes_;
+}
+
+void WritableObject::write(std::byte* to, const void* from, std::size_t count) {
+  const auto* const source = static_cast<const std::byte*>(from);
+  lessee_->helper_.run((count + kCopiedAtOnce - 1) / kCopiedAtOnce, [&](std::size_t piece) {
+    const std::size_t begin = piece * kCopiedAtOnce;
+    const std::size_t size = std::min(kCopiedAtOnce, count - begin);
+    if (!populated_) lessee_->populate({to + begin, size});
+    copy_streaming(to + begin, source + begin, size);
+  });
 }
 
 Result<void> Lessee::lease(std::uint64_t slot_bytes) {
@@ -153,7 +181,8 @@ Result<void> Lessee::lease(std::uint64_t slot_bytes) {
     return std::move(memory).error();
   }
   const std::lock_guard lock{mutex_};
-  slabs_.insert_or_assign(slab.first_slot, Leased{slab, *memory, std::vector<std::uint64_t>(slab.slots)});
+  slabs_.insert_or_assign(slab.first_slot,
+                          Leased{.slab = slab, .memory = *memory, .populated = std::vector<std::uint64_t>(slab.slots)});
   for (std::uint32_t i = slab.slots; i != 0; --i) of_size_[slot_bytes].free.push_back(slab.first_slot + i - 1);
   free_bytes_ += slab.bytes();
   return {};

@@ -12,13 +12,14 @@
 #include <pharos/object_store/shared_file.hpp>
 #include <pharos/object_store/slab.hpp>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
 #endif
 
 namespace pharos::object_store {
 namespace {
 
+constexpr std::uintptr_t kPage = 4096;
 constexpr std::uint64_t kCapacityMin = std::uint64_t{64} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -110,9 +111,14 @@ Mapping::~Mapping() {
   if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
 }
 
-void Mapping::populate(std::uint64_t begin, std::uint64_t bytes) const {
-  // Linux before 5.14 does not know it, and enters the pages one by one.
-  ::madvise(memory_.data() + begin, bytes, MADV_POPULATE_WRITE);
+// As if they were read: the system then enters sixteen at a time, and since there is nothing to be noticed about
+// writing to memory that has no file on a disk, they may be written to as well. As if they were written it is one by
+// one.
+void enter_pages(std::span<std::byte> memory) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / kPage * kPage;
+  const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
+  // Linux before 5.14 does not know it, and enters them when they are used.
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
 }
 
 ByteCount default_capacity() {

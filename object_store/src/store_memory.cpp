@@ -32,11 +32,9 @@ class MappedMemory final : public StoreMemory {
     open_.erase(slab.first_slot);
   }
   Result<void> provide(const Slab& slab, std::uint64_t begin, std::uint64_t bytes) override {
-    PHAROS_TRY_VOID(objects_.allocate(slab.offset + begin, bytes));
-    const std::lock_guard lock{mutex_};
-    open_.at(slab.first_slot).populate(begin, bytes);
-    return {};
+    return objects_.allocate(slab.offset + begin, bytes);
   }
+  void populate(std::span<std::byte> memory) override { enter_pages(memory); }
   Result<void> provide_pins(std::uint32_t table, std::uint32_t pins) override {
     const auto stretch = ledger_.stretch_of_pins(table, pins);
     return ledger_file_.allocate(stretch.begin, stretch.bytes);

@@ -25,6 +25,7 @@ class PlainMemory final : public StoreMemory {
   Result<std::byte*> open(const Slab& slab) override { return objects_.data() + slab.offset; }
   void close(const Slab&) override {}
   Result<void> provide(const Slab&, std::uint64_t, std::uint64_t) override { return {}; }
+  void populate(std::span<std::byte>) override {}
   Result<void> provide_pins(std::uint32_t, std::uint32_t) override { return {}; }
 
  private:

@@ -17,7 +17,8 @@ namespace {
 class TestRoom final : public LargeRoom {
  public:
   explicit TestRoom(bool there = true) : there_{there} {}
-  std::byte* make(std::size_t bytes) override {
+  void write(std::byte* to, const void* from, std::size_t count) override { std::memcpy(to, from, count); }
+  std::byte* make(std::size_t bytes, std::size_t) override {
     memory.assign(bytes, std::byte{0xee});
     ++made;
     return there_ ? memory.data() : nullptr;

@@ -62,6 +62,7 @@ bool Encoder::enlarge(std::size_t count) {
   }
   if (room_ != nullptr && size_ + count > kInlineBytesMax) {
     elsewhere_ += count;
+    longest_ = std::max(longest_, count);
     return false;
   }
   if (count > kEncodedBytesMax - size_) throw EncodedTooLarge{size_ + count};
@@ -82,7 +83,7 @@ bool Encoder::enter_room() {
     return false;
   }
   const std::size_t bytes = size();
-  std::byte* const room = room_->make(bytes);
+  std::byte* const room = room_->make(bytes, longest_);
   if (room == nullptr) {
     fail(CodecFailure::kNoRoom);
     return false;
@@ -99,11 +100,13 @@ void Encoder::add_shared(const Bytes& bytes) {
   if (in_room_) return write(bytes.data(), bytes.size());
   shared_.push_back({size_, bytes});
   elsewhere_ += bytes.size();
+  longest_ = std::max(longest_, bytes.size());
 }
 
 void Encoder::come_back() {
   shared_.clear();
   elsewhere_ = 0;
+  longest_ = 0;
   begin_ = storage_.get();
   capacity_ = storage_bytes_;
   in_room_ = false;

@@ -77,8 +77,9 @@ struct alignas(64) SlotHeader {
   std::atomic<std::uint64_t> maker;
   std::atomic<std::uint64_t> number;
   std::atomic<std::uint64_t> size;
-  std::atomic<std::uint64_t> used;  // when it was last read, by Ledger::now()
-  // Of the slot: written by the node before it is leased.
+  std::atomic<std::uint32_t> used;  // when it was last read, see Ledger::advance()
+  // Of the slot: written by the node before it is leased; the pages also by the leaseholder.
+  std::atomic<std::uint32_t> pages;  // that have storage, from its beginning; perhaps more
   std::atomic<std::uint64_t> offset;
 };
 static_assert(sizeof(SlotHeader) == 64);
@@ -116,6 +117,10 @@ class Ledger {
   bool end(std::uint32_t slot) const;
   /// Begins an object in a slot that is free.
   Place begin(std::uint32_t slot, const ObjectId& id, std::uint64_t size, CallerId heir) const;
+  /// How many bytes of the slot, from its beginning, have storage for certain. Also the node's, when it gives or takes
+  /// that.
+  std::uint64_t provided(std::uint32_t slot) const;
+  void note_provided(std::uint32_t slot, std::uint64_t bytes) const;
   void seal(const Place& place) const;
   /// Gives up an object that was begun and not sealed.
   void abandon(const Place& place) const;
@@ -155,8 +160,8 @@ class Ledger {
   bool is_back(const Place& place) const { return change(place, SlotState::kOut, SlotState::kSealed); }
   /// Of one that is out: whether it has ended now, and the slot is gone.
   bool end_outside(const Place& place) const;
-  /// The slot is free or gone, has memory, and lies there.
-  void lend(std::uint32_t slot, std::uint64_t offset) const;
+  /// The slot is free or gone, and lies there from now on.
+  void lend(std::uint32_t slot, std::uint64_t offset, std::uint64_t provided) const;
 
   /// What `used` is set to: counts what the node does, so that what was used last is known.
   void advance() const;

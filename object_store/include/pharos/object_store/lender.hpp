@@ -54,6 +54,8 @@ class Lender {
     std::uint64_t offset;
     std::uint64_t bytes;
     std::uint64_t memory;
+    std::uint64_t slot_bytes;  ///< of its slots
+    std::uint64_t provided;    ///< of each of these, at least
   };
   /// Those that have been free for longest, until they have so many bytes: their memory is to be given back to the
   /// system, and counts until released() says that it was.
@@ -105,13 +107,13 @@ class Lender {
     Slab slab;
     std::uint32_t table;     // kNobody: an orphan
     std::uint32_t away = 0;  // slots without memory
-    std::uint64_t memory() const { return slab.slot_bytes * (slab.slots - away); }
   };
 
   Error full(std::uint64_t bytes) const;
   Body body_of(const Place& place, std::uint64_t slot_bytes) const;
-  std::optional<std::uint64_t> take_memory(std::uint64_t bytes);
+  std::optional<Idle> take_memory(const Slab& slab);
   bool ended(const Slab& slab) const;
+  void note_idle(const Lent& lent);
   Lent& lent_with(std::uint32_t slot);
 
   Ledger ledger_;

@@ -15,6 +15,7 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/object_store/large_copy.hpp>
 #include <pharos/object_store/location.hpp>
 #include <pharos/object_store/store_memory.hpp>
 
@@ -100,18 +101,23 @@ class View {
   const std::shared_ptr<Object> object_;
 };
 
-/// An object that is being written. One thread. Given up unless it is sealed.
+/// An object that is being written. One thread. Given up unless it is sealed. Its memory is entered into the process's
+/// page tables as it is written by write(), or once in whole by bytes().
 class WritableObject {
  public:
   /// `readable`: the same bytes, where everybody will read them.
   WritableObject(std::shared_ptr<Lessee> lessee, const Location& location, std::span<std::byte> bytes,
-                 std::span<const std::byte> readable)
-      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, readable_{readable} {}
+                 std::span<const std::byte> readable, bool populated)
+      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, readable_{readable}, populated_{populated} {}
   WritableObject(WritableObject&&) noexcept = default;
   WritableObject& operator=(WritableObject&&) = delete;
   ~WritableObject();
 
-  std::span<std::byte> bytes() const { return bytes_; }
+  std::span<std::byte> bytes();
+  /// Where they are, to be written there by write().
+  std::span<std::byte> where() const { return bytes_; }
+  /// `to` lies in them.
+  void write(std::byte* to, const void* from, std::size_t count);
   /// From now on it never changes, and others may read it.
   std::shared_ptr<Object> seal() &&;
 
@@ -120,6 +126,7 @@ class WritableObject {
   Location location_;
   std::span<std::byte> bytes_;
   std::span<const std::byte> readable_;
+  bool populated_;
 };
 
 /// What one process has of the store: the slabs that it has leased, its objects, its pins. Objects share it, so it
@@ -157,7 +164,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   struct Leased {
     Slab slab;
     std::byte* memory = nullptr;
-    std::vector<std::uint64_t> provided;  // of each slot: how many bytes can be written to
+    std::vector<std::uint64_t> populated{};  // of each slot: how many bytes are in this process's page tables
   };
   /// Slots of one size.
   struct Slots {
@@ -177,6 +184,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   bool give_back_if_idle(Leased& leased);
   void slot_is_free(std::uint32_t slot);
 
+  void populate(std::span<std::byte> memory) { memory_->populate(memory); }
+  void note_populated(const Place& place, std::size_t bytes);
   void give_up(const Place& place);
   std::shared_ptr<Object> seal(const Location& location, std::span<const std::byte> readable);
   Result<void> lease(std::uint64_t slot_bytes);
@@ -198,6 +207,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   const Fd life_;
   const pid_t process_ = ::getpid();  // a child of fork() has no part in this
   std::atomic<bool> abandoned_ = false;
+
+  Helper helper_;
 
   std::mutex mutex_;
   std::uint64_t last_number_ = 0;

@@ -48,14 +48,16 @@ class Mapping {
   ~Mapping();
 
   std::span<std::byte> memory() const { return memory_; }
-  /// Enters a stretch that has storage into this process's page tables at once, instead of page by page.
-  void populate(std::uint64_t begin, std::uint64_t bytes) const;
 
  private:
   explicit Mapping(std::span<std::byte> memory) : memory_{memory} {}
 
   std::span<std::byte> memory_;
 };
+
+/// Enters a stretch of a mapping that has storage into this process's page tables, to be written or read: at once,
+/// instead of page by page.
+void enter_pages(std::span<std::byte> memory);
 
 /// Half of what this machine, or this process's cgroup, has of memory.
 ByteCount default_capacity();

@@ -25,6 +25,8 @@ class StoreMemory {
   virtual void close(const Slab& slab) = 0;
   /// Makes sure that writing to these bytes of an open slab cannot fail. kExhausted: there is no memory.
   virtual Result<void> provide(const Slab& slab, std::uint64_t begin, std::uint64_t bytes) = 0;
+  /// Makes it fast, too, for what is provided.
+  virtual void populate(std::span<std::byte> memory) = 0;
   /// The same for so many pins of a table.
   virtual Result<void> provide_pins(std::uint32_t table, std::uint32_t pins) = 0;
 };

@@ -39,13 +39,19 @@ inline constexpr std::size_t kSharedBytesMin = 4096;
 /// Values of more encoded bytes than this are no part of a message: they lie in the object store, where there is one.
 inline constexpr std::size_t kInlineBytesMax = 100 << 10;
 
+/// So many bytes in one piece are copied by the room.
+inline constexpr std::size_t kLargeWriteMin = std::size_t{4} << 20;
+
 class Bytes;
 
 /// Where a value is encoded to that is larger than kInlineBytesMax.
 class LargeRoom {
  public:
-  /// Memory for a value of so many bytes, which is written once. Null: there is none, and whoever made this knows why.
-  virtual std::byte* make(std::size_t bytes) = 0;
+  /// Memory for a value of so many bytes, which is written once, the longest piece of it by `longest` bytes. Null:
+  /// there is none, and whoever made this knows why.
+  virtual std::byte* make(std::size_t bytes, std::size_t longest) = 0;
+  /// Copies many bytes (kLargeWriteMin) to a place in that memory.
+  virtual void write(std::byte* to, const void* from, std::size_t count) = 0;
   /// Large Bytes may lie there already: true if they need not be written, since whoever reads the value will be shown
   /// that they belong after its first `at` bytes.
   virtual bool has(const Bytes&, std::size_t /*at*/) { return false; }

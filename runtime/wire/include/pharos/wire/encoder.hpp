@@ -30,7 +30,11 @@ class PHAROS_API Encoder {
   void write(const void* bytes, std::size_t count) {
     if (capacity_ - size_ < count && !enlarge(count)) [[unlikely]]
       return;
-    if (count != 0) std::memcpy(begin_ + size_, bytes, count);  // an empty view may point nowhere
+    if (count >= kLargeWriteMin && in_room_) [[unlikely]] {
+      room_->write(begin_ + size_, bytes, count);
+    } else if (count != 0) {  // an empty view may point nowhere
+      std::memcpy(begin_ + size_, bytes, count);
+    }
     size_ += count;
   }
   /// Writes bytes without copying them, if they are many.
@@ -115,6 +119,7 @@ class PHAROS_API Encoder {
   bool in_room_ = false;
   std::vector<Shared> shared_;
   std::size_t elsewhere_ = 0;  // bytes that are shared, or only counted
+  std::size_t longest_ = 0;    // piece of these
   CodecContext* context_ = nullptr;
   LargeRoom* room_ = nullptr;
   std::unique_ptr<std::byte[]> storage_;
