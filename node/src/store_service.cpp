@@ -357,7 +357,7 @@ void StoreService::has_left(const Body& body, Result<Left> left) {
   leaving_bytes_ -= body.slot_bytes;
   leaving_.erase(body.location.place);
   if (left) {
-    spill_error_.reset();
+    if (executor_.now() >= spill_again_) spill_error_.reset();  // or another failed meanwhile
     if (left->is_out) memory_->lender.left(body.location.place);
     on_disk_.emplace(body.location.place, std::move(left->kept));
     look_again_at(executor_.now() + kReaderTime);

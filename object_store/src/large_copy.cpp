@@ -53,7 +53,7 @@ bool machine_is_busy() {
   return read != 1 || running >= cores;
 }
 
-struct Helper::Thread {
+struct SpareCore::Thread {
   struct Work {
     const std::function<void(std::size_t)>& piece;
     const std::size_t pieces;
@@ -121,14 +121,14 @@ struct Helper::Thread {
   }
 };
 
-Helper::Helper(bool (*busy)()) : busy_{busy}, process_{::getpid()} {}
+SpareCore::SpareCore(bool (*busy)()) : busy_{busy}, process_{::getpid()} {}
 
-Helper::~Helper() {
+SpareCore::~SpareCore() {
   // In a child of fork() there is no such thread, and what it waits with cannot be destroyed.
   if (::getpid() != process_) static_cast<void>(thread_.release());
 }
 
-void Helper::run(std::size_t pieces, const std::function<void(std::size_t)>& piece) {
+void SpareCore::run(std::size_t pieces, const std::function<void(std::size_t)>& piece) {
   Thread::Work work{piece, pieces};
   const std::unique_lock lock{mutex_, std::try_to_lock};
   if (pieces < 2 || !lock.owns_lock() || ::getpid() != process_ || busy_()) return work.take_part();

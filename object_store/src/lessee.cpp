@@ -158,7 +158,7 @@ std::span<std::byte> WritableObject::bytes() {
 
 void WritableObject::write(std::byte* to, const void* from, std::size_t count) {
   const auto* const source = static_cast<const std::byte*>(from);
-  lessee_->helper_.run((count + kCopiedAtOnce - 1) / kCopiedAtOnce, [&](std::size_t piece) {
+  lessee_->spare_core_.run((count + kCopiedAtOnce - 1) / kCopiedAtOnce, [&](std::size_t piece) {
     const std::size_t begin = piece * kCopiedAtOnce;
     const std::size_t size = std::min(kCopiedAtOnce, count - begin);
     if (!populated_) lessee_->populate({to + begin, size});

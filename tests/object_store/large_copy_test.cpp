@@ -40,21 +40,21 @@ TEST_F(LargeCopyTest, CopiesEveryByteAndNoOther) {
 }
 
 TEST_F(LargeCopyTest, EachPieceIsDoneOnceWhenRunReturns) {
-  Helper helper{&never_busy};
+  SpareCore spare_core{&never_busy};
   for (int round = 0; round < 2000; ++round) {
     std::vector<std::atomic<int>> done(between(0, 40));
-    helper.run(done.size(), [&](std::size_t piece) { ++done[piece]; });
+    spare_core.run(done.size(), [&](std::size_t piece) { ++done[piece]; });
     for (const auto& each : done) ASSERT_EQ(each.load(), 1);
   }
 }
 
 TEST_F(LargeCopyTest, TheOtherThreadTakesPart) {
-  Helper helper{&never_busy};
+  SpareCore spare_core{&never_busy};
   std::mutex mutex;
   std::condition_variable changed;
   int come = 0;
   std::set<std::thread::id> threads;
-  helper.run(2, [&](std::size_t) {
+  spare_core.run(2, [&](std::size_t) {
     std::unique_lock lock{mutex};
     ++come;
     threads.insert(std::this_thread::get_id());
@@ -65,13 +65,13 @@ TEST_F(LargeCopyTest, TheOtherThreadTakesPart) {
 }
 
 TEST_F(LargeCopyTest, ThreadsThatComeMeanwhileWorkAlone) {
-  Helper helper{&never_busy};
+  SpareCore spare_core{&never_busy};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&helper] {
+    threads.emplace_back([&spare_core] {
       for (int round = 0; round < 300; ++round) {
         std::vector<std::atomic<int>> done(20);
-        helper.run(done.size(), [&](std::size_t piece) { ++done[piece]; });
+        spare_core.run(done.size(), [&](std::size_t piece) { ++done[piece]; });
         for (const auto& each : done) ASSERT_EQ(each.load(), 1);
       }
     });
@@ -80,13 +80,13 @@ TEST_F(LargeCopyTest, ThreadsThatComeMeanwhileWorkAlone) {
 }
 
 TEST_F(LargeCopyTest, AChildOfForkWorksAloneAndEnds) {
-  auto helper = std::make_unique<Helper>(&never_busy);
-  for (int round = 0; round < 100; ++round) helper->run(10, [](std::size_t) {});
+  auto spare_core = std::make_unique<SpareCore>(&never_busy);
+  for (int round = 0; round < 100; ++round) spare_core->run(10, [](std::size_t) {});
   const pid_t child = ::fork();
   if (child == 0) {
     int done = 0;
-    helper->run(10, [&](std::size_t) { ++done; });
-    helper.reset();
+    spare_core->run(10, [&](std::size_t) { ++done; });
+    spare_core.reset();
     ::_exit(done);
   }
   int status = 0;

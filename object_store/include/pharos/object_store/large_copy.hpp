@@ -16,11 +16,11 @@ bool machine_is_busy();
 /// A second pair of hands for large copies, when a core has nothing else to do. The thread is there once it was needed.
 /// Owned by a process's Lessee. One thread at a time is helped; who comes meanwhile works alone, and so does a child of
 /// fork().
-class Helper {
+class SpareCore {
  public:
-  explicit Helper(bool (*busy)() = &machine_is_busy);
-  Helper(Helper&&) = delete;
-  ~Helper();
+  explicit SpareCore(bool (*busy)() = &machine_is_busy);
+  SpareCore(SpareCore&&) = delete;
+  ~SpareCore();
 
   /// Calls `piece` for each number below `pieces`, some of them perhaps in the other thread; returns when all are done.
   void run(std::size_t pieces, const std::function<void(std::size_t)>& piece);

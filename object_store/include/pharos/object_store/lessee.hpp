@@ -208,7 +208,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   const pid_t process_ = ::getpid();  // a child of fork() has no part in this
   std::atomic<bool> abandoned_ = false;
 
-  Helper helper_;
+  SpareCore spare_core_;
 
   std::mutex mutex_;
   std::uint64_t last_number_ = 0;
