@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/wire/error_codec.hpp>
 
@@ -232,7 +233,9 @@ void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
   const Piece whole{0, object->location(), 0, object->size()};
   write_pieces({&whole, 1}, {}, payload);
   header.flags |= wire::kInPieces;
-  if (send(header, payload.bytes())) object->hand_over();
+  if (!send(header, payload.bytes())) return;
+  failpoint(Failpoint::kResultSent);
+  object->hand_over();
 }
 
 void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {

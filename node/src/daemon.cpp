@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
+#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/net/address.hpp>
@@ -344,6 +345,11 @@ void name_process(const DaemonOptions& options) {
 int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options) {
   ::prctl(PR_SET_NAME, "pharos-node");
   set_log_role("node");
+  if (const char* const order = std::getenv("PHAROS_FAILPOINT")) {
+    const auto parsed = parse_failpoint(order);
+    if (!parsed) return 1;
+    order_failpoint(*parsed);
+  }
   const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());
   const auto preamble = process::receive_preamble(driver.get(), deadline);
   if (!preamble) return 1;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <utility>
 
+#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 
 namespace pharos::node {
@@ -151,6 +152,7 @@ Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& p
   descriptors.push_back(copy_of(memory_->objects.fd()));
   descriptors.push_back(std::move(life->for_process));
   processes_.emplace(table, Process{peer, std::move(life->watch)});
+  failpoint(Failpoint::kStoreOpened);
   return wire::StoreOpened{table};
 }
 
@@ -165,6 +167,7 @@ void StoreService::process_ended(std::uint32_t table) {
   const auto process = processes_.extract(table);
   if (process.empty()) return;
   auto unclaimed = memory_->lender.process_ended(table);
+  failpoint(Failpoint::kProcessGone);
   look_again();
   if (unclaimed.empty()) return;
   executor_.run_at(executor_.now() + kClaimTime, [this, unclaimed = std::move(unclaimed)] {
@@ -223,6 +226,7 @@ bool StoreService::serve(const Waiting& waiting, std::uint64_t slot_bytes) {
     }
   }
   if (!slab) return refuse(waiting, std::move(slab).error());
+  failpoint(Failpoint::kSlabLent);
   trim_later();
   answer(waiting.asker, wire::SlabLeased{slab->offset, slab->slot_bytes, slab->first_slot, slab->slots});
   return true;
@@ -338,13 +342,19 @@ bool StoreService::spill(std::uint64_t bytes) {
             left->kept = *copy;
           } else if (auto written = memory.disk->write(memory.objects, body.offset, body.size)) {
             left->kept = *std::move(written);
+            if (failpoint(Failpoint::kObjectSpilled)) {
+              memory.disk->drop(left->kept);
+              return Result<Left>{Error{ErrorCode::kExhausted, "the disk is full, says a failpoint"}};
+            }
           } else {
             return Result<Left>{std::move(written).error()};
           }
           left->is_out = memory.ledger.is_out(body.location.place);  // or it was called back, or has ended
           if (left->is_out) {
+            failpoint(Failpoint::kObjectOut);
             memory.ledger.note_provided(body.location.place.slot, 0);
             memory.objects.release(body.offset, body.slot_bytes);
+            failpoint(Failpoint::kMemoryGone);
           }
           return left;
         },
@@ -378,6 +388,9 @@ void StoreService::bring_back(const Body& body) {
   const auto kept = on_disk_.at(body.location.place);
   run_aside(
       [body, kept](const Memory& memory) -> Result<void> {
+        if (failpoint(Failpoint::kObjectReturns)) {
+          return Error{ErrorCode::kCorrupt, "the object is damaged, says a failpoint"};
+        }
         PHAROS_TRY_VOID(memory.disk->read(kept, memory.objects, body.offset));
         // Whoever leases the slot writes there again, up to its end.
         return memory.objects.allocate(body.offset + body.size, body.slot_bytes - body.size);
@@ -390,6 +403,7 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
   const auto askers = returning_.extract(place);
   if (read) {
     memory_->ledger.note_provided(place.slot, body.slot_bytes);
+    failpoint(Failpoint::kObjectReturned);
     memory_->ledger.is_back(place);  // and its copy on disk is good for the next time
   } else {
     memory_->lender.return_failed(place);

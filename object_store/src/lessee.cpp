@@ -3,6 +3,7 @@
 #include <string>
 
 #include <pharos/base/check.hpp>
+#include <pharos/base/failpoint.hpp>
 #include <pharos/object_store/lessee.hpp>
 
 namespace pharos::object_store {
@@ -61,6 +62,7 @@ Result<std::shared_ptr<const View>> Object::read() {
   if (in_memory) return view;
   const auto lessor = lessee_->lessor_.lock();
   if (lessor == nullptr) return node_is_gone();
+  failpoint(Failpoint::kObjectAskedFor);
   PHAROS_TRY_VOID(lessor->bring(location_));
   const std::lock_guard lock{mutex_};
   view_ = view;
@@ -119,6 +121,7 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
         location.id = {self_, ++last_number_};
         location.owner = self_;
         location.place = ledger().begin(slot, location.id, bytes, heir);
+        failpoint(Failpoint::kSlotBegun);
       }
     }
     if (leased == nullptr) {
@@ -132,6 +135,10 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
         return std::move(done).error();
       }
       ledger().note_provided(slot, bytes);
+    }
+    if (failpoint(Failpoint::kSlotProvided)) {
+      give_up(location.place);
+      return Error{ErrorCode::kExhausted, "there is no memory, says a failpoint"};
     }
     return WritableObject{shared_from_this(),
                           location,
@@ -170,6 +177,7 @@ Result<void> Lessee::lease(std::uint64_t slot_bytes) {
   const auto lessor = lessor_.lock();
   if (lessor == nullptr) return node_is_gone();
   PHAROS_TRY(const Slab slab, lessor->lease(slot_bytes));
+  failpoint(Failpoint::kSlabLeased);
   if (slab.slot_bytes != slot_bytes || slab.slots == 0 || slab.first_slot >= ledger().slots() ||
       slab.slots > ledger().slots() - slab.first_slot || slab.slots > memory_->objects().size() / slot_bytes ||
       slab.offset > memory_->objects().size() - slab.bytes()) {
@@ -216,7 +224,9 @@ Lessee::Leased* Lessee::leased_with(std::uint32_t slot) {
 }
 
 std::shared_ptr<Object> Lessee::seal(const Location& location, std::span<const std::byte> readable) {
+  failpoint(Failpoint::kObjectWritten);
   ledger().seal(location.place);
+  failpoint(Failpoint::kObjectSealed);
   return add(Object::Share::kHeld, location, readable);
 }
 
@@ -269,10 +279,12 @@ void Lessee::let_go(const Object& object) {
   if (object.share_ == Object::Share::kKept) return;
   const std::uint32_t slot = object.location().place.slot;
   if (!object.handed_over_.load()) ledger().let_go(object.location().place);
+  failpoint(Failpoint::kObjectLetGo);
   const std::lock_guard lock{mutex_};
   const Leased* const leased = leased_with(slot);
   if (leased == nullptr) return;  // of another, from which it was taken over
   if (!object.handed_over_.load() && ledger().end(slot)) {
+    failpoint(Failpoint::kObjectEnded);
     slot_is_free(slot);
   } else {
     of_size_[leased->slab.slot_bytes].busy.push_back(slot);
@@ -298,6 +310,7 @@ bool Lessee::give_back_if_idle(Leased& leased) {
   free_bytes_ -= static_cast<std::uint64_t>(free) * slab.slot_bytes;
   memory_->close(slab);
   slabs_.erase(slab.first_slot);
+  failpoint(Failpoint::kSlabGivenUp);
   if (const auto lessor = lessor_.lock()) lessor->give_back(slab.first_slot);
   return true;
 }
@@ -342,6 +355,7 @@ void Lessee::drop_pin(std::uint32_t pin) {
 Result<std::optional<Lessee::Kept>> Lessee::keep(const Location& location) {
   PHAROS_TRY(const std::uint32_t pin, take_pin());
   const auto pinned = ledger().pin(table_, pin, PinKind::kKeep, location);
+  failpoint(Failpoint::kObjectKept);
   const auto objects = memory_->objects();
   const bool inside = pinned && pinned->offset <= objects.size() && pinned->size <= objects.size() - pinned->offset;
   if (inside) return std::optional{Kept{pin, objects.subspan(pinned->offset, pinned->size)}};
@@ -373,6 +387,7 @@ Result<std::shared_ptr<Object>> Lessee::take_over(const Location& location) {
   if (!kept) return lost(location);
   // While it is kept its slot is not used again, so that the holder's word is this object's.
   const bool taken = ledger().take_over(location, self_);
+  failpoint(Failpoint::kObjectTaken);
   drop_pin(kept->pin);
   if (!taken) return lost(location);
   return add(Object::Share::kHeld, {location.id, location.place, self_}, kept->bytes);

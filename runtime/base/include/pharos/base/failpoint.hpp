@@ -1,0 +1,66 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <pharos/base/export.hpp>
+#include <pharos/base/result.hpp>
+
+/// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
+/// here, and tests/cluster/store_deaths_test.cpp kills at each. Without an order one costs a load and a branch.
+namespace pharos {
+
+enum class Failpoint : std::uint8_t {
+  // A process and its objects.
+  kSlabLeased,      ///< the node has lent it, nothing is mapped
+  kSlotBegun,       ///< an object has a slot, and nothing else
+  kSlotProvided,    ///< and memory; can fail: there is none
+  kObjectWritten,   ///< it is not sealed
+  kObjectSealed,    ///< nobody knows of it
+  kResultSent,      ///< its heir knows of it, who is not told that it is handed over
+  kObjectKept,      ///< pinned, and not in any list
+  kObjectTaken,     ///< its holder is another now
+  kObjectLetGo,     ///< it has not ended
+  kObjectEnded,     ///< its slot is free, and in no list
+  kSlabGivenUp,     ///< unmapped, and the node does not know
+  kObjectAskedFor,  ///< it is out, pinned to be read, and the node will hear of it
+  // A node and its store.
+  kStoreOpened,     ///< a process has a table, and no answer
+  kSlabLent,        ///< the process has not been told
+  kProcessGone,     ///< what it had is cleared up, what others waited for is not
+  kObjectSpilled,   ///< written to disk, in memory still; can fail: the disk is full
+  kObjectOut,       ///< out, with its memory
+  kMemoryGone,      ///< out, and the node does not know
+  kObjectReturns,   ///< it has memory again; can fail: it is damaged
+  kObjectReturned,  ///< read back, and nobody is told
+  kEnd,             ///< of this list
+};
+
+/// "slot_begun".
+PHAROS_API std::string_view name_of(Failpoint at);
+
+struct FailpointOrder {
+  enum class Action : std::uint8_t { kKill, kStop, kFail };
+
+  Failpoint at = Failpoint::kEnd;
+  Action action = Action::kKill;
+  std::uint32_t passes = 0;  ///< so often the process passes there before
+};
+/// "slot_begun:kill:3"; kill, stop or fail, and how often it is passed before.
+PHAROS_API Result<FailpointOrder> parse_failpoint(std::string_view text);
+/// From now on, in this process; one order at a time.
+PHAROS_API void order_failpoint(const FailpointOrder& order);
+
+namespace detail {
+PHAROS_API extern std::atomic<Failpoint> ordered_failpoint;
+PHAROS_API bool reach(Failpoint at);
+}  // namespace detail
+
+/// True: the step is to fail.
+inline bool failpoint(Failpoint at) {
+  return detail::ordered_failpoint.load(std::memory_order_relaxed) == at && detail::reach(at);
+}
+
+}  // namespace pharos

@@ -1,0 +1,78 @@
+#include <signal.h>
+
+#include <array>
+#include <charconv>
+#include <string>
+
+#include <pharos/base/failpoint.hpp>
+
+namespace pharos {
+namespace {
+
+constexpr std::array kNames{"slab_leased",    "slot_begun",       "slot_provided", "object_written", "object_sealed",
+                            "result_sent",    "object_kept",      "object_taken",  "object_let_go",  "object_ended",
+                            "slab_given_up",  "object_asked_for", "store_opened",  "slab_lent",      "process_gone",
+                            "object_spilled", "object_out",       "memory_gone",   "object_returns", "object_returned"};
+static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
+
+// Written before the order is seen.
+FailpointOrder::Action ordered_action{};
+std::atomic<std::uint32_t> passes_left = 0;
+
+}  // namespace
+
+std::atomic<Failpoint> detail::ordered_failpoint = Failpoint::kEnd;
+
+std::string_view name_of(Failpoint at) {
+  return kNames[static_cast<std::size_t>(at)];
+}
+
+Result<FailpointOrder> parse_failpoint(std::string_view text) {
+  const Error wrong{ErrorCode::kInvalidArgument, "\"" + std::string{text} + "\" is no order for a failpoint",
+                    "Write NAME:kill, NAME:stop or NAME:fail, and a number of passes perhaps: slot_begun:kill:3."};
+  const auto next = [&text] {
+    const auto word = text.substr(0, text.find(':'));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    return word;
+  };
+  const auto name = next();
+  const auto action = next();
+  const auto passes = next();
+  FailpointOrder order;
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) order.at = static_cast<Failpoint>(i);
+  }
+  if (action == "stop") {
+    order.action = FailpointOrder::Action::kStop;
+  } else if (action == "fail") {
+    order.action = FailpointOrder::Action::kFail;
+  } else if (action != "kill") {
+    return wrong;
+  }
+  const auto read = std::from_chars(passes.data(), passes.data() + passes.size(), order.passes);
+  const bool is_number = passes.empty() || (read.ec == std::errc{} && read.ptr == passes.data() + passes.size());
+  if (order.at == Failpoint::kEnd || !is_number || !text.empty()) return wrong;
+  return order;
+}
+
+void order_failpoint(const FailpointOrder& order) {
+  ordered_action = order.action;
+  passes_left.store(order.passes);
+  detail::ordered_failpoint.store(order.at);
+}
+
+bool detail::reach(Failpoint) {
+  std::uint32_t left = passes_left.load();
+  do {
+    if (left == 0) break;
+  } while (!passes_left.compare_exchange_weak(left, left - 1));
+  if (left != 0) return false;
+  switch (ordered_action) {
+    case FailpointOrder::Action::kKill: ::raise(SIGKILL); break;
+    case FailpointOrder::Action::kStop: ::raise(SIGSTOP); break;
+    case FailpointOrder::Action::kFail: return true;
+  }
+  return false;
+}
+
+}  // namespace pharos

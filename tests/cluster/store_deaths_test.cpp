@@ -1,0 +1,248 @@
+// Whoever uses the object store is killed: at each place that runtime/base/include/pharos/base/failpoint.hpp lists, in
+// each role that comes there, and at random moments; whoever is left goes on, and nothing stays behind. And the same
+// load for a long time.
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/base/failpoint.hpp>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+#include "seed.hpp"
+#include "temporary_folder.hpp"
+
+namespace pharos::cluster::store_deaths {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool is_nodes(Failpoint at) {
+  return at >= Failpoint::kStoreOpened;
+}
+/// Comes there only when objects go to disk.
+bool spills(Failpoint at) {
+  return at == Failpoint::kObjectAskedFor || at >= Failpoint::kObjectSpilled;
+}
+
+class FailpointsTest : public ClusterTest, public testing::WithParamInterface<Failpoint> {
+ protected:
+  std::string order(const char* action, int passes) const {
+    return std::string{name_of(GetParam())} + ":" + action + ":" + std::to_string(passes);
+  }
+  std::string folder() const { return spills(GetParam()) ? folder_.path().string() : "none"; }
+
+  static void expect_clean_end(ChildProgram& program) {
+    program.kill(SIGTERM);
+    const auto end = program.wait(30s);
+    EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) << end.status << end.output << end.error;
+    EXPECT_SAYS(end.output, "clean");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(FailpointsTest, AnActorThatIsKilledThereTakesNothingAlongButItself) {
+  must_end_within(120s);
+  if (is_nodes(GetParam())) GTEST_SKIP() << "workers do not come there";
+  for (const int passes : {0, 5}) {
+    ChildProgram program{STORE_DRIVER, {folder(), "worker", order("kill", passes)}};
+    bool died = false;
+    for (int rounds = 0; rounds < 400 && !died;) {
+      const std::string line = program.next_line();
+      ASSERT_EQ(line.find("unexpected"), std::string::npos) << line;
+      died = line == "died";
+      rounds += line == "round" ? 1 : 0;
+    }
+    EXPECT_TRUE(died) << "no actor came to " << name_of(GetParam());
+    for (int rounds = 0; rounds < 3;) {
+      const std::string line = program.next_line();
+      ASSERT_EQ(line.find("unexpected"), std::string::npos) << line;
+      rounds += line == "round" ? 1 : 0;
+    }
+    expect_clean_end(program);
+    census().expect_nothing_left();
+  }
+}
+
+TEST_P(FailpointsTest, AProgramThatIsKilledThereLeavesNothing) {
+  must_end_within(120s);
+  // Its results are made by others.
+  if (is_nodes(GetParam()) || GetParam() == Failpoint::kResultSent) GTEST_SKIP() << "programs do not come there";
+  for (const int passes : {0, 5}) {
+    ChildProgram program{STORE_DRIVER, {folder(), "driver", order("kill", passes)}};
+    const auto end = program.wait(60s);
+    EXPECT_TRUE(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL) << end.status << end.output << end.error;
+    census().expect_nothing_left();
+  }
+}
+
+TEST_P(FailpointsTest, ANodeThatIsKilledThereIsToldOfAndLeavesNothing) {
+  must_end_within(120s);
+  if (!is_nodes(GetParam())) GTEST_SKIP() << "nodes do not come there";
+  // Its process ends only when an actor does.
+  const bool needs_death = GetParam() == Failpoint::kProcessGone;
+  for (const int passes : {0, 2}) {
+    if (needs_death && passes != 0) continue;
+    ChildProgram program{STORE_DRIVER,
+                         {folder(), needs_death ? "worker" : "nobody", needs_death ? "slot_begun:kill:0" : ""},
+                         {{"PHAROS_FAILPOINT", order("kill", passes)}}};
+    const auto end = program.wait(60s);
+    EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 10) << end.status << end.output << end.error;
+    EXPECT_SAYS(end.output, "RuntimeStopped");
+    census().expect_nothing_left();
+  }
+}
+
+TEST_P(FailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
+  must_end_within(120s);
+  const Failpoint at = GetParam();
+  const bool can_fail =
+      at == Failpoint::kSlotProvided || at == Failpoint::kObjectSpilled || at == Failpoint::kObjectReturns;
+  if (!can_fail) GTEST_SKIP() << "nothing can fail there";
+  const bool nodes = is_nodes(at);
+  // From then on each time.
+  ChildProgram program{
+      STORE_DRIVER,
+      {folder(), nodes ? "nobody" : "driver", order("fail", 3)},
+      nodes ? ChildProgram::Variables{{"PHAROS_FAILPOINT", order("fail", 3)}} : ChildProgram::Variables{}};
+  bool failed = false;
+  for (int rounds = 0; rounds < 400 && !failed;) {
+    const std::string line = program.next_line();
+    ASSERT_EQ(line.find("unexpected"), std::string::npos) << line;
+    failed = line.starts_with("Exhausted: ") || line.starts_with("ObjectLost: ");
+    rounds += line == "round" ? 1 : 0;
+  }
+  EXPECT_TRUE(failed);
+  program.kill(SIGTERM);
+  const auto end = program.wait(30s);
+  // It cannot have the whole store when there never is memory.
+  const bool no_memory = at == Failpoint::kSlotProvided && WEXITSTATUS(end.status) == 11;
+  EXPECT_TRUE(WIFEXITED(end.status) && (WEXITSTATUS(end.status) == 0 || no_memory)) << end.output << end.error;
+  census().expect_nothing_left();
+}
+
+std::vector<Failpoint> all() {
+  std::vector<Failpoint> every;
+  for (int at = 0; at < static_cast<int>(Failpoint::kEnd); ++at) every.push_back(static_cast<Failpoint>(at));
+  return every;
+}
+INSTANTIATE_TEST_SUITE_P(At, FailpointsTest, testing::ValuesIn(all()),
+                         [](const auto& test) { return std::string{name_of(test.param)}; });
+
+/// PHAROS_TEST_SEED repeats a run, PHAROS_TEST_ROUNDS makes it longer.
+class StoreDeathsTest : public ClusterTest {
+ protected:
+  TemporaryFolder folder_;
+};
+
+TEST_F(StoreDeathsTest, WhoeverIsKilledWheneverWhatIsLeftIsRightAndNothingIsLeaked) {
+  const std::uint64_t seed = seed_of_test();
+  const char* const given = ::getenv("PHAROS_TEST_ROUNDS");
+  const int rounds = given == nullptr ? 200 : std::stoi(given);
+  std::mt19937_64 random{seed};
+  for (int done = 0; done < rounds && !HasFailure();) {
+    must_end_within(120s);
+    ChildProgram program{STORE_DRIVER, {folder_.path().string(), "nobody"}};
+    ASSERT_EQ(program.next_line(), "round");
+    // Some workers, one after the other, and then somebody without whom nothing goes on.
+    const auto kill_one = [&](Part part) {
+      std::this_thread::sleep_for(std::chrono::microseconds{random() % 60'000});  // the instant is the test's parameter
+      const auto found = census().processes(part);
+      if (!found.empty()) ::kill(found[random() % found.size()].pid, SIGKILL);
+      ++done;
+    };
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", after " + std::to_string(done) + " kills");
+    for (std::uint64_t kills = 4 + random() % 8; kills != 0; --kills) {
+      kill_one(Part::kWorker);
+      const std::string line = program.next_line();
+      ASSERT_EQ(line.find("unexpected"), std::string::npos) << line;
+    }
+    if (random() % 2 == 0) {
+      program.kill(SIGTERM);
+      const auto end = program.wait(30s);
+      EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) << end.status << end.output << end.error;
+      EXPECT_SAYS(end.output, "clean");
+    } else {
+      kill_one(random() % 2 == 0 ? Part::kNode : Part::kOther);
+      static_cast<void>(program.wait(30s));
+    }
+    census().expect_nothing_left();
+  }
+}
+
+// ---- A long time
+
+/// PHAROS_SOAK_SECONDS: so long.
+class SoakTest : public ClusterTest {
+ protected:
+  struct Use {
+    std::string name;
+    std::size_t private_kib;
+    std::size_t descriptors;
+  };
+  std::map<pid_t, Use> use() const {
+    std::map<pid_t, Use> all;
+    for (const FoundProcess& process : census().processes()) {
+      const auto folder = std::filesystem::path{"/proc"} / std::to_string(process.pid);
+      Use its{process.name, 0, 0};
+      std::ifstream status{folder / "status"};
+      for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("RssAnon:")) its.private_kib = std::stoul(line.substr(8));
+      }
+      std::error_code gone;
+      for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator{folder / "fd", gone}) {
+        ++its.descriptors;
+      }
+      all.emplace(process.pid, std::move(its));
+    }
+    return all;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(SoakTest, AStoreThatIsAlwaysFullTakesNoMoreMemoryAsTimePasses) {
+  const char* const given = ::getenv("PHAROS_SOAK_SECONDS");
+  const std::chrono::seconds time{given == nullptr ? 8 : std::stoi(given)};
+  must_end_within(time + 60s);
+  ChildProgram program{STORE_DRIVER, {folder_.path().string(), "nobody"}};
+  const auto start = std::chrono::steady_clock::now();
+  std::map<pid_t, Use> before;
+  std::size_t rounds = 0;
+  while (std::chrono::steady_clock::now() < start + time) {
+    ASSERT_EQ(program.next_line(), "round");
+    ++rounds;
+    // By then each process has what it needs.
+    if (before.empty() && std::chrono::steady_clock::now() > start + time / 4) before = use();
+  }
+  const auto after = use();
+  std::size_t compared = 0;
+  for (const auto& [pid, its] : after) {
+    const auto earlier = before.find(pid);
+    if (earlier == before.end()) continue;  // a worker for tasks that was started meanwhile
+    ++compared;
+    const Use& was = earlier->second;
+    EXPECT_LT(its.private_kib, was.private_kib + was.private_kib / 5 + 8 * 1024) << its.name << " grows";
+    EXPECT_LE(its.descriptors, was.descriptors + 4) << its.name << " opens more and more";
+  }
+  EXPECT_GE(compared, 5U) << "driver, keeper, node, zygote and actors";
+  std::printf("%zu rounds\n", rounds);
+  program.kill(SIGTERM);
+  const auto end = program.wait(30s);
+  EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) << end.status << end.output << end.error;
+  EXPECT_SAYS(end.output, "clean");
+}
+
+}  // namespace
+}  // namespace pharos::cluster::store_deaths
