@@ -156,6 +156,7 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
   }
   const Function& function = function_table()[header.function];
   calls_.note_begin(function, last_end_, serves_.caller, header.number);
+  room_.for_result_of(function);
   if (function.begin != nullptr) {
     auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
     coroutine->begin(frame.payload, buffer_of(frame, batch_));

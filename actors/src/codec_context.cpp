@@ -109,6 +109,7 @@ class ValueEncoder::Room final : public actors::ObjectRoom {
 
  private:
   std::shared_ptr<actors::LargeValues> values() override { return values_; }
+  std::string label() const override { return "made by then() or the like"; }
   const std::shared_ptr<actors::LargeValues> values_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <pharos/async/block_on.hpp>
 
+#include "function_table.hpp"
 #include "refused.hpp"
 #include "result_cell.hpp"
 
@@ -155,9 +156,9 @@ void LargeValues::give_back(std::uint32_t first_slot) {
 
 // ---- Values
 
-Result<object_store::WritableObject> LargeValues::create(std::size_t bytes, CallerId heir) {
+Result<object_store::WritableObject> LargeValues::create(std::size_t bytes, CallerId heir, std::string_view label) {
   PHAROS_TRY(const Opened lessee, open());
-  return lessee->create(bytes, heir);
+  return lessee->create(bytes, heir, label);
 }
 
 std::shared_ptr<Object> LargeValues::object_with(std::span<const std::byte> bytes) const {
@@ -257,13 +258,22 @@ void LargeValues::take_over(Lessee& lessee, const detail::CellHandle& cell, cons
 std::byte* ObjectRoom::make(std::size_t bytes, std::size_t longest) {
   object_.reset();
   const auto there = values();
-  auto made = there == nullptr ? Result<object_store::WritableObject>{stopped()} : there->create(bytes, heir_);
+  auto made = there == nullptr ? Result<object_store::WritableObject>{stopped()} : there->create(bytes, heir_, label());
   if (!made) {
     why_ = std::move(made).error();
     return nullptr;
   }
   object_.emplace(*std::move(made));
   return longest >= kLargeWriteMin ? object_->where().data() : object_->bytes().data();
+}
+
+std::string label_of(const char* what, std::source_location site) {
+  const std::string_view path = site.file_name();
+  return what + (" at " + std::string{path.substr(path.rfind('/') + 1)}) + ":" + std::to_string(site.line());
+}
+
+std::string RoomIn::label() const {
+  return function_ == nullptr ? "result" : "result of " + readable_name(function_->name());
 }
 
 std::shared_ptr<Object> ObjectRoom::seal() {

@@ -4,11 +4,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <source_location>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/actors/ref.hpp>
+#include <pharos/actors/registered_function.hpp>
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
 #include <pharos/async/executor.hpp>
@@ -39,7 +43,7 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   bool ended() const { return ended_.load(); }
 
   /// Waits for the node, if there is no memory here.
-  Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir);
+  Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir, std::string_view label);
   /// What holds these bytes, if they lie in the store and this process has a share in them.
   std::shared_ptr<object_store::Object> object_with(std::span<const std::byte> bytes) const;
   /// A payload's parts, in their order, of which the `buffer` holds its own. Waits for the node when it is the first
@@ -92,6 +96,9 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   async::AsyncGroup background_;
 };
 
+/// "put at main.cpp:7".
+std::string label_of(const char* what, std::source_location site);
+
 /// Where a large value is encoded to: an object that is made when its size is known. One thread.
 class ObjectRoom : public LargeRoom {
  public:
@@ -109,6 +116,8 @@ class ObjectRoom : public LargeRoom {
   ~ObjectRoom() = default;
   /// Null: its caller is gone.
   virtual std::shared_ptr<LargeValues> values() = 0;
+  /// Where the value comes from, for people.
+  virtual std::string label() const = 0;
 
  private:
   const CallerId heir_;
@@ -127,10 +136,14 @@ Error not_encoded(const char* what, const Encoder& encoder);
 class RoomIn final : public ObjectRoom {
  public:
   explicit RoomIn(LargeValues& values, CallerId heir = {}) : ObjectRoom{heir}, values_{values} {}
+  /// What comes next is.
+  void for_result_of(const detail::Function& function) { function_ = &function; }
 
  private:
   std::shared_ptr<LargeValues> values() override { return values_.shared_from_this(); }
+  std::string label() const override;
   LargeValues& values_;
+  const detail::Function* function_ = nullptr;
 };
 
 /// What keeps the last frame that was taken of `frames`, for values that share it: null where they would keep much more

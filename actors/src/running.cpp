@@ -109,6 +109,7 @@ bool Running::run_instead(detail::ResultCell& cell) {
   result.set_large_room(&room);
   result.set_context(&carried);
   const Function& function = function_table()[call.function];
+  room.for_result_of(function);
   Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
   running.in_place_of_ = &cell;
   auto error = running.run(function, nullptr, call.flags, cell.arguments(), nullptr, result, retries);

@@ -1,12 +1,15 @@
 // Where a thread encodes its next call, so that a call allocates nothing for it.
 
 #include <memory>
+#include <source_location>
+#include <string>
 #include <utility>
 
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/runtime.hpp>
 
 #include "caller.hpp"
+#include "function_table.hpp"
 #include "large_values.hpp"
 #include "thread_state.hpp"
 
@@ -19,11 +22,19 @@ class CallersRoom final : public actors::ObjectRoom {
   /// `arguments`: of a call's, which refers to what is in the store.
   explicit CallersRoom(CodecContext* arguments = nullptr) : arguments_{arguments} {}
 
-  void serve(const ActorHandle& actor) {
+  void serve(const ActorHandle& actor, const RegisteredFunction& function) {
     actor_ = &actor;
     caller_ = nullptr;
+    function_ = &function;
   }
-  void serve(Caller& caller) { caller_ = &caller; }
+  void serve(Caller& caller, const RegisteredFunction& function) {
+    caller_ = &caller;
+    function_ = &function;
+  }
+  void serve(Caller& caller, std::source_location site) {
+    caller_ = &caller;
+    site_ = site;
+  }
 
  private:
   bool has(const Bytes& bytes, std::size_t at) override {
@@ -39,9 +50,15 @@ class CallersRoom final : public actors::ObjectRoom {
   std::shared_ptr<actors::LargeValues> values() override {
     return caller_ != nullptr ? caller_->large_values().shared_from_this() : actor_->large_values();
   }
+  std::string label() const override {
+    return function_ == nullptr ? actors::label_of("put", site_)
+                                : "argument of " + actors::readable_name(function_->function.name());
+  }
   CodecContext* const arguments_;
   const ActorHandle* actor_ = nullptr;
   Caller* caller_ = nullptr;
+  const RegisteredFunction* function_ = nullptr;  // or a value
+  std::source_location site_;
 };
 
 }  // namespace
@@ -86,21 +103,21 @@ actors::Scratch& own_scratch() {
 
 }  // namespace
 
-Arguments& scratch_arguments(const ActorHandle& actor) {
+Arguments& scratch_arguments(const ActorHandle& actor, const RegisteredFunction& function) {
   actors::Scratch& scratch = own_scratch();
   scratch.arguments.clear();
-  scratch.room.serve(actor);
+  scratch.room.serve(actor, function);
   return scratch.arguments;
 }
-Arguments& scratch_arguments(Caller& caller) {
+Arguments& scratch_arguments(Caller& caller, const RegisteredFunction& function) {
   actors::Scratch& scratch = own_scratch();
   scratch.arguments.clear();
-  scratch.room.serve(caller);
+  scratch.room.serve(caller, function);
   return scratch.arguments;
 }
-Encoder& scratch_value(Caller& caller) {
+Encoder& scratch_value(Caller& caller, std::source_location site) {
   actors::Scratch& scratch = own_scratch();
-  scratch.value_room.serve(caller);
+  scratch.value_room.serve(caller, site);
   return scratch.value;
 }
 

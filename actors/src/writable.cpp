@@ -16,10 +16,10 @@ struct WritableValue::Object {
 };
 
 // As the codecs of Bytes, SharedSpan and std::vector have it: the count, then the elements.
-WritableValue::WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes) {
+WritableValue::WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, std::source_location site) {
   std::size_t all = 0;
   if (__builtin_add_overflow(bytes, sizeof count, &all)) all = SIZE_MAX;
-  auto object = caller.large_values().create(all, CallerId{});
+  auto object = caller.large_values().create(all, CallerId{}, actors::label_of("created", site));
   if (!object) throw_error(std::move(object).error().with("creating a value"));
   object_ = std::make_unique<Object>(Object{caller.new_cell(), *std::move(object)});
   std::memcpy(object_->object.bytes().data(), &count, sizeof count);

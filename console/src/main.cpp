@@ -14,6 +14,8 @@
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>
 
+#include "memory.hpp"
+
 namespace {
 
 using pharos::Result;
@@ -132,7 +134,18 @@ int main(int argc, char** argv) {
       "10.0.0.2:7401\n"
       "Programs run on a node from the same path as where they were started.");
 
+  std::string address;
+  CLI::App* const memory =
+      app.add_subcommand("memory", "Shows what lies in this machine's object store, and who keeps it there");
+  memory->add_option("--address", address, "The node's Unix socket (default: PHAROS_ADDRESS, or the only one there is)")
+      ->type_name("unix:PATH");
+  memory->footer(
+      "Examples:\n"
+      "  pharos memory\n"
+      "  watch -n 1 pharos memory");
+
   CLI11_PARSE(app, argc, argv);
   if (*keeper) return run_keeper(kept);
+  if (*memory) return pharos::console::print_memory(address);
   return run_in_foreground(*head ? of_head : of_node);
 }

@@ -108,6 +108,10 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     if (std::holds_alternative<wire::RegisterJob>(parcel.message) && request) {
       return background_.spawn(register_job(this, client.peer, std::move(parcel), *request));
     }
+    if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
+      from.respond(*request, wire::Inspected{.store = inspect_store()});
+      return;
+    }
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
   }

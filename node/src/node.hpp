@@ -118,6 +118,7 @@ class Node final : public net::Peer::Owner {
   /// An answer to Inspect, while workers are asked.
   struct Inspection;
   static async::Async<void> inspect(Node* self, Client client, std::uint64_t request);
+  wire::InspectedStore inspect_store() const;
   void add_far_workers(const Job& job, std::vector<wire::InspectedWorker>& to) const;
   void note_what_actors_wait_for(const Job& job, std::vector<wire::InspectedWorker>& in) const;
   static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,

@@ -53,6 +53,22 @@ async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t reques
   client.peer->respond(request, inspection->answer);
 }
 
+wire::InspectedStore Node::inspect_store() const {
+  wire::InspectedStore store = store_.inspect();
+  for (wire::InspectedProcess& process : store.processes) {
+    const auto client = std::find_if(clients_.begin(), clients_.end(),
+                                     [&](const auto& each) { return each.second.caller == process.caller; });
+    if (client == clients_.end()) continue;  // it outlives its Runtime
+    if (const auto& worker = client->second.worker) {
+      process.pid = worker->pid;
+      process.label = worker->label;
+    } else {
+      process.label = client->second.job->program.executable;
+    }
+  }
+  return store;
+}
+
 void Node::add_far_workers(const Job& job, std::vector<wire::InspectedWorker>& to) const {
   for (const auto& [worker, lease] : far_leases_) {
     if (lease.client.job->id != job.id) continue;

@@ -22,6 +22,7 @@ using object_store::SpillFile;
 
 constexpr std::uint32_t kTables = 1024;       // processes that use the store at once
 constexpr std::uint32_t kPinsAtFirst = 4088;  // of a table; its process gets memory for more
+constexpr std::size_t kListedMax = 1000;      // objects, for people
 constexpr auto kFullTime = 1s;
 constexpr auto kLookTime = 20ms;  // between looks for memory that somebody waits for
 constexpr auto kTrimTime = 2ms;   // to hear what processes give back, before objects go to disk
@@ -107,6 +108,37 @@ std::string StoreService::leftovers() const {
   count("objects on disk", on_disk_.size());
   count("requests", waiting_.size());
   return left;
+}
+
+wire::InspectedStore StoreService::inspect() const {
+  wire::InspectedStore store;
+  if (memory_ == nullptr) return store;
+  store.capacity = memory_->lender.capacity().bytes();
+  store.used = memory_->lender.lent_memory();
+  store.idle = memory_->lender.idle_bytes();
+  store.on_disk = memory_->disk == nullptr ? 0 : memory_->disk->bytes();
+  auto all = memory_->lender.look();
+  store.objects = all.size();
+  const std::size_t listed = std::min(all.size(), kListedMax);
+  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), all.end(),
+                    [](const auto& a, const auto& b) { return a.size > b.size; });
+  all.resize(listed);
+  for (auto& each : all) {
+    wire::InspectedObject object{.maker = each.id.maker,
+                                 .number = each.id.number,
+                                 .size = each.size,
+                                 .label = std::move(each.label),
+                                 .sealed = each.state != object_store::SlotState::kWriting,
+                                 .on_disk = each.state == object_store::SlotState::kOut};
+    if (each.holder) object.uses.push_back({.process = each.holder, .holds = true});
+    for (const CallerId process : each.kept_by) object.uses.push_back({.process = process});
+    for (const CallerId process : each.read_by) object.uses.push_back({.process = process, .reads = true});
+    store.largest.push_back(std::move(object));
+  }
+  for (const auto& [table, process] : processes_) {
+    store.processes.push_back({.caller = memory_->lender.process_of(table)});
+  }
+  return store;
 }
 
 template <class Work, class Done>
@@ -219,8 +251,11 @@ bool StoreService::serve(const Waiting& waiting) {
 bool StoreService::serve(const Waiting& waiting, std::uint64_t slot_bytes) {
   auto slab = memory_->lender.lease(waiting.asker.table, slot_bytes);
   if (slab) {
-    const auto stretch = memory_->ledger.stretch_of_slots(slab->first_slot, slab->slots);
-    if (auto allocated = memory_->ledger_file.allocate(stretch.begin, stretch.bytes); !allocated) {
+    const auto slots = memory_->ledger.stretch_of_slots(slab->first_slot, slab->slots);
+    const auto labels = memory_->ledger.stretch_of_labels(slab->first_slot, slab->slots);
+    auto allocated = memory_->ledger_file.allocate(slots.begin, slots.bytes);
+    if (allocated) allocated = memory_->ledger_file.allocate(labels.begin, labels.bytes);
+    if (!allocated) {
       memory_->lender.give_back(waiting.asker.table, slab->first_slot);
       slab = std::move(allocated).error();
     }

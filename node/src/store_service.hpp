@@ -42,6 +42,8 @@ class StoreService {
   /// False for a message that is not the store's.
   bool on_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
                   std::optional<std::uint64_t> request);
+  /// For people: what there is, the largest objects first, and the processes that use it, without their names.
+  wire::InspectedStore inspect() const;
   /// For tests: what it still keeps when all processes have ended. Empty: nothing.
   std::string leftovers() const;
 

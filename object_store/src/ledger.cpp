@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include <pharos/base/check.hpp>
 #include <pharos/object_store/ledger.hpp>
@@ -40,13 +42,15 @@ struct alignas(64) Ledger::Head {
 };
 
 std::size_t Ledger::bytes_for(std::uint32_t slots, std::uint32_t tables) {
-  return kPage + whole_pages(slots * sizeof(SlotHeader)) + tables * sizeof(PinTable);
+  return kPage + whole_pages(slots * sizeof(SlotHeader)) + whole_pages(slots * sizeof(SlotLabel)) +
+         tables * sizeof(PinTable);
 }
 
 Ledger::Ledger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables)
     : head_{reinterpret_cast<Head*>(memory.data())},
       first_slot_{reinterpret_cast<SlotHeader*>(memory.data() + kPage)},
-      first_table_{reinterpret_cast<PinTable*>(memory.data() + kPage + whole_pages(slots * sizeof(SlotHeader)))},
+      first_label_{reinterpret_cast<SlotLabel*>(memory.data() + kPage + whole_pages(slots * sizeof(SlotHeader)))},
+      first_table_{reinterpret_cast<PinTable*>(memory.data() + bytes_for(slots, 0))},
       slots_{slots},
       tables_{tables} {}
 
@@ -157,7 +161,8 @@ void Ledger::lend(std::uint32_t number, std::uint64_t offset, std::uint64_t prov
   header.word.store(packed({.generation = word_of(number).generation, .state = SlotState::kFree}));
 }
 
-Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size, CallerId heir) const {
+Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size, CallerId heir,
+                    std::string_view label) const {
   SlotHeader& header = slot(number);
   const SlotWord word = unpacked(header.word.load());
   PHAROS_CHECK(word.state == SlotState::kFree, number, static_cast<int>(word.state));
@@ -169,7 +174,24 @@ Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size
   header.number.store(id.number, std::memory_order_relaxed);
   header.size.store(size, std::memory_order_relaxed);
   header.used.store(head_->now.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  std::array<std::uint64_t, 8> words{};
+  std::memcpy(words.data(), label.data(), std::min(label.size(), sizeof words));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    first_label_[number].words[i].store(words[i], std::memory_order_relaxed);
+  }
   return {number, word.generation};
+}
+
+std::string Ledger::label_of(std::uint32_t number) const {
+  PHAROS_CHECK(number < slots_, number, slots_);
+  std::array<std::uint64_t, 8> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = first_label_[number].words[i].load(std::memory_order_relaxed);
+  }
+  std::string label(sizeof words, '\0');
+  std::memcpy(label.data(), words.data(), sizeof words);
+  label.resize(std::min(label.find('\0'), label.size()));
+  return label;
 }
 
 void Ledger::seal(const Place& place) const {
@@ -257,6 +279,10 @@ void Ledger::advance() const {
 
 Ledger::Stretch Ledger::stretch_of_slots(std::uint32_t first, std::uint32_t count) const {
   return {kPage + first * sizeof(SlotHeader), count * sizeof(SlotHeader)};
+}
+
+Ledger::Stretch Ledger::stretch_of_labels(std::uint32_t first, std::uint32_t count) const {
+  return {kPage + whole_pages(slots_ * sizeof(SlotHeader)) + first * sizeof(SlotLabel), count * sizeof(SlotLabel)};
 }
 
 Ledger::Stretch Ledger::stretch_of_pins(std::uint32_t number, std::uint32_t pins) const {

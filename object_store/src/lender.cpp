@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include <pharos/base/check.hpp>
@@ -261,7 +262,9 @@ std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes) {
       marked_bytes += next->slot_bytes;
     }
     std::unordered_set<std::uint32_t> read;
-    ledger_.for_each_read([&read](std::uint32_t slot) { read.insert(slot); });
+    ledger_.for_each_pin([&read](std::uint32_t, std::uint32_t slot, PinKind kind) {
+      if (kind == PinKind::kRead) read.insert(slot);
+    });
     for (const Candidate& each : marked) {
       const Place place{each.slot, ledger_.word_of(each.slot).generation};
       if (read.contains(each.slot)) {
@@ -312,6 +315,31 @@ std::vector<Place> Lender::end_outside() {
     each = outside_.erase(each);
   }
   return ended;
+}
+
+std::vector<Lender::Seen> Lender::look() const {
+  std::vector<Seen> all;
+  std::unordered_map<std::uint32_t, std::size_t> by_slot;
+  for (const auto& [first, lent] : slabs_) {
+    for (std::uint32_t slot = first; slot < first + lent.slab.slots; ++slot) {
+      const SlotWord word = ledger_.word_of(slot);
+      if (word.state != SlotState::kWriting && !word.has_object()) continue;
+      const Body body = body_of({slot, word.generation}, lent.slab.slot_bytes);
+      by_slot.emplace(slot, all.size());
+      all.push_back({.id = body.location.id,
+                     .size = body.size,
+                     .label = ledger_.label_of(slot),
+                     .state = word.state,
+                     .holder = word.let_go ? CallerId{} : body.location.owner});
+    }
+  }
+  ledger_.for_each_pin([&](std::uint32_t table, std::uint32_t slot, PinKind kind) {
+    const auto found = by_slot.find(slot);
+    if (found == by_slot.end()) return;
+    auto& its = kind == PinKind::kRead ? all[found->second].read_by : all[found->second].kept_by;
+    its.push_back(process_of(table));
+  });
+  return all;
 }
 
 bool Lender::is_outside(const Place& place) const {

@@ -107,7 +107,7 @@ Lessee::~Lessee() = default;
 
 // ---- Writing
 
-Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
+Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir, std::string_view label) {
   if (abandoned()) return child_of_fork();
   const std::uint64_t slot_bytes = slot_bytes_for(bytes);
   for (;;) {
@@ -120,7 +120,7 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir) {
         leased = leased_with(slot);
         location.id = {self_, ++last_number_};
         location.owner = self_;
-        location.place = ledger().begin(slot, location.id, bytes, heir);
+        location.place = ledger().begin(slot, location.id, bytes, heir, label);
         failpoint(Failpoint::kSlotBegun);
       }
     }

@@ -28,6 +28,15 @@ std::vector<std::byte> some_bytes() {
   return {std::byte{0}, std::byte{255}, std::byte{7}};
 }
 
+InspectedStore some_store() {
+  return {.capacity = 95,
+          .used = 96,
+          .idle = 97,
+          .on_disk = 98,
+          .objects = 99,
+          .largest = {{CallerId{100}, 101, 102, "put at main.cpp:7", true, true, {{CallerId{103}, true, true}}}},
+          .processes = {{CallerId{104}, 105, "a program"}}};
+}
 InspectedWorker some_worker() {
   const PendingResult result{-1,           PendingResult::Stage::kUnsent, 1, ActorId{2}, "x", WorkerId{3}, 4, 5, 6,
                              {{"gpu", 83}}};
@@ -120,7 +129,7 @@ const std::vector<Message>& one_of_each() {
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
       WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
       Inspect{some_asker()},
-      Inspected{{{"cpu", 32}}, {{"cpu", 33}}, {{"cpu", 86}}, {some_worker()}, 64},
+      Inspected{{{"cpu", 32}}, {{"cpu", 33}}, {{"cpu", 86}}, {some_worker()}, 64, some_store()},
       OpenStore{},
       StoreOpened{52},
       LeaseSlab{std::uint64_t{1} << 40},
@@ -320,8 +329,8 @@ auto fields(const Inspect& m) {
   return fields(asker);
 }
 auto fields(const Inspected& m) {
-  const auto& [total, in_use, cluster, workers, number] = m;
-  return std::tie(total, in_use, cluster, workers, number);
+  const auto& [total, in_use, cluster, workers, number, store] = m;
+  return std::tie(total, in_use, cluster, workers, number, store);
 }
 auto fields(const WorkerBlocked& m) {
   const auto& [blocked] = m;

@@ -200,7 +200,28 @@ struct Inspected {
   cluster @4 :List(Amount);       # of all nodes
   workers @2 :List(InspectedWorker);
   number @3 :UInt64;
+  store @5 :InspectedStore;       # for a driver without a job
 }
+struct InspectedStore {
+  capacity @0 :UInt64;
+  used @1 :UInt64;
+  idle @2 :UInt64;
+  onDisk @3 :UInt64;
+  objects @4 :UInt64;
+  largest @5 :List(InspectedObject);
+  processes @6 :List(InspectedProcess);
+}
+struct InspectedObject {
+  maker @0 :UInt64;
+  number @1 :UInt64;
+  size @2 :UInt64;
+  label @3 :Text;
+  sealed @4 :Bool;
+  onDisk @5 :Bool;
+  uses @6 :List(ObjectUse);
+}
+struct ObjectUse { process @0 :UInt64; holds @1 :Bool; reads @2 :Bool; }
+struct InspectedProcess { caller @0 :UInt64; pid @1 :Int32; label @2 :Text; }
 struct InspectedWorker {
   worker @0 :UInt64;
   actor @1 :UInt64;

@@ -95,6 +95,37 @@ void write_waits(capnp::List<schema::PendingResult>::Builder to, const std::vect
   }
 }
 
+void write_store(schema::InspectedStore::Builder to, const InspectedStore& from) {
+  to.setCapacity(from.capacity);
+  to.setUsed(from.used);
+  to.setIdle(from.idle);
+  to.setOnDisk(from.on_disk);
+  to.setObjects(from.objects);
+  auto objects = to.initLargest(static_cast<unsigned>(from.largest.size()));
+  for (unsigned i = 0; i < objects.size(); ++i) {
+    auto b = objects[i];
+    const InspectedObject& object = from.largest[i];
+    b.setMaker(object.maker.value());
+    b.setNumber(object.number);
+    b.setSize(object.size);
+    b.setLabel(text_of(object.label));
+    b.setSealed(object.sealed);
+    b.setOnDisk(object.on_disk);
+    auto uses = b.initUses(static_cast<unsigned>(object.uses.size()));
+    for (unsigned u = 0; u < uses.size(); ++u) {
+      uses[u].setProcess(object.uses[u].process.value());
+      uses[u].setHolds(object.uses[u].holds);
+      uses[u].setReads(object.uses[u].reads);
+    }
+  }
+  auto processes = to.initProcesses(static_cast<unsigned>(from.processes.size()));
+  for (unsigned i = 0; i < processes.size(); ++i) {
+    processes[i].setCaller(from.processes[i].caller.value());
+    processes[i].setPid(from.processes[i].pid);
+    processes[i].setLabel(text_of(from.processes[i].label));
+  }
+}
+
 void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
   write_amounts(to.initTotal(static_cast<unsigned>(from.total.size())), from.total);
   write_amounts(to.initInUse(static_cast<unsigned>(from.in_use.size())), from.in_use);
@@ -118,6 +149,7 @@ void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
     write_amounts(b.initAmounts(static_cast<unsigned>(worker.amounts.size())), worker.amounts);
     b.setElsewhere(text_of(worker.elsewhere));
   }
+  write_store(to.initStore(), from.store);
 }
 
 void write_holding(schema::Holding::Builder to, const Holding& holding) {
@@ -457,11 +489,34 @@ std::optional<std::vector<PendingResult>> read_waits(capnp::List<schema::Pending
   return waits;
 }
 
+InspectedStore read_store(schema::InspectedStore::Reader from) {
+  InspectedStore store{.capacity = from.getCapacity(),
+                       .used = from.getUsed(),
+                       .idle = from.getIdle(),
+                       .on_disk = from.getOnDisk(),
+                       .objects = from.getObjects()};
+  for (const auto r : from.getLargest()) {
+    InspectedObject object{.maker = CallerId{r.getMaker()},
+                           .number = r.getNumber(),
+                           .size = r.getSize(),
+                           .label = text(r.getLabel()),
+                           .sealed = r.getSealed(),
+                           .on_disk = r.getOnDisk()};
+    for (const auto u : r.getUses()) object.uses.push_back({CallerId{u.getProcess()}, u.getHolds(), u.getReads()});
+    store.largest.push_back(std::move(object));
+  }
+  for (const auto r : from.getProcesses()) {
+    store.processes.push_back({CallerId{r.getCaller()}, r.getPid(), text(r.getLabel())});
+  }
+  return store;
+}
+
 std::optional<Inspected> read_inspected(schema::Inspected::Reader from) {
   Inspected inspected{.total = read_amounts(from.getTotal()),
                       .in_use = read_amounts(from.getInUse()),
                       .cluster = read_amounts(from.getCluster()),
-                      .number = from.getNumber()};
+                      .number = from.getNumber(),
+                      .store = read_store(from.getStore())};
   for (const auto r : from.getWorkers()) {
     auto waits = read_waits(r.getWaits());
     if (!waits) return std::nullopt;

@@ -20,8 +20,8 @@ class ActorHandle;
 class Caller;
 
 /// Those of this thread's next call, of this actor or by this Runtime. Whoever takes them lets go of what they hold.
-PHAROS_API Arguments& scratch_arguments(const ActorHandle& actor);
-PHAROS_API Arguments& scratch_arguments(Caller& caller);
+PHAROS_API Arguments& scratch_arguments(const ActorHandle& actor, const RegisteredFunction& function);
+PHAROS_API Arguments& scratch_arguments(Caller& caller, const RegisteredFunction& function);
 
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
                                  const RegisteredFunction& function, Arguments& arguments);
@@ -53,7 +53,7 @@ class Actor {
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(const CallOptions& options, Args&&... args) const {
     using Function = detail::MethodFunction<T, Method>;
-    detail::Arguments& arguments = detail::scratch_arguments(*handle_);
+    detail::Arguments& arguments = detail::scratch_arguments(*handle_, *Function::registered);
     Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, options, *Function::registered, arguments)};
   }

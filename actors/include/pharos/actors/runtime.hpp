@@ -1,9 +1,11 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -68,7 +70,17 @@ namespace detail {
 class Driver;
 
 /// This thread's next value to put; emptied by each use.
-PHAROS_API Encoder& scratch_value(Caller& caller);
+PHAROS_API Encoder& scratch_value(Caller& caller, std::source_location site);
+
+/// An extent, and where in the program it was written.
+struct SitedExtent {
+  template <std::integral T>
+  SitedExtent(T extent, std::source_location written_at =
+                            std::source_location::current())  // NOLINT(*-explicit-*): it is passed as a number
+      : size{static_cast<std::size_t>(extent)}, site{written_at} {}
+  std::size_t size;
+  std::source_location site;
+};
 }  // namespace detail
 
 /// This program's place in a cluster: joins the one that it was started for, or starts one of its own.
@@ -98,7 +110,7 @@ class PHAROS_API Runtime {
   template <auto F, class... Args>
   Ref<detail::ResultOf<F>> submit(const TaskOptions& options, Args&&... args) {
     using Function = detail::TaskFunction<F>;
-    detail::Arguments& arguments = detail::scratch_arguments(*caller_);
+    detail::Arguments& arguments = detail::scratch_arguments(*caller_, *Function::registered);
     Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<F>>{submit_encoded(options, *Function::registered, arguments)};
   }
@@ -117,7 +129,7 @@ class PHAROS_API Runtime {
   template <class T, class... Args>
   Actor<T> spawn(const ActorOptions& options, Args&&... args) {
     using Function = detail::ConstructorFunction<T, detail::SentArgument<Args>...>;
-    detail::Arguments& arguments = detail::scratch_arguments(*caller_);
+    detail::Arguments& arguments = detail::scratch_arguments(*caller_, *Function::registered);
     Function::encode(arguments, std::forward<Args>(args)...);
     return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
   }
@@ -133,9 +145,9 @@ class PHAROS_API Runtime {
   /// (SharedSpan) that get() gives, or that a function receives, are the object itself. A full store throws Exhausted.
   /// Waits for the Refs that the value holds.
   template <class T>
-  Ref<T> put(const T& value) {
+  Ref<T> put(const T& value, std::source_location site = std::source_location::current()) {
     detail::check_travels<T>();
-    Encoder& encoded = detail::scratch_value(*caller_);
+    Encoder& encoded = detail::scratch_value(*caller_, site);
     detail::encode_when_ready(value, encoded);
     return Ref<T>{put_encoded(encoded)};
   }
@@ -143,12 +155,12 @@ class PHAROS_API Runtime {
   /// Elements in the object store that are to be filled where they lie (see Writable): as many as the product of the
   /// extents, row by row. A full store throws Exhausted.
   template <class T, class... Extents>
-  Writable<T> create(std::size_t first, Extents... others) {
-    std::size_t size = first;
+  Writable<T> create(detail::SitedExtent first, Extents... others) {
+    std::size_t size = first.size;
     ((size = detail::saturating_product(size, static_cast<std::size_t>(others))), ...);
-    return Writable<T>{*caller_, size};
+    return Writable<T>{*caller_, size, first.site};
   }
-  Writable<std::byte> create_bytes(std::size_t size) { return create<std::byte>(size); }
+  Writable<std::byte> create_bytes(detail::SitedExtent size) { return create<std::byte>(size); }
 
   template <class T>
   void kill(const Actor<T>& actor) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -21,7 +22,7 @@ class Caller;
 class PHAROS_API WritableValue {
  public:
   /// So many elements, of `bytes` in all. Throws Exhausted.
-  WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes);
+  WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, std::source_location site);
   WritableValue(WritableValue&& other) noexcept;
   WritableValue& operator=(WritableValue&& other) noexcept;
   ~WritableValue();
@@ -61,8 +62,8 @@ class Writable {
   /// What it is once it is sealed.
   using Value = std::conditional_t<std::is_same_v<T, std::byte>, Bytes, SharedSpan<T>>;
 
-  Writable(detail::Caller& caller, std::size_t size)
-      : value_{caller, size, detail::saturating_product(size, sizeof(T))}, size_{size} {}
+  Writable(detail::Caller& caller, std::size_t size, std::source_location site)
+      : value_{caller, size, detail::saturating_product(size, sizeof(T)), site}, size_{size} {}
 
   std::span<T> span() { return {data(), size_}; }
   T* data() { return reinterpret_cast<T*>(value_.data()); }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
@@ -85,6 +87,11 @@ struct alignas(64) SlotHeader {
 static_assert(sizeof(SlotHeader) == 64);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
+/// For people: where an object comes from.
+struct alignas(64) SlotLabel {
+  std::array<std::atomic<std::uint64_t>, 8> words;
+};
+
 inline constexpr std::uint32_t kPinsMax = 65'528;  // of one process
 
 enum class PinKind : std::uint8_t { kKeep, kRead };
@@ -116,7 +123,8 @@ class Ledger {
   /// Whether the slot is free now: it was, or its object has ended just now. False: there is one still, or no memory.
   bool end(std::uint32_t slot) const;
   /// Begins an object in a slot that is free.
-  Place begin(std::uint32_t slot, const ObjectId& id, std::uint64_t size, CallerId heir) const;
+  Place begin(std::uint32_t slot, const ObjectId& id, std::uint64_t size, CallerId heir,
+              std::string_view label = {}) const;
   /// How many bytes of the slot, from its beginning, have storage for certain. Also the node's, when it gives or takes
   /// that.
   std::uint64_t provided(std::uint32_t slot) const;
@@ -149,9 +157,10 @@ class Ledger {
   void open_table(std::uint32_t table) const;
   /// Of a process that is no more.
   void clear_table(std::uint32_t table) const;
-  /// Calls it for each slot that some process reads in; of an object that has ended perhaps.
+  /// Calls it with each pin that is set: its table, its slot, its kind. The slot's object may have ended.
   template <class F>
-  void for_each_read(F&& function) const;
+  void for_each_pin(F&& function) const;
+  std::string label_of(std::uint32_t slot) const;
 
   /// Sealed objects leave, or not: false when it is in another state by now.
   bool leave(const Place& place) const { return change(place, SlotState::kSealed, SlotState::kLeaving); }
@@ -172,6 +181,7 @@ class Ledger {
     std::size_t bytes;
   };
   Stretch stretch_of_slots(std::uint32_t first, std::uint32_t count) const;
+  Stretch stretch_of_labels(std::uint32_t first, std::uint32_t count) const;
   /// Of a table, from its beginning.
   Stretch stretch_of_pins(std::uint32_t table, std::uint32_t pins) const;
 
@@ -186,6 +196,7 @@ class Ledger {
 
   Head* head_;
   SlotHeader* first_slot_;
+  SlotLabel* first_label_;
   PinTable* first_table_;
   std::uint32_t slots_;
   std::uint32_t tables_;
@@ -206,13 +217,14 @@ constexpr std::uint32_t slot_of_pin(std::uint64_t word) {
 }  // namespace detail
 
 template <class F>
-void Ledger::for_each_read(F&& function) const {
+void Ledger::for_each_pin(F&& function) const {
   for (std::uint32_t t = 0; t < tables_used(); ++t) {
     const PinTable& pins = table(t);
     const std::uint32_t used = std::min(pins.used.load(), kPinsMax);
     for (std::uint32_t i = 0; i < used; ++i) {
       const std::uint64_t word = pins.pins[i].load();
-      if ((word & detail::kReads) != 0) function(detail::slot_of_pin(word));
+      if (word == 0) continue;
+      function(t, detail::slot_of_pin(word), (word & detail::kReads) != 0 ? PinKind::kRead : PinKind::kKeep);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <pharos/base/byte_count.hpp>
@@ -93,6 +94,17 @@ class Lender {
 
   CallerId process_of(std::uint32_t table) const;
   bool has_process(CallerId process) const;
+  /// For people: an object, and who has a part in it.
+  struct Seen {
+    ObjectId id;
+    std::uint64_t size = 0;
+    std::string label{};
+    SlotState state{};
+    CallerId holder{};  ///< none: it is let go
+    std::vector<CallerId> kept_by{};
+    std::vector<CallerId> read_by{};
+  };
+  std::vector<Seen> look() const;
   struct Census {
     std::size_t processes = 0;
     std::size_t slabs = 0;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <pharos/base/fd.hpp>
@@ -143,8 +144,8 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
                                       std::weak_ptr<Lessor> lessor, Fd life = {});
   ~Lessee();
 
-  /// Room for an object. With an heir: it will be handed over.
-  Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {});
+  /// Room for an object. With an heir: it will be handed over. The label says where it comes from.
+  Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {}, std::string_view label = {});
   /// A share in another's object. May ask the node why there is none.
   Result<std::shared_ptr<Object>> borrow(const Location& location);
   /// One that this process has a share in and that these bytes are a part of, if there is such.

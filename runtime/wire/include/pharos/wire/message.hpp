@@ -336,12 +336,47 @@ struct InspectedWorker {
   std::string elsewhere{};  ///< for people: which other node it is on; empty: here, or nowhere
   friend bool operator==(const InspectedWorker&, const InspectedWorker&) = default;
 };
+/// A process and an object of the store.
+struct ObjectUse {
+  CallerId process{};
+  bool holds = false;  ///< it belongs to it
+  bool reads = false;  ///< it must stay in memory for it
+  friend bool operator==(const ObjectUse&, const ObjectUse&) = default;
+};
+struct InspectedObject {
+  CallerId maker{};
+  std::uint64_t number = 0;
+  std::uint64_t size = 0;
+  std::string label{};  ///< where it comes from
+  bool sealed = false;  ///< it is not being written
+  bool on_disk = false;
+  std::vector<ObjectUse> uses{};
+  friend bool operator==(const InspectedObject&, const InspectedObject&) = default;
+};
+/// A process that has a part in them.
+struct InspectedProcess {
+  CallerId caller{};
+  std::int32_t pid = 0;
+  std::string label{};
+  friend bool operator==(const InspectedProcess&, const InspectedProcess&) = default;
+};
+struct InspectedStore {
+  std::uint64_t capacity = 0;  ///< in bytes; 0: nobody has used it
+  std::uint64_t used = 0;      ///< memory of objects, and of slots that processes keep
+  std::uint64_t idle = 0;      ///< memory that is free, and soon the system's
+  std::uint64_t on_disk = 0;
+  std::uint64_t objects = 0;               ///< so many there are
+  std::vector<InspectedObject> largest{};  ///< of these
+  std::vector<InspectedProcess> processes{};
+  friend bool operator==(const InspectedStore&, const InspectedStore&) = default;
+};
 struct Inspected {
   Amounts total{};  ///< of the node
   Amounts in_use{};
   Amounts cluster{};  ///< of all nodes; none: the head has not answered
   std::vector<InspectedWorker> workers{};
   std::uint64_t number = 0;  ///< from the head: the asker's
+  InspectedStore store{};    ///< for one who has no job here
 };
 
 using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
