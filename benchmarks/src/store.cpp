@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -89,6 +90,18 @@ void measure_writers(Report& report, pharos::Runtime& runtime) {
   report.add("put_4_writers", median(rates), "GiB/s");
 }
 
+// Of what this program has in the store now.
+double page_kib() {
+  std::ifstream maps{"/proc/self/smaps"};
+  bool of_store = false;
+  double huge_kib = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(' ')) of_store = line.find("memfd:pharos-objects") != std::string::npos;
+    if (of_store && line.starts_with("ShmemPmdMapped:")) huge_kib += std::stod(line.substr(15));
+  }
+  return huge_kib != 0 ? 2048 : 4;
+}
+
 void measure_reading(Report& report, pharos::Runtime& runtime) {
   if (report.wants("get_1GiB_us")) {
     auto large = runtime.create_bytes(std::size_t{1} << 30);
@@ -97,6 +110,7 @@ void measure_reading(Report& report, pharos::Runtime& runtime) {
     report.add("get_1GiB_us", median_us(1001, [&] { seen += ref.get().size(); }), "us");
   }
   const auto bytes = runtime.put(block(kLarge));
+  if (report.wants("page_size")) report.add("page_size", page_kib(), "KiB");
   if (report.wants("get_and_read_64MiB")) {
     std::uint64_t sum = 0;
     const double us = median_us(15, [&] {
@@ -191,7 +205,8 @@ void measure_store(Report& report, int argc, char** argv) {
   pharos::Runtime runtime{argc, argv};
   if (report.wants("put_64MiB_fresh")) measure_fresh(report, runtime);
   if (report.wants("put_4_writers")) measure_writers(report, runtime);
-  if (report.wants_any({"get_1GiB_us", "get_and_read_64MiB", "slice_us"})) measure_reading(report, runtime);
+  if (report.wants_any({"get_1GiB_us", "get_and_read_64MiB", "slice_us", "page_size"}))
+    measure_reading(report, runtime);
   if (report.wants_any({"get_10k_refs_ms", "bytes_per_object"})) measure_many(report, runtime);
 }
 

@@ -104,6 +104,7 @@ Result<Mapping> Mapping::make(const SharedFile& file, std::uint64_t begin, std::
                              "A limit on address space (ulimit -v) must leave room for the whole object store.");
   }
   ::madvise(at, bytes, MADV_DONTDUMP);
+  ::madvise(at, bytes, MADV_HUGEPAGE);  // where the machine gives them to shared memory
   return Mapping{{static_cast<std::byte*>(at), bytes}};
 }
 

@@ -34,7 +34,8 @@ class SharedFile {
   ByteCount length_;
 };
 
-/// A stretch of a SharedFile in this process's memory, for as long as this lives. In no core dump.
+/// A stretch of a SharedFile in this process's memory, for as long as this lives. In huge pages where the machine gives
+/// them (/sys/kernel/mm/transparent_hugepage/shmem_enabled); in no core dump.
 class Mapping {
  public:
   enum class Access : std::uint8_t { kRead, kReadAndWrite };
