@@ -10,6 +10,7 @@
 
 #include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/object_store/checksum.hpp>
 
 namespace pharos::node {
 namespace {
@@ -22,7 +23,9 @@ using object_store::SpillFile;
 
 constexpr std::uint32_t kTables = 1024;       // processes that use the store at once
 constexpr std::uint32_t kPinsAtFirst = 4088;  // of a table; its process gets memory for more
-constexpr std::size_t kListedMax = 1000;      // objects, for people
+constexpr std::size_t kPartPieces = 4;        // of an object that several threads write or read
+constexpr std::size_t kPartsMax = 8;
+constexpr std::size_t kListedMax = 1000;  // objects, for people
 constexpr auto kFullTime = 1s;
 constexpr auto kLookTime = 20ms;  // between looks for memory that somebody waits for
 constexpr auto kTrimTime = 2ms;   // to hear what processes give back, before objects go to disk
@@ -150,6 +153,28 @@ void StoreService::run_aside(Work work, Done done) {
                     // The last one that has it is this service.
                     if (memory.lock() != nullptr) done(std::move(**result));
                   });
+}
+
+// So that both threads have something to do.
+template <class Work, class Done>
+void StoreService::run_in_parts(std::uint64_t size, Work work, Done done) {
+  const std::size_t pieces = object_store::pieces_of(size);
+  const std::size_t parts = std::clamp<std::size_t>(pieces / kPartPieces, 1, kPartsMax);
+  struct State {
+    std::size_t left;
+    Result<void> result;
+    Done done;
+  };
+  const auto state = std::make_shared<State>(State{parts, {}, std::move(done)});
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t first = pieces * part / parts;
+    const std::size_t count = pieces * (part + 1) / parts - first;
+    run_aside([work, first, count](Memory& memory) -> Result<void> { return work(memory, first, count); },
+              [state](Result<void> result) {
+                if (state->result.ok()) state->result = std::move(result);
+                if (--state->left == 0) state->done(std::move(state->result));
+              });
+  }
 }
 
 Result<void> StoreService::set_up() {
@@ -365,37 +390,51 @@ bool StoreService::spill(std::uint64_t bytes) {
     memory_->disk = std::make_unique<SpillFile>(*std::move(file), settings_.spill_folder);
   }
   std::uint64_t leaving = 0;
-  for (const Body& body : memory_->lender.choose_leaving(bytes)) {
+  for (const Body& body : memory_->lender.choose_leaving(bytes, leaving_)) {
     leaving += body.slot_bytes;
     leaving_bytes_ += body.slot_bytes;
     leaving_.insert(body.location.place);
-    const auto copy = on_disk_.find(body.location.place);
-    run_aside(
-        [body, copy = copy == on_disk_.end() ? std::nullopt : std::optional{copy->second}](Memory& memory) {
-          Result<Left> left = Left{};
-          if (copy) {
-            left->kept = *copy;
-          } else if (auto written = memory.disk->write(memory.objects, body.offset, body.size)) {
-            left->kept = *std::move(written);
-            if (failpoint(Failpoint::kObjectSpilled)) {
-              memory.disk->drop(left->kept);
-              return Result<Left>{Error{ErrorCode::kExhausted, "the disk is full, says a failpoint"}};
-            }
-          } else {
-            return Result<Left>{std::move(written).error()};
-          }
-          left->is_out = memory.ledger.is_out(body.location.place);  // or it was called back, or has ended
-          if (left->is_out) {
-            failpoint(Failpoint::kObjectOut);
-            memory.ledger.note_provided(body.location.place.slot, 0);
-            memory.objects.release(body.offset, body.slot_bytes);
-            failpoint(Failpoint::kMemoryGone);
-          }
-          return left;
+    if (const auto copy = on_disk_.find(body.location.place); copy != on_disk_.end()) {
+      take_out(body, std::make_shared<SpillFile::Kept>(copy->second), {});
+      continue;
+    }
+    auto place = memory_->disk->reserve(body.size);
+    if (!place) {
+      has_left(body, std::move(place).error());
+      break;
+    }
+    const auto kept = std::make_shared<SpillFile::Kept>(*std::move(place));
+    run_in_parts(
+        body.size,
+        [body, kept](const Memory& memory, std::size_t first, std::size_t count) -> Result<void> {
+          PHAROS_TRY_VOID(memory.disk->write(*kept, first, count, memory.objects, body.offset));
+          if (!failpoint(Failpoint::kObjectSpilled)) return {};
+          return Error{ErrorCode::kExhausted, "the disk is full, says a failpoint"};
         },
-        [this, body](Result<Left> left) { has_left(body, std::move(left)); });
+        [this, body, kept](Result<void> written) { take_out(body, kept, std::move(written)); });
   }
   return leaving >= bytes;
+}
+
+// An object that is on disk: its memory.
+void StoreService::take_out(const Body& body, const std::shared_ptr<SpillFile::Kept>& kept, Result<void> written) {
+  run_aside(
+      [body, kept, written = std::move(written)](Memory& memory) -> Result<Left> {
+        if (!written) {
+          memory.disk->drop(*kept);
+          return written.error();
+        }
+        // Or it was called back, or has ended.
+        const bool is_out = memory.ledger.is_out(body.location.place);
+        if (is_out) {
+          failpoint(Failpoint::kObjectOut);
+          memory.ledger.note_provided(body.location.place.slot, 0);
+          memory.objects.release(body.offset, body.slot_bytes);
+          failpoint(Failpoint::kMemoryGone);
+        }
+        return Left{*kept, is_out};
+      },
+      [this, body](Result<Left> left) { has_left(body, std::move(left)); });
 }
 
 void StoreService::has_left(const Body& body, Result<Left> left) {
@@ -421,12 +460,14 @@ void StoreService::has_left(const Body& body, Result<Left> left) {
 
 void StoreService::bring_back(const Body& body) {
   const auto kept = on_disk_.at(body.location.place);
-  run_aside(
-      [body, kept](const Memory& memory) -> Result<void> {
+  run_in_parts(
+      body.size,
+      [body, kept](const Memory& memory, std::size_t first, std::size_t count) -> Result<void> {
         if (failpoint(Failpoint::kObjectReturns)) {
           return Error{ErrorCode::kCorrupt, "the object is damaged, says a failpoint"};
         }
-        PHAROS_TRY_VOID(memory.disk->read(kept, memory.objects, body.offset));
+        PHAROS_TRY_VOID(memory.disk->read(kept, first, count, memory.objects, body.offset));
+        if (first != 0 || body.slot_bytes == body.size) return {};
         // Whoever leases the slot writes there again, up to its end.
         return memory.objects.allocate(body.offset + body.size, body.slot_bytes - body.size);
       },

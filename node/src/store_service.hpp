@@ -94,6 +94,7 @@ class StoreService {
     object_store::SpillFile::Kept kept;
     bool is_out = false;
   };
+  void take_out(const Body& body, const std::shared_ptr<object_store::SpillFile::Kept>& kept, Result<void> written);
   void has_left(const Body& body, Result<Left> left);
   void bring_back(const Body& body);
   void has_returned(const Body& body, const Result<void>& read);
@@ -111,6 +112,9 @@ class StoreService {
   /// Runs `work` where it may block, then `done` here with what it gave.
   template <class Work, class Done>
   void run_aside(Work work, Done done);
+  /// The same for the pieces of an object: `work` is given some of them at a time, `done` the first error.
+  template <class Work, class Done>
+  void run_in_parts(std::uint64_t size, Work work, Done done);
 
   async::Executor& executor_;
   Host& host_;

@@ -233,7 +233,7 @@ Lender::Body Lender::body_of(const Place& place, std::uint64_t slot_bytes) const
   return {{id, place, CallerId{header.holder.load()}}, header.offset.load(), header.size.load(), slot_bytes};
 }
 
-std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes) {
+std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes, const std::set<Place>& busy) {
   struct Candidate {
     std::uint64_t used;
     std::uint32_t slot;
@@ -242,7 +242,8 @@ std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes) {
   std::vector<Candidate> candidates;
   for (const auto& [first, lent] : slabs_) {
     for (std::uint32_t slot = first; slot < first + lent.slab.slots; ++slot) {
-      if (ledger_.word_of(slot).state != SlotState::kSealed) continue;
+      const SlotWord word = ledger_.word_of(slot);
+      if (word.state != SlotState::kSealed || busy.contains({slot, word.generation})) continue;
       candidates.push_back({ledger_.slot(slot).used.load(std::memory_order_relaxed), slot, lent.slab.slot_bytes});
     }
   }

@@ -70,48 +70,49 @@ Result<Fd> SpillFile::open_in(const std::string& folder) {
 SpillFile::SpillFile(Fd file, std::string where)
     : file_{std::move(file)}, where_{std::move(where)}, blocks_{kBlocksMax} {}
 
-Result<SpillFile::Kept> SpillFile::write(const SharedFile& memory, std::uint64_t from, std::uint64_t size) {
-  Kept kept{.size = size};
-  {
-    const std::lock_guard lock{mutex_};
-    const auto first = blocks_.take(blocks_of(size));
-    if (!first) return Error{ErrorCode::kExhausted, "the file of spilled objects is full"};
-    kept.offset = *first * kBlock;
-  }
+Result<SpillFile::Kept> SpillFile::reserve(std::uint64_t size) {
+  const std::lock_guard lock{mutex_};
+  const auto first = blocks_.take(blocks_of(size));
+  if (!first) return Error{ErrorCode::kExhausted, "the file of spilled objects is full"};
+  return Kept{.offset = *first * kBlock, .size = size, .checksums = std::vector<std::uint64_t>(pieces_of(size))};
+}
+
+Result<void> SpillFile::write(Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
+                              std::uint64_t from) const {
   const Piece piece = make_piece();
-  for (std::uint64_t done = 0; done < size; done += kPieceBytes) {
-    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, size - done));
-    const auto whole = static_cast<std::size_t>(blocks_of(count) * kBlock);
-    if (!transfer(::pread, memory.fd(), piece.get(), count, from + done)) {
-      const int why = errno;
-      drop(kept);
-      return Error::from_errno("reading an object out of shared memory", why);
+  for (std::size_t i = first; i < first + count; ++i) {
+    const std::uint64_t at = i * kPieceBytes;
+    const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, kept.size - at));
+    const auto whole = static_cast<std::size_t>(blocks_of(bytes) * kBlock);
+    if (!transfer(::pread, memory.fd(), piece.get(), bytes, from + at)) {
+      return Error::from_errno("reading an object out of shared memory", errno);
     }
-    std::memset(piece.get() + count, 0, whole - count);
-    kept.checksums.push_back(checksum_of({piece.get(), count}));
-    if (!transfer(::pwrite, file_.get(), piece.get(), whole, kept.offset + done)) {
+    std::memset(piece.get() + bytes, 0, whole - bytes);
+    kept.checksums[i] = checksum_of({piece.get(), bytes});
+    if (!transfer(::pwrite, file_.get(), piece.get(), whole, kept.offset + at)) {
       const int why = errno;
-      drop(kept);
       Error error = Error::from_errno("writing an object to " + where_, why);
       if (why != ENOSPC && why != EDQUOT) return error;
       return Error{ErrorCode::kExhausted, error.message(), "Make room there, or name another spill_folder."};
     }
   }
-  return kept;
+  return {};
 }
 
-Result<void> SpillFile::read(const Kept& kept, const SharedFile& memory, std::uint64_t to) const {
+Result<void> SpillFile::read(const Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
+                             std::uint64_t to) const {
   const Piece piece = make_piece();
-  for (std::uint64_t done = 0; done < kept.size; done += kPieceBytes) {
-    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, kept.size - done));
-    if (!transfer(::pread, file_.get(), piece.get(), blocks_of(count) * kBlock, kept.offset + done)) {
+  for (std::size_t i = first; i < first + count; ++i) {
+    const std::uint64_t at = i * kPieceBytes;
+    const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, kept.size - at));
+    if (!transfer(::pread, file_.get(), piece.get(), blocks_of(bytes) * kBlock, kept.offset + at)) {
       if (errno == 0) return Error{ErrorCode::kCorrupt, "an object in " + where_ + " was cut off"};
       return Error::from_errno("reading an object from " + where_, errno);
     }
-    if (checksum_of({piece.get(), count}) != kept.checksums[static_cast<std::size_t>(done / kPieceBytes)]) {
+    if (checksum_of({piece.get(), bytes}) != kept.checksums[i]) {
       return Error{ErrorCode::kCorrupt, "an object in " + where_ + " is damaged: its checksum is another"};
     }
-    if (!transfer(::pwrite, memory.fd(), piece.get(), count, to + done)) {
+    if (!transfer(::pwrite, memory.fd(), piece.get(), bytes, to + at)) {
       const Error why = Error::from_errno("asking the system for shared memory", errno);
       return Error{ErrorCode::kExhausted, why.message(), "Let go of Refs, or give the machine more memory."};
     }

@@ -300,6 +300,14 @@ TEST_F(LesseeTest, WhoReadsWhatIsLeavingCallsItBack) {
   EXPECT_TRUE(holds((*view)->bytes(), 7));
 }
 
+TEST_F(LesseeTest, WhatWasCalledBackDoesNotLeaveAgainBeforeWhatWasBegunHasEnded) {
+  const auto object = put(*maker_.lessee, kMiB, 7);
+  ASSERT_EQ(store_.lender().choose_leaving(1).size(), 1);
+  static_cast<void>(object->read());
+  EXPECT_TRUE(store_.lender().choose_leaving(1, {object->location().place}).empty());
+  EXPECT_EQ(store_.lender().choose_leaving(1).size(), 1);
+}
+
 TEST_F(LesseeTest, AnObjectThatEndsWhileItIsLeavingEnds) {
   auto object = put(*maker_.lessee, kMiB, 7);
   const auto leaving = store_.lender().choose_leaving(1);

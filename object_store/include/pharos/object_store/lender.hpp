@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,8 +81,9 @@ class Lender {
     std::uint64_t slot_bytes;
   };
   /// Objects that are leaving now, those first that were not read for longest, until it is so many bytes of memory;
-  /// none that anybody reads, nor those that are not here.
-  std::vector<Body> choose_leaving(std::uint64_t bytes);
+  /// none that anybody reads, and none of `busy`: what was begun with these has not ended, though they were called
+  /// back.
+  std::vector<Body> choose_leaving(std::uint64_t bytes, const std::set<Place>& busy = {});
   /// It is out, and its memory was given back to the system.
   void left(const Place& place);
   /// One that is out is to come back, to where it was before. kExhausted: there is no room; kNotFound: it is not out.

@@ -30,9 +30,14 @@ class SpillFile {
     std::uint64_t size = 0;
     std::vector<std::uint64_t> checksums{};
   };
-  Result<Kept> write(const SharedFile& memory, std::uint64_t from, std::uint64_t size);
-  /// To where there need be no storage yet.
-  Result<void> read(const Kept& kept, const SharedFile& memory, std::uint64_t to) const;
+  /// A place for one, which is nothing before its parts have been written.
+  Result<Kept> reserve(std::uint64_t size);
+  /// Some of its pieces, from where the object lies in memory. Several threads may write parts of one object.
+  Result<void> write(Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
+                     std::uint64_t from) const;
+  /// The same back, to where there need be no storage yet.
+  Result<void> read(const Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
+                    std::uint64_t to) const;
   void drop(const Kept& kept);
 
   /// Of all that is here.
