@@ -267,9 +267,9 @@ std::byte* ObjectRoom::make(std::size_t bytes, std::size_t longest) {
   return longest >= kLargeWriteMin ? object_->where().data() : object_->bytes().data();
 }
 
-std::string label_of(const char* what, std::source_location site) {
-  const std::string_view path = site.file_name();
-  return what + (" at " + std::string{path.substr(path.rfind('/') + 1)}) + ":" + std::to_string(site.line());
+std::string label_of(const char* what, CallSite site) {
+  const std::string_view path = site.file;
+  return what + (" at " + std::string{path.substr(path.rfind('/') + 1)}) + ":" + std::to_string(site.line);
 }
 
 std::string RoomIn::label() const {

@@ -4,12 +4,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <pharos/actors/call_site.hpp>
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/actors/registered_function.hpp>
@@ -97,7 +97,7 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
 };
 
 /// "put at main.cpp:7".
-std::string label_of(const char* what, std::source_location site);
+std::string label_of(const char* what, CallSite site);
 
 /// Where a large value is encoded to: an object that is made when its size is known. One thread.
 class ObjectRoom : public LargeRoom {

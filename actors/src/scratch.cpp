@@ -1,7 +1,6 @@
 // Where a thread encodes its next call, so that a call allocates nothing for it.
 
 #include <memory>
-#include <source_location>
 #include <string>
 #include <utility>
 
@@ -31,7 +30,7 @@ class CallersRoom final : public actors::ObjectRoom {
     caller_ = &caller;
     function_ = &function;
   }
-  void serve(Caller& caller, std::source_location site) {
+  void serve(Caller& caller, CallSite site) {
     caller_ = &caller;
     site_ = site;
   }
@@ -58,7 +57,7 @@ class CallersRoom final : public actors::ObjectRoom {
   const ActorHandle* actor_ = nullptr;
   Caller* caller_ = nullptr;
   const RegisteredFunction* function_ = nullptr;  // or a value
-  std::source_location site_;
+  CallSite site_;
 };
 
 }  // namespace
@@ -115,7 +114,7 @@ Arguments& scratch_arguments(Caller& caller, const RegisteredFunction& function)
   scratch.room.serve(caller, function);
   return scratch.arguments;
 }
-Encoder& scratch_value(Caller& caller, std::source_location site) {
+Encoder& scratch_value(Caller& caller, CallSite site) {
   actors::Scratch& scratch = own_scratch();
   scratch.value_room.serve(caller, site);
   return scratch.value;

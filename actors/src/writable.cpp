@@ -16,7 +16,7 @@ struct WritableValue::Object {
 };
 
 // As the codecs of Bytes, SharedSpan and std::vector have it: the count, then the elements.
-WritableValue::WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, std::source_location site) {
+WritableValue::WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, CallSite site) {
   std::size_t all = 0;
   if (__builtin_add_overflow(bytes, sizeof count, &all)) all = SIZE_MAX;
   auto object = caller.large_values().create(all, CallerId{}, actors::label_of("created", site));

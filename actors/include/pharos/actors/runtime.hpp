@@ -5,12 +5,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include <pharos/actors/actor.hpp>
+#include <pharos/actors/call_site.hpp>
 #include <pharos/actors/function.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/ref.hpp>
@@ -70,16 +70,15 @@ namespace detail {
 class Driver;
 
 /// This thread's next value to put; emptied by each use.
-PHAROS_API Encoder& scratch_value(Caller& caller, std::source_location site);
+PHAROS_API Encoder& scratch_value(Caller& caller, CallSite site);
 
 /// An extent, and where in the program it was written.
 struct SitedExtent {
   template <std::integral T>
-  SitedExtent(T extent, std::source_location written_at =
-                            std::source_location::current())  // NOLINT(*-explicit-*): it is passed as a number
+  SitedExtent(T extent, CallSite written_at = CallSite::here())
       : size{static_cast<std::size_t>(extent)}, site{written_at} {}
   std::size_t size;
-  std::source_location site;
+  CallSite site;
 };
 }  // namespace detail
 
@@ -145,7 +144,7 @@ class PHAROS_API Runtime {
   /// (SharedSpan) that get() gives, or that a function receives, are the object itself. A full store throws Exhausted.
   /// Waits for the Refs that the value holds.
   template <class T>
-  Ref<T> put(const T& value, std::source_location site = std::source_location::current()) {
+  Ref<T> put(const T& value, CallSite site = CallSite::here()) {
     detail::check_travels<T>();
     Encoder& encoded = detail::scratch_value(*caller_, site);
     detail::encode_when_ready(value, encoded);

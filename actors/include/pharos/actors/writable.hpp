@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
 
+#include <pharos/actors/call_site.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/wire/shared_span.hpp>
@@ -22,7 +22,7 @@ class Caller;
 class PHAROS_API WritableValue {
  public:
   /// So many elements, of `bytes` in all. Throws Exhausted.
-  WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, std::source_location site);
+  WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, CallSite site);
   WritableValue(WritableValue&& other) noexcept;
   WritableValue& operator=(WritableValue&& other) noexcept;
   ~WritableValue();
@@ -62,7 +62,7 @@ class Writable {
   /// What it is once it is sealed.
   using Value = std::conditional_t<std::is_same_v<T, std::byte>, Bytes, SharedSpan<T>>;
 
-  Writable(detail::Caller& caller, std::size_t size, std::source_location site)
+  Writable(detail::Caller& caller, std::size_t size, CallSite site)
       : value_{caller, size, detail::saturating_product(size, sizeof(T)), site}, size_{size} {}
 
   std::span<T> span() { return {data(), size_}; }

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace pharos {
+
+/// A place in a program's text, for people. As a default argument, `CallSite site = CallSite::here()`, it is the
+/// caller's. (std::source_location, which not every compiler of C++20 has.)
+struct CallSite {
+  const char* file = "";
+  std::uint32_t line = 0;
+
+  static constexpr CallSite here(const char* its_file = __builtin_FILE(), std::uint32_t its_line = __builtin_LINE()) {
+    return {its_file, its_line};
+  }
+};
+
+}  // namespace pharos
