@@ -175,7 +175,7 @@ Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size
   header.size.store(size, std::memory_order_relaxed);
   header.used.store(head_->now.load(std::memory_order_relaxed), std::memory_order_relaxed);
   std::array<std::uint64_t, 8> words{};
-  std::memcpy(words.data(), label.data(), std::min(label.size(), sizeof words));
+  if (!label.empty()) std::memcpy(words.data(), label.data(), std::min(label.size(), sizeof words));
   for (std::size_t i = 0; i < words.size(); ++i) {
     first_label_[number].words[i].store(words[i], std::memory_order_relaxed);
   }
