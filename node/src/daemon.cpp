@@ -347,7 +347,10 @@ int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options) {
   set_log_role("node");
   if (const char* const order = std::getenv("PHAROS_FAILPOINT")) {
     const auto parsed = parse_failpoint(order);
-    if (!parsed) return 1;
+    if (!parsed) {
+      log(LogLevel::kError, "PHAROS_FAILPOINT makes no sense", {kv("error", parsed.error())});
+      return 1;
+    }
     order_failpoint(*parsed);
   }
   const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());

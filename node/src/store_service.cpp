@@ -401,7 +401,7 @@ bool StoreService::spill(std::uint64_t bytes) {
     auto place = memory_->disk->reserve(body.size);
     if (!place) {
       has_left(body, std::move(place).error());
-      break;
+      continue;
     }
     const auto kept = std::make_shared<SpillFile::Kept>(*std::move(place));
     run_in_parts(
@@ -425,7 +425,7 @@ void StoreService::take_out(const Body& body, const std::shared_ptr<SpillFile::K
           return written.error();
         }
         // Or it was called back, or has ended.
-        const bool is_out = memory.ledger.is_out(body.location.place);
+        const bool is_out = memory.ledger.note_out(body.location.place);
         if (is_out) {
           failpoint(Failpoint::kObjectOut);
           memory.ledger.note_provided(body.location.place.slot, 0);
@@ -480,7 +480,7 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
   if (read) {
     memory_->ledger.note_provided(place.slot, body.slot_bytes);
     failpoint(Failpoint::kObjectReturned);
-    memory_->ledger.is_back(place);  // and its copy on disk is good for the next time
+    memory_->ledger.note_back(place);  // and its copy on disk is good for the next time
   } else {
     memory_->lender.return_failed(place);
   }

@@ -58,9 +58,13 @@ class FailpointsTest : public ClusterTest, public testing::WithParamInterface<Fa
   TemporaryFolder folder_;
 };
 
-TEST_P(FailpointsTest, AnActorThatIsKilledThereTakesNothingAlongButItself) {
+class WorkersFailpointsTest : public FailpointsTest {};
+class DriversFailpointsTest : public FailpointsTest {};
+class NodesFailpointsTest : public FailpointsTest {};
+class StepsFailpointsTest : public FailpointsTest {};
+
+TEST_P(WorkersFailpointsTest, AnActorThatIsKilledThereTakesNothingAlongButItself) {
   must_end_within(120s);
-  if (is_nodes(GetParam())) GTEST_SKIP() << "workers do not come there";
   for (const int passes : {0, 5}) {
     ChildProgram program{STORE_DRIVER, {folder(), "worker", order("kill", passes)}};
     bool died = false;
@@ -81,10 +85,8 @@ TEST_P(FailpointsTest, AnActorThatIsKilledThereTakesNothingAlongButItself) {
   }
 }
 
-TEST_P(FailpointsTest, AProgramThatIsKilledThereLeavesNothing) {
+TEST_P(DriversFailpointsTest, AProgramThatIsKilledThereLeavesNothing) {
   must_end_within(120s);
-  // Its results are made by others.
-  if (is_nodes(GetParam()) || GetParam() == Failpoint::kResultSent) GTEST_SKIP() << "programs do not come there";
   for (const int passes : {0, 5}) {
     ChildProgram program{STORE_DRIVER, {folder(), "driver", order("kill", passes)}};
     const auto end = program.wait(60s);
@@ -93,9 +95,8 @@ TEST_P(FailpointsTest, AProgramThatIsKilledThereLeavesNothing) {
   }
 }
 
-TEST_P(FailpointsTest, ANodeThatIsKilledThereIsToldOfAndLeavesNothing) {
+TEST_P(NodesFailpointsTest, ANodeThatIsKilledThereIsToldOfAndLeavesNothing) {
   must_end_within(120s);
-  if (!is_nodes(GetParam())) GTEST_SKIP() << "nodes do not come there";
   // Its process ends only when an actor does.
   const bool needs_death = GetParam() == Failpoint::kProcessGone;
   for (const int passes : {0, 2}) {
@@ -110,12 +111,9 @@ TEST_P(FailpointsTest, ANodeThatIsKilledThereIsToldOfAndLeavesNothing) {
   }
 }
 
-TEST_P(FailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
+TEST_P(StepsFailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
   must_end_within(120s);
   const Failpoint at = GetParam();
-  const bool can_fail =
-      at == Failpoint::kSlotProvided || at == Failpoint::kObjectSpilled || at == Failpoint::kObjectReturns;
-  if (!can_fail) GTEST_SKIP() << "nothing can fail there";
   const bool nodes = is_nodes(at);
   // From then on each time.
   ChildProgram program{
@@ -138,13 +136,31 @@ TEST_P(FailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
   census().expect_nothing_left();
 }
 
-std::vector<Failpoint> all() {
-  std::vector<Failpoint> every;
-  for (int at = 0; at < static_cast<int>(Failpoint::kEnd); ++at) every.push_back(static_cast<Failpoint>(at));
-  return every;
+// All of the list, each where it belongs: a new one is in one of these.
+std::vector<Failpoint> those(bool (*wanted)(Failpoint)) {
+  std::vector<Failpoint> all;
+  for (int at = 0; at < static_cast<int>(Failpoint::kEnd); ++at) {
+    if (wanted(static_cast<Failpoint>(at))) all.push_back(static_cast<Failpoint>(at));
+  }
+  return all;
 }
-INSTANTIATE_TEST_SUITE_P(At, FailpointsTest, testing::ValuesIn(all()),
-                         [](const auto& test) { return std::string{name_of(test.param)}; });
+std::string name_of_test(const testing::TestParamInfo<Failpoint>& test) {
+  return std::string{name_of(test.param)};
+}
+bool is_workers(Failpoint at) {
+  return !is_nodes(at);
+}
+// A program's results are made by others.
+bool is_drivers(Failpoint at) {
+  return !is_nodes(at) && at != Failpoint::kResultSent;
+}
+bool can_fail(Failpoint at) {
+  return at == Failpoint::kSlotProvided || at == Failpoint::kObjectSpilled || at == Failpoint::kObjectReturns;
+}
+INSTANTIATE_TEST_SUITE_P(At, WorkersFailpointsTest, testing::ValuesIn(those(is_workers)), name_of_test);
+INSTANTIATE_TEST_SUITE_P(At, DriversFailpointsTest, testing::ValuesIn(those(is_drivers)), name_of_test);
+INSTANTIATE_TEST_SUITE_P(At, NodesFailpointsTest, testing::ValuesIn(those(is_nodes)), name_of_test);
+INSTANTIATE_TEST_SUITE_P(At, StepsFailpointsTest, testing::ValuesIn(those(can_fail)), name_of_test);
 
 /// PHAROS_TEST_SEED repeats a run, PHAROS_TEST_ROUNDS makes it longer.
 class StoreDeathsTest : public ClusterTest {

@@ -296,7 +296,7 @@ TEST_F(LesseeTest, WhoReadsWhatIsLeavingCallsItBack) {
   const auto leaving = store_.lender().choose_leaving(1);
   ASSERT_EQ(leaving.size(), 1);
   auto view = object->read();
-  EXPECT_FALSE(store_.ledger().is_out(leaving[0].location.place));
+  EXPECT_FALSE(store_.ledger().note_out(leaving[0].location.place));
   EXPECT_TRUE(holds((*view)->bytes(), 7));
 }
 
@@ -313,7 +313,7 @@ TEST_F(LesseeTest, AnObjectThatEndsWhileItIsLeavingEnds) {
   const auto leaving = store_.lender().choose_leaving(1);
   const auto slot = object->location().place.slot;
   object.reset();
-  EXPECT_FALSE(store_.ledger().is_out(leaving[0].location.place));
+  EXPECT_FALSE(store_.ledger().note_out(leaving[0].location.place));
   EXPECT_EQ(put(*maker_.lessee, kMiB, 8)->location().place.slot, slot);
 }
 

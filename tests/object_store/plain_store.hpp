@@ -113,7 +113,7 @@ class PlainStore {
       for (const Lender::Body& body : lender.choose_leaving(bytes)) {
         const auto there = objects.subspan(body.offset, body.size);
         std::vector<std::byte> copy{there.begin(), there.end()};
-        if (!ledger.is_out(body.location.place)) continue;
+        if (!ledger.note_out(body.location.place)) continue;
         std::memset(objects.data() + body.offset, 0xEE, body.slot_bytes);
         disk.insert_or_assign(body.location.place, std::move(copy));
         lender.left(body.location.place);
@@ -133,7 +133,7 @@ class PlainStore {
       }
       const auto copy = disk.extract(place);
       std::memcpy(objects.data() + body->offset, copy.mapped().data(), body->size);
-      ledger.is_back(place);
+      ledger.note_back(place);
       return {};
     }
     std::mutex mutex;

@@ -165,8 +165,8 @@ class Ledger {
   /// Sealed objects leave, or not: false when it is in another state by now.
   bool leave(const Place& place) const { return change(place, SlotState::kSealed, SlotState::kLeaving); }
   bool stay(const Place& place) const { return change(place, SlotState::kLeaving, SlotState::kSealed); }
-  bool is_out(const Place& place) const { return change(place, SlotState::kLeaving, SlotState::kOut); }
-  bool is_back(const Place& place) const { return change(place, SlotState::kOut, SlotState::kSealed); }
+  bool note_out(const Place& place) const { return change(place, SlotState::kLeaving, SlotState::kOut); }
+  bool note_back(const Place& place) const { return change(place, SlotState::kOut, SlotState::kSealed); }
   /// Of one that is out: whether it has ended now, and the slot is gone.
   bool end_outside(const Place& place) const;
   /// The slot is free or gone, and lies there from now on.
