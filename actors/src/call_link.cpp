@@ -52,7 +52,6 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
     }
   }
   link->flush();
-  fail_refused();
   in_flight_.fetch_sub(failed.size(), std::memory_order_acq_rel);
   for (const CellHandle& cell : failed) cell->set_error(Error{why_ended}.with_outcome(Outcome::kUnknown));
 }
@@ -87,15 +86,10 @@ std::uint32_t CallLink::incarnation() const {
 // Under the mutex, with a link to the incarnation that had the last one: it knows by their numbers what it has seen.
 void CallLink::send_again() {
   set_stragglers_aside();
-  std::erase_if(stragglers_, [&](const auto& straggler) {
-    const auto& [number, cell] = straggler;
-    if (auto why = send_call(*cell, number)) {
-      refused_.push_back({CellHandle{cell}, *std::move(why)});
-      return true;
-    }
+  for (const auto& [number, cell] : stragglers_) {
+    send_call(*cell, number);
     if (cell->cancelled()) send_cancel(number);
-    return false;
-  });
+  }
 }
 
 // Under the mutex. All that are unanswered become stragglers, and new ones begin a run of their own.
@@ -146,8 +140,8 @@ void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
   link_->send(header, {});
 }
 
-// Under the mutex, with a link. Why it cannot be sent.
-std::optional<Error> CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+// Under the mutex, with a link.
+void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   if (cell.call().retry_on != 0) [[unlikely]]
     send_retry(cell.call(), number);
   FrameHeader header;
@@ -166,38 +160,15 @@ std::optional<Error> CallLink::send_call(ResultCell& cell, std::uint64_t number)
     // 0 would be none: one that has passed has a nanosecond left.
     header.time = std::max<std::int64_t>(deadline.left(clock_->now()).count(), 1);
   }
-  if (callee_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
-    // Another machine does not reach this one's object store.
-    const auto all = large_values_->in_one_piece(cell.arguments(), wire::kCallPayloadMax);
-    if (!all) return all.error();
-    header.flags &= static_cast<std::uint8_t>(~wire::kInPieces);
-    link_->send(header, *all);
-  } else {
-    link_->send(header, cell.arguments());
-  }
-  return std::nullopt;
+  link_->send(header, cell.arguments());
 }
 
 // Under the mutex, with a link. The bytes that it takes.
 std::size_t CallLink::send_now(CellHandle cell) {
   const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
-  if (auto why = send_call(*cell, first_unanswered_ + unanswered_.size())) [[unlikely]] {
-    const Outcome outcome = cell->outcome_unsent();
-    refused_.push_back({std::move(cell), (*std::move(why)).with_outcome(outcome)});
-    return 0;
-  }
+  send_call(*cell, first_unanswered_ + unanswered_.size());
   unanswered_.push_back(cell.detach());
   return bytes;
-}
-
-void CallLink::fail_refused() {
-  std::vector<Refused> refused;
-  {
-    const std::lock_guard lock{mutex_};
-    refused.swap(refused_);
-  }
-  in_flight_.fetch_sub(refused.size(), std::memory_order_acq_rel);
-  for (auto& [cell, why] : refused) cell->set_error(std::move(why));
 }
 
 // Under the mutex, with a link. As far as arguments are complete; and what need not wait for that.
@@ -231,7 +202,6 @@ void CallLink::advance() {
     link = link_;
   }
   link->flush();
-  fail_refused();
 }
 
 bool CallLink::cancel(ResultCell& cell) {
@@ -294,10 +264,6 @@ void CallLink::send(CellHandle cell) {
   }
   const bool clean = unflushed_bytes_ == 0;
   unflushed_bytes_ += send_now(std::move(cell));
-  if (!refused_.empty()) [[unlikely]] {
-    lock.unlock();
-    return fail_refused();
-  }
   // Nothing under way: the worker is idle, and should begin now. Else more calls may come before it is done with
   // those it has, and they can go together.
   if (before == 0 || unflushed_bytes_ >= kFlushBytes) {
@@ -429,35 +395,51 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
 // A value that is more than the bytes in the payload. No cell: nobody waits for it.
 void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
   std::span<const std::byte> payload = reply.payload;
+  const std::uint64_t number = reply.header.number;
   detail::ActorHandles actors;
   if ((reply.header.flags & wire::kCarriesActors) != 0) {
-    auto received = receive_actors(reply.header.number, payload);
+    auto received = receive_actors(payload);
     if (!received) {
       if (cell) cell->set_error(std::move(received).error());
       return;
     }
     actors = *std::move(received);
   }
-  if ((reply.header.flags & wire::kInPieces) != 0) {
-    large_values_->bring(std::move(cell), payload, std::move(actors));
-  } else if (cell) {
-    cell->set_value(payload, std::move(actors));
+  if ((reply.header.flags & wire::kInPieces) == 0) {
+    if (cell) cell->set_value(payload, std::move(actors));
+    return acknowledge_later(number);
   }
+  large_values_->take(payload, [self = weak_from_this(), observer = observer_, number, cell = std::move(cell),
+                                actors = std::move(actors)](Result<std::shared_ptr<object_store::Object>> object) mutable {
+    if (const auto link = self.lock()) link->acknowledge_later(number);
+    if (!cell) return;
+    if (object) return cell->set_object(*std::move(object), std::move(actors));
+    if (const auto there = observer.lock(); there != nullptr && object.error().code() == ErrorCode::kObjectLost) {
+      return there->on_result_lost(std::move(cell), object.error());
+    }
+    cell->set_error(std::move(object).error());
+  });
 }
 
-Result<detail::ActorHandles> CallLink::receive_actors(std::uint64_t number, std::span<const std::byte>& payload) {
+Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>& payload) {
   PHAROS_TRY(const auto carried, read_carried(payload));
   detail::ActorHandles actors;
-  const auto caller = receiver_.lock();
-  if (caller == nullptr) return actors;
-  for (const CarriedActor& each : carried) actors.push_back(caller->receive(each));
-  caller->after_telling_node([self = weak_from_this(), number] {
-    if (const auto link = self.lock()) link->acknowledge_actors(number);
-  });
+  if (const auto caller = receiver_.lock()) {
+    for (const CarriedActor& each : carried) actors.push_back(caller->receive(each));
+  }
   return actors;
 }
 
-void CallLink::acknowledge_actors(std::uint64_t number) {
+// What came with the reply is this caller's now, and the node knows that.
+void CallLink::acknowledge_later(std::uint64_t number) {
+  const auto caller = receiver_.lock();
+  if (caller == nullptr) return;
+  caller->after_telling_node([self = weak_from_this(), number] {
+    if (const auto link = self.lock()) link->acknowledge_what_came_with(number);
+  });
+}
+
+void CallLink::acknowledge_what_came_with(std::uint64_t number) {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};

@@ -14,6 +14,7 @@
 #include <pharos/actors/ref.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/net/link.hpp>
+#include <pharos/object_store/lessee.hpp>
 #include <pharos/wire/error_codec.hpp>
 #include <pharos/wire/frame.hpp>
 
@@ -45,6 +46,8 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
     /// The worker has not begun these, and does not want to: its running task waits for something.
     virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) = 0;
+    /// The call has run, and its result was lost on its way.
+    virtual void on_result_lost(detail::CellHandle cell, const Error& why) = 0;
     /// The connection has ended; calls wait for lose() or cut().
     virtual void on_disconnected(CallLink& link) = 0;
   };
@@ -118,7 +121,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
  private:
   std::vector<detail::CellHandle> take_sent(std::int32_t max_retries);
   void send_again();
-  std::optional<Error> send_call(detail::ResultCell& cell, std::uint64_t number);
+  void send_call(detail::ResultCell& cell, std::uint64_t number);
   void send_cancel(std::uint64_t number);
   void send_retry(const detail::ResultCell::Call& call, std::uint64_t number);
   void set_stragglers_aside();
@@ -129,9 +132,9 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void hold_back_user(std::unique_lock<std::mutex>& lock);
   std::size_t send_now(detail::CellHandle cell);
   std::size_t send_held_back();
-  void fail_refused();
-  Result<detail::ActorHandles> receive_actors(std::uint64_t number, std::span<const std::byte>& payload);
-  void acknowledge_actors(std::uint64_t number);
+  Result<detail::ActorHandles> receive_actors(std::span<const std::byte>& payload);
+  void acknowledge_later(std::uint64_t number);
+  void acknowledge_what_came_with(std::uint64_t number);
   void take_value(const wire::FrameView& reply, detail::CellHandle cell);
   wire::FrameHeader note(wire::FrameKind kind, std::uint64_t number) const;
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
@@ -152,11 +155,6 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::map<std::uint64_t, detail::ResultCell*> stragglers_;  // that later calls have left behind
   std::deque<detail::CellHandle> held_back_;                 // not sent yet, and so not numbered
   std::size_t unordered_held_back_ = 0;                      // of these
-  struct Refused {
-    detail::CellHandle cell;
-    Error why;
-  };
-  std::vector<Refused> refused_;  // could not be sent; fail when the mutex is free
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
   // Of a remote actor: whose replies have come since the last acknowledgement.

@@ -160,6 +160,11 @@ void ActorHandle::on_returned(CallLink&, std::vector<CellHandle> cells) {
   }
 }
 
+// Its state is what the call has made of it: whether it may run again is the user's to say.
+void ActorHandle::on_result_lost(CellHandle cell, const Error& why) {
+  cell->set_error(why);
+}
+
 void ActorHandle::on_disconnected(CallLink&) {
   const auto caller = caller_.lock();
   if (caller != nullptr && !ended_.load()) caller->actor_disconnected(shared_from_this());
@@ -195,7 +200,7 @@ void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& re
     const std::lock_guard lock{live().mutex};
     registered_ = registered;
   }
-  large_values_->join(node_, registered.caller);
+  large_values_->join(node_, {registered.caller, registered.node});
   tasks_.set_requests_max(registered.cpus);
 }
 

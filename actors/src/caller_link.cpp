@@ -214,17 +214,19 @@ void CallerLink::reply(const FrameHeader& call, const std::optional<Error>& erro
 }
 
 // The payload begins with the actors that the value has handles of, and says where it lies if that is elsewhere: the
-// object is the caller's from now on.
+// object is the caller's from now on. A caller of another node is its heir in name, and says when it has a share.
 void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
   Encoder payload;
+  HandedOver::Kept kept;
   if (auto actors = std::exchange(result.context()->actors, {}); !actors.empty()) {
     // Whoever receives them may end this process, and the node must know by then of those that were made here.
     calls_.caller()->finish_telling_node();
     header.flags |= wire::kCarriesActors;
     write_carried(actors, payload);
-    handed_over().keep(header.number, std::move(actors));
+    kept.actors = std::move(actors);
   }
   if (!result.in_room()) {
+    handed_over().keep(header.number, std::move(kept));
     const auto bytes = result.flattened();
     payload.write(bytes.data(), bytes.size());
     send(header, payload.bytes());
@@ -234,9 +236,11 @@ void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
   const Piece whole{0, object->location(), 0, object->size()};
   write_pieces({&whole, 1}, {}, payload);
   header.flags |= wire::kInPieces;
+  if (serves_.remote) kept.object = object;
+  if (kept.object != nullptr || !kept.actors.empty()) handed_over().keep(header.number, std::move(kept));
   if (!send(header, payload.bytes())) return;
   failpoint(Failpoint::kResultSent);
-  object->hand_over();
+  if (!serves_.remote) object->hand_over();
 }
 
 void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {

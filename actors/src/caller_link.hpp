@@ -56,11 +56,9 @@ class CallerLink final : public net::Link::Handler,
         remote_{std::move(remote)},
         marks_{remote_ == nullptr ? own_marks_ : remote_->marks},
         room_{calls.caller()->large_values(), serves.caller} {
-    result_.set_large_room(room_for(room_));
+    result_.set_large_room(&room_);
     result_.set_context(&carried_);
   }
-  /// A caller on another machine does not reach this one's object store.
-  LargeRoom* room_for(ObjectRoom& room) const { return serves_.remote ? nullptr : &room; }
 
   void start(std::shared_ptr<net::Link> link) {
     link_ = std::move(link);
@@ -72,6 +70,8 @@ class CallerLink final : public net::Link::Handler,
   }
   const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
   CallMarks& marks() { return marks_; }
+  /// The caller may not have heard yet of what it has been given.
+  bool keeps_for_caller() const { return serves_.remote && !handed_over_.empty(); }
   const wire::Holding& holding() const { return serves_.holding; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
@@ -151,7 +151,7 @@ class CallerLink final : public net::Link::Handler,
   RoomIn room_;
   CodecContext carried_;
   Encoder result_;
-  HandedOver handed_over_;  // to a caller on this machine
+  HandedOver handed_over_;  // to a caller that does not come back
 };
 
 }  // namespace pharos::actors

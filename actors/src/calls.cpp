@@ -22,6 +22,7 @@ using detail::FunctionKind;
 constexpr auto kBusyTime = 100ms;  // for a call that runs when the worker is told to end
 constexpr Duration kFlushDelayMax = 50us;
 constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead for all others well before
+constexpr auto kHandOverTime = 10s;  // to claim what came with a reply, when the connection ends right after it
 
 }  // namespace
 
@@ -119,7 +120,11 @@ void Calls::forget(const CallerLink& link) {
   forgotten = std::move(*found);
   links_.erase(found);
   const auto& remote = link.remote();
-  if (remote == nullptr) return forgotten->marks().cancel_suspended();
+  if (remote == nullptr) {
+    forgotten->marks().cancel_suspended();
+    if (!forgotten->keeps_for_caller()) return;
+    return static_cast<void>(platform_->executor().run_at(platform_->now() + kHandOverTime, [forgotten] {}));
+  }
   remote->last_here = platform_->now();
   platform_->executor().run_at(remote->last_here + kReturnTime,
                                [this, remote] { executor_.post([this, remote] { forget_if_away(remote); }); });

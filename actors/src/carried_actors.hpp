@@ -12,6 +12,7 @@
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/object_store/lessee.hpp>
 #include <pharos/wire/id_codec.hpp>
 
 namespace pharos {
@@ -37,27 +38,36 @@ void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors,
 /// Takes them off the payload's beginning.
 Result<std::vector<CarriedActor>> read_carried(std::span<const std::byte>& payload);
 
-/// Handles that went out in results, until whoever received them has told the node so. Any thread.
+/// Handles that went out in results, and objects that went to other nodes, until whoever received them has told its
+/// node so. Any thread.
 class HandedOver {
  public:
-  void keep(std::uint64_t reply, detail::ActorHandles handles) {
+  struct Kept {
+    detail::ActorHandles actors{};
+    std::shared_ptr<object_store::Object> object{};
+  };
+  void keep(std::uint64_t reply, Kept kept) {
     const std::lock_guard lock{mutex_};
-    handles_.emplace(reply, std::move(handles));
+    kept_.emplace(reply, std::move(kept));
   }
   void let_go(std::uint64_t reply) {
-    std::unordered_map<std::uint64_t, detail::ActorHandles>::node_type gone;  // after the lock
+    std::unordered_map<std::uint64_t, Kept>::node_type gone;  // after the lock
     const std::lock_guard lock{mutex_};
-    gone = handles_.extract(reply);
+    gone = kept_.extract(reply);
   }
   void let_go_of_all() {
-    std::unordered_map<std::uint64_t, detail::ActorHandles> gone;
+    std::unordered_map<std::uint64_t, Kept> gone;
     const std::lock_guard lock{mutex_};
-    gone.swap(handles_);
+    gone.swap(kept_);
+  }
+  bool empty() const {
+    const std::lock_guard lock{mutex_};
+    return kept_.empty();
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, detail::ActorHandles> handles_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Kept> kept_;
 };
 
 }  // namespace actors

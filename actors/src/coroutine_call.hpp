@@ -36,7 +36,7 @@ class CoroutineCall final : public async::Executor,
         running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt),
         room_{calls.caller()->large_values(), CallerId{header.caller}} {
     room_.for_result_of(function_);
-    result_.set_large_room(link_->room_for(room_));
+    result_.set_large_room(&room_);
     result_.set_context(&carried_);
   }
 

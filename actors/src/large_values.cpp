@@ -29,13 +29,13 @@ Error unanswered(Error why) {
 }
 
 Error out_on_disk() {
-  return {ErrorCode::kExhausted, "an argument for another machine lies on disk, because the object store is full",
+  return {ErrorCode::kExhausted, "an argument lies on disk, because the object store is full",
           "Give the cluster's Runtime a larger object_store."};
 }
 
 }  // namespace
 
-void LargeValues::join(const std::shared_ptr<net::Peer>& node, CallerId self) {
+void LargeValues::join(const std::shared_ptr<net::Peer>& node, const Lessee::Self& self) {
   node_ = node;
   self_ = self;
 }
@@ -143,10 +143,21 @@ Result<void> LargeValues::bring(const object_store::Location& location) {
 }
 
 async::Async<Result<void>> LargeValues::ask_to_bring(LargeValues* self, object_store::Location location) {
-  const auto& [id, place, owner] = location;
-  wire::Message question = wire::BringObject{place.slot, place.generation, id.maker, id.number, owner};
+  wire::Message question = wire::BringObject{location};
   PHAROS_CO_TRY([[maybe_unused]] const auto done, co_await ask<wire::Done>(self, std::move(question)));
   co_return {};
+}
+
+Result<object_store::Location> LargeValues::import(const object_store::Location& location) {
+  if (ended_.load()) return stopped();
+  return async::block_on(executor_, ask_to_import(this, location));
+}
+
+async::Async<Result<object_store::Location>> LargeValues::ask_to_import(LargeValues* self,
+                                                                        object_store::Location location) {
+  wire::Message question = wire::ImportObject{location};
+  PHAROS_CO_TRY(const auto imported, co_await ask<wire::ObjectImported>(self, std::move(question)));
+  co_return imported.object;
 }
 
 void LargeValues::give_back(std::uint32_t first_slot) {
@@ -181,7 +192,7 @@ Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::by
   if (size > most.bytes()) {
     return Error{ErrorCode::kInvalidArgument,
                  "the arguments have " + to_string(ByteCount{size}) + "; at most " + to_string(most) +
-                     " travel to another machine",
+                     " fit here",
                  "Pass them in several calls."};
   }
   std::vector<std::byte> bytes;
@@ -226,33 +237,31 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span
   return parts;
 }
 
-void LargeValues::bring(detail::CellHandle cell, std::span<const std::byte> payload, detail::ActorHandles actors) {
+void LargeValues::take(std::span<const std::byte> payload, Taken then) {
   const auto read = read_pieces(payload);
   if (!read || read->pieces.size() != 1 || !read->bytes.empty()) {
-    if (cell) cell->set_error(Error{ErrorCode::kCorrupt, "received a large result that is no object"});
-    return;
+    return then(Error{ErrorCode::kCorrupt, "received a large result that is no object"});
   }
   const object_store::Location location = read->pieces.front().location;
-  if (const auto lessee = opened()) return take_over(*lessee, cell, location, std::move(actors));
-  background_.spawn(bring_later(this, std::move(cell), location, std::move(actors)));
+  const auto lessee = opened();
+  if (lessee != nullptr && lessee->is_here(location)) return then(lessee->take_over(location));
+  background_.spawn(take_later(this, location, std::move(then)));
 }
 
-async::Async<void> LargeValues::bring_later(LargeValues* self, detail::CellHandle cell, object_store::Location location,
-                                            detail::ActorHandles actors) {
+async::Async<void> LargeValues::take_later(LargeValues* self, object_store::Location location, Taken then) {
+  then(co_await take(self, location));
+}
+
+// Another node's is borrowed: whoever made it keeps it until then.
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* self, object_store::Location location) {
   const auto lessee = co_await open_store(self);
-  if (lessee) co_return take_over(**lessee, cell, location, std::move(actors));
-  if (cell) cell->set_error(self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result"));
-}
-
-void LargeValues::take_over(Lessee& lessee, const detail::CellHandle& cell, const object_store::Location& location,
-                            detail::ActorHandles actors) {
-  auto object = lessee.take_over(location);
-  if (!cell) return;
-  if (object) {
-    cell->set_object(*std::move(object), std::move(actors));
-  } else {
-    cell->set_error(std::move(object).error());
+  if (!lessee) co_return self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result");
+  if ((*lessee)->is_here(location)) co_return (*lessee)->take_over(location);
+  PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
+  if (!(*lessee)->is_here(here)) {
+    co_return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
   }
+  co_return (*lessee)->borrow_here(here);
 }
 
 std::byte* ObjectRoom::make(std::size_t bytes, std::size_t longest) {

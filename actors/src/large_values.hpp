@@ -32,7 +32,7 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   explicit LargeValues(async::Executor& executor) : executor_{executor}, background_{executor} {}
 
   /// The node has taken the caller in. Nothing can be asked before.
-  void join(const std::shared_ptr<net::Peer>& node, CallerId self);
+  void join(const std::shared_ptr<net::Peer>& node, const object_store::Lessee::Self& self);
   /// False for a message that is not about the store.
   bool on_node_message(const wire::Message& message);
   /// Nothing is asked of the node any more.
@@ -50,18 +50,19 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   /// such payload.
   Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload, std::shared_ptr<const void> buffer);
 
-  /// The same, copied together for another machine, of objects that this process holds. kInvalidArgument when that is
-  /// more than `most`.
+  /// The same, copied together so that it needs no object, of objects that this process holds. kInvalidArgument when
+  /// that is more than `most`; kExhausted when it is out on disk.
   Result<std::vector<std::byte>> in_one_piece(std::span<const std::byte> payload, ByteCount most);
 
-  /// A result that was made for this caller becomes the cell's, at once or once the store is open.
-  void bring(detail::CellHandle cell, std::span<const std::byte> payload, detail::ActorHandles actors);
-  /// One that nobody waits for.
-  void drop(std::span<const std::byte> payload) { bring({}, payload, {}); }
+  /// A result that was made for this caller: at once or later, `then` has it. Another node's need not be kept for it
+  /// any more.
+  using Taken = async::UniqueFunction<void(Result<std::shared_ptr<object_store::Object>> object)>;
+  void take(std::span<const std::byte> payload, Taken then);
 
   Result<object_store::Slab> lease(std::uint64_t slot_bytes) override;
   void give_back(std::uint32_t first_slot) override;
   Result<void> bring(const object_store::Location& location) override;
+  Result<object_store::Location> import(const object_store::Location& location) override;
 
  private:
   using Opened = std::shared_ptr<object_store::Lessee>;
@@ -77,14 +78,14 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   /// The node's answer, of one type.
   template <class Answer>
   static async::Async<Result<Answer>> ask(LargeValues* self, wire::Message question);
-  static async::Async<void> bring_later(LargeValues* self, detail::CellHandle cell, object_store::Location location,
-                                        detail::ActorHandles actors);
-  static void take_over(object_store::Lessee& lessee, const detail::CellHandle& cell,
-                        const object_store::Location& location, detail::ActorHandles actors);
+  static async::Async<Result<object_store::Location>> ask_to_import(LargeValues* self, object_store::Location location);
+  static async::Async<void> take_later(LargeValues* self, object_store::Location location, Taken then);
+  static async::Async<Result<std::shared_ptr<object_store::Object>>> take(LargeValues* self,
+                                                                          object_store::Location location);
 
   async::Executor& executor_;
   std::weak_ptr<net::Peer> node_;  // the caller's
-  CallerId self_;
+  object_store::Lessee::Self self_;
   std::atomic<bool> ended_ = false;
 
   mutable std::mutex mutex_;

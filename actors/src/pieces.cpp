@@ -5,7 +5,7 @@
 
 namespace pharos::actors {
 
-static_assert(sizeof(Piece) == 64 && std::is_trivially_copyable_v<Piece>);
+static_assert(sizeof(Piece) == 72 && std::is_trivially_copyable_v<Piece>);
 
 void write_pieces(std::span<const Piece> pieces, std::span<const std::byte> bytes, Encoder& to) {
   const std::uint64_t count = pieces.size();

@@ -228,6 +228,12 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
   request_leases(requests);
 }
 
+void TaskPool::on_result_lost(CellHandle cell, const Error& why) {
+  if (!may_run_again(cell)) return cell->set_error(why);
+  ++cell->call().attempt;
+  submit(std::move(cell));
+}
+
 void TaskPool::on_disconnected(CallLink& link) {
   WorkerId lost;
   {

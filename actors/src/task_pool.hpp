@@ -76,6 +76,7 @@ class TaskPool final : public CallLink::Observer {
 
   void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
   void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) override;
+  void on_result_lost(detail::CellHandle cell, const Error& why) override;
   void on_disconnected(CallLink& link) override;
 
  private:

@@ -77,12 +77,11 @@ class Daemon final {
 
   /// Until the driver, or the keeper, is gone. Returns the exit status.
   int serve_driver(Fd driver) {
-    is_a_drivers_ = true;
     watch_processes();
     auto machine = options_.head.empty() ? look_at_machine(options_.cpus) : Machine{};
     compose(machine ? *machine : Machine{});
     auto opened = machine ? open_folder() : Result<void>{machine.error()};
-    if (opened && !options_.listen.empty()) opened = listen_at(options_.listen);
+    if (opened && options_.head.empty() && !options_.listen.empty()) opened = listen_at(options_.listen);
     if (!opened) node().refuse_jobs(std::move(opened).error());
     background_.spawn(serve_first_driver(this, std::move(driver)));
     return poll();
@@ -167,7 +166,8 @@ class Daemon final {
         .address = "unix:" + kept_.run_folder + "/node.sock",
         .head_address = options_.head,
         .machine = machine,
-        .object_store = {.capacity = ByteCount{options_.object_store}, .spill_folder = options_.spill_folder}};
+        .object_store = {
+            .node = id_, .capacity = ByteCount{options_.object_store}, .spill_folder = options_.spill_folder}};
     membership_ = std::make_unique<Membership>(reactor_, *host_, settings, [this](const Error& why) {
       log(LogLevel::kError, "the head is gone; the node ends", {kv("head", options_.head), kv("error", why)});
       end(1);
@@ -257,10 +257,10 @@ class Daemon final {
     const auto received = co_await net::receive_exactly(&self->reactor_, socket.get(),
                                                         std::as_writable_bytes(std::span{&introduction, 1}), deadline);
     if (!received) co_return;
-    if (introduction.purpose == Introduction::Purpose::kServeCaller) {
-      self->node().serve_far_caller(introduction, std::move(socket));
-    } else if (introduction.purpose == Introduction::Purpose::kJoin) {
+    if (introduction.purpose == Introduction::Purpose::kJoin) {
       self->membership_->add_node(std::move(socket));
+    } else {
+      self->node().serve_far(introduction, std::move(socket));
     }
   }
 
@@ -290,11 +290,8 @@ class Daemon final {
     PHAROS_CO_TRY(const net::Address here, net::bound_address(socket.get()));
 
     // Other nodes reach it as the head does.
-    std::string reached_at;
-    if (!self->is_a_drivers_) {
-      PHAROS_CO_TRY_VOID(self->listen_at(self->options_.listen.empty() ? here.place + ":0" : self->options_.listen));
-      reached_at = here.place + self->listening_at_.substr(self->listening_at_.rfind(':'));
-    }
+    PHAROS_CO_TRY_VOID(self->listen_at(self->options_.listen.empty() ? here.place + ":0" : self->options_.listen));
+    const std::string reached_at = here.place + self->listening_at_.substr(self->listening_at_.rfind(':'));
     co_return co_await Membership::join(self->membership_.get(), std::move(socket), reached_at, deadline);
   }
 
@@ -307,7 +304,8 @@ class Daemon final {
   void shut_down() {
     background_.cancel();
     if (membership_ != nullptr) membership_->close();
-    while (background_.size() != 0 || (membership_ != nullptr && !membership_->closed())) {
+    if (host_ != nullptr) host_->close();
+    while (background_.size() != 0 || (host_ != nullptr && (!membership_->closed() || !host_->closed()))) {
       reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
     }
     reactor_.unwatch(signals_.get());
@@ -321,7 +319,6 @@ class Daemon final {
   const DaemonOptions options_;
   const net::Key token_;
   const NodeId id_{random_u64()};
-  bool is_a_drivers_ = false;
   bool ending_ = false;
   int status_ = 0;
 

@@ -17,13 +17,6 @@ constexpr std::size_t kEarlyMax = 65536;
 constexpr std::size_t kHoldersToldMax = 5;  // of what others wait for
 constexpr auto kLetGoTime = 20ms;           // before a handle that is let go of counts
 
-Error cannot_be_made_elsewhere() {
-  return {ErrorCode::kInvalidArgument,
-          "its constructor's arguments have more than 3 MiB, and lie in the memory of another machine than it was to "
-          "run on",
-          "Pass them to a method: calls carry up to 1 GiB from machine to machine."};
-}
-
 }  // namespace
 
 void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) {
@@ -105,6 +98,8 @@ void Head::on_message(NodeId from, wire::Message message) {
   } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
     const auto found = jobs_.find(output->job);
     if (found != jobs_.end()) tell(found->second.node, std::move(message));
+  } else if (const auto* const find = std::get_if<wire::FindNode>(&message)) {
+    find_node(from, *find);
   } else if (!on_lease_message(from, message)) {
     on_question(from, message);
   }
@@ -257,6 +252,14 @@ void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
   for (const auto request : std::exchange(running->reconnecting, {})) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
   }
+}
+
+void Head::find_node(NodeId from, const wire::FindNode& find) {
+  const auto found = nodes_.find(find.node);
+  if (found == nodes_.end()) {
+    return tell(from, wire::Refused{find.number, Error{ErrorCode::kNotFound, "it is no node of this cluster any more"}});
+  }
+  tell(from, wire::NodeFound{find.number, found->second.address});
 }
 
 void Head::find_actor(NodeId from, const wire::FindActor& find) {
@@ -498,12 +501,6 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
       const std::uint32_t incarnation = unplaced_.extract(placed->actor).mapped();
       if (jobs_.at(making.asker.job).stopping) {
         apply(placement_.give_back(placed->actor));
-        continue;
-      }
-      const auto maker = callers_.find(making.asker.caller);
-      if (making.in_pieces && (maker == callers_.end() || maker->second.node != placed->node)) {
-        apply(placement_.give_back(placed->actor));
-        apply(actors_.constructor_failed(placed->actor, incarnation, cannot_be_made_elsewhere()));
         continue;
       }
       running_.insert_or_assign(placed->actor, Running{incarnation, placed->node, {}});

@@ -87,6 +87,7 @@ class Head {
   void note_caller(const wire::Asker& asker, NodeId node);
   void start_actor(NodeId from, wire::StartActor start);
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
+  void find_node(NodeId from, const wire::FindNode& find);
   void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
 #include <pharos/net/socket_link.hpp>
+#include <pharos/object_store/transfer.hpp>
 
 #include "introduction.hpp"
 
@@ -80,6 +82,23 @@ class Host {
   virtual Result<Fd> make_spill_file(const std::string& folder) = 0;
   /// Runs `work` on a thread where it may wait for a disk, then `done` on the node's strand. Bounded by the node.
   virtual void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) = 0;
+
+  /// What a node gives to another one that wants an object: its chunks, for as long as `done` has not run; or the node
+  /// that is to be asked instead.
+  struct Offer {
+    std::shared_ptr<object_store::Chunks> chunks{};
+    NodeId instead{};
+    async::UniqueFunction<void()> done{};
+  };
+  using TakeOffer = async::UniqueFunction<void(Result<Offer> offer)>;
+  using MakeOffer = std::function<void(const object_store::Wish& wish, TakeOffer take)>;
+  /// None: all has come. Else which node is to be asked instead.
+  using Pulled = async::UniqueFunction<void(Result<std::optional<NodeId>> instead)>;
+  /// Receives what is missing from the node there, on a thread of its own; then `done` on the node's strand.
+  virtual void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+                    Pulled done) = 0;
+  /// Sends what the node at the other end wants; the node's strand says what.
+  virtual void serve_pull(Fd socket, MakeOffer make) = 0;
 };
 
 }  // namespace pharos::node

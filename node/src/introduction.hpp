@@ -8,7 +8,12 @@ namespace pharos::node {
 /// proved that they know the token. Of a fixed size: nothing behind it may be read here, because the socket goes on to
 /// a worker.
 struct Introduction {
-  enum class Purpose : std::uint32_t { kJoin = 1, kServeCaller = 2 };
+  enum class Purpose : std::uint32_t {
+    kJoin = 1,
+    kServeCaller = 2,
+    kClaims = 3,  ///< of objects; the caller is the node
+    kPull = 4,    ///< of one
+  };
 
   Purpose purpose{};
   std::uint32_t incarnation = 0;

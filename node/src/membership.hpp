@@ -33,7 +33,7 @@ class Membership final : public net::Peer::Owner {
   const Head* head() const { return head_.get(); }
 
   /// Joins the head at the other end, which has been told that this is what the connection is for. `reached_at`: where
-  /// other nodes reach this one; empty: nowhere.
+  /// other nodes reach this one.
   static async::Async<Result<void>> join(Membership* self, Fd head, std::string reached_at, async::Deadline deadline);
   /// Of a node that has said that it joins.
   void add_node(Fd socket);

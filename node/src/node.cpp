@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kIdleWorkerTime = 10s;
+constexpr auto kHeadTime = 10s;  // to answer
 
 // Tasks that wait for tasks keep their processes. Past this many, who waits runs what it waits for itself.
 std::uint32_t workers_max(std::uint32_t cpus) {
@@ -40,7 +41,7 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
       tell_head_{std::move(tell_head)},
       queued_to_head_{std::move(queued_to_head)},
       leases_{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)), kIdleWorkerTime},
-      store_{executor, host, settings.object_store},
+      store_{executor, host, settings.object_store, [this](NodeId node) { return find_node(this, node); }},
       background_{executor} {}
 
 Node::~Node() = default;
@@ -60,6 +61,7 @@ void Node::on_child_ended(pid_t pid, int status) {
 
 void Node::close() {
   background_.cancel();
+  store_.close();
   for (const auto& [id, client] : clients_) client.peer->close();
   for (const auto& [id, worker] : workers_) worker->user = {};  // workers may be each other's
 }
@@ -77,6 +79,7 @@ std::string Node::leftovers() const {
   count("far leases", far_leases_.size());
   count("starting", starting_.size());
   count("inspections", inspections_.size());
+  count("questions for nodes", node_questions_.size());
   count("coroutines", background_.size());
   if (leases_.left() != leases_.total()) left += "not given back: all but " + leases_.left().to_string() + '\n';
   return left + store_.leftovers();
@@ -228,6 +231,9 @@ void Node::on_head_message(wire::Message message) {
     inspection->second->take_one();
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
     if (const auto asked = asked_.extract(refused->number); !asked.empty()) refuse(asked.mapped(), refused->why);
+    if (auto asked = node_questions_.extract(refused->number); !asked.empty()) asked.mapped().fail(refused->why);
+  } else if (const auto* const node = std::get_if<wire::NodeFound>(&message)) {
+    if (auto asked = node_questions_.extract(node->number); !asked.empty()) asked.mapped().complete(node->address);
   } else if (auto* const job = std::get_if<wire::AddJob>(&message)) {
     add_far_job(std::move(*job));
   } else if (const auto* const ended = std::get_if<wire::EndJob>(&message)) {
@@ -241,6 +247,18 @@ void Node::on_head_message(wire::Message message) {
   } else {
     on_far_lease_message(message);
   }
+}
+
+/// Where another node is reached.
+async::Async<Result<std::string>> Node::find_node(Node* self, NodeId node) {
+  const std::uint64_t number = ++self->last_number_;
+  async::Completion<std::string> found;
+  self->node_questions_.emplace(number, found);
+  self->tell_head_(wire::FindNode{node, number});
+  auto address = co_await found.wait(async::Deadline::after(kHeadTime, self->executor_.now()));
+  self->node_questions_.erase(number);
+  if (address && address->empty()) co_return self->settings_.head_address;
+  co_return address;
 }
 
 void Node::refuse(const Asked& asked, Error why) {

@@ -52,8 +52,11 @@ class Node final : public net::Peer::Owner {
   void on_head_message(wire::Message message);
   /// How many CPUs the cluster has.
   void note_cluster(std::uint32_t cpus) { cluster_cpus_ = cpus; }
-  /// A caller of another node, which has said which worker it wants; from here on the socket is theirs.
-  void serve_far_caller(const Introduction& introduction, Fd socket);
+  /// Another node, which has said what it wants: a worker for a caller of its own, whose socket it is from here on, or
+  /// something of the object store.
+  void serve_far(const Introduction& introduction, Fd socket);
+  /// The same for an object: what there is of it.
+  void offer(const object_store::Wish& wish, Host::TakeOffer then) { store_.offer(wish, std::move(then)); }
 
   /// A driver that has proved itself.
   std::shared_ptr<net::Peer> add_driver(Fd socket);
@@ -65,7 +68,7 @@ class Node final : public net::Peer::Owner {
   /// A child of this process, or an orphan that came to it.
   void on_child_ended(pid_t pid, int status);
   void close();
-  bool closed() const { return background_.size() == 0; }
+  bool closed() const { return background_.size() == 0 && store_.closed(); }
 
   /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
   std::string leftovers() const;
@@ -154,7 +157,9 @@ class Node final : public net::Peer::Owner {
   void end_far_lessee(CallerId caller);
   void lease_to_far(const wire::LeaseWorker& lease);
   static async::Async<void> reach_leased(Node* self, wire::LeaseGranted granted);
+  void serve_far_caller(const Introduction& introduction, Fd socket);
   static async::Async<Result<Fd>> connect_far(Node* self, std::string address, Introduction introduction);
+  static async::Async<Result<std::string>> find_node(Node* self, NodeId node);
   bool on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request);
   static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
                                          std::vector<std::string> gpus);
@@ -204,6 +209,7 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<WorkerId, FarLease> far_leases_;
   std::unordered_map<scheduler::ReservationId, Starting> starting_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Inspection>> inspections_;
+  std::unordered_map<std::uint64_t, async::Completion<std::string>> node_questions_;  // to the head, by number
   std::uint64_t last_number_ = 0;
   StoreService store_;
 

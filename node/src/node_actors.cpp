@@ -75,6 +75,19 @@ async::Async<Result<Fd>> Node::connect_far(Node* self, std::string address, Intr
   return self->host_.reach(address.empty() ? self->settings_.head_address : address, introduction, deadline);
 }
 
+void Node::serve_far(const Introduction& introduction, Fd socket) {
+  using Purpose = Introduction::Purpose;
+  switch (introduction.purpose) {
+    case Purpose::kServeCaller: return serve_far_caller(introduction, std::move(socket));
+    case Purpose::kClaims: return store_.add_neighbour(NodeId{introduction.caller}, std::move(socket));
+    case Purpose::kPull:
+      return host_.serve_pull(std::move(socket), [this](const object_store::Wish& wish, Host::TakeOffer then) {
+        offer(wish, std::move(then));
+      });
+    case Purpose::kJoin: break;
+  }
+}
+
 // One that is not here has just ended: the caller sees its connection end, and asks again.
 void Node::serve_far_caller(const Introduction& introduction, Fd socket) {
   const CallerId caller{introduction.caller};

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <span>
 #include <utility>
 
@@ -25,7 +26,8 @@ constexpr int kInherited = 3;  // the zygote's number for its socket
 
 }  // namespace
 
-ReactorHost::ReactorHost(net::Reactor& reactor, const Settings& settings) : reactor_{reactor}, settings_{settings} {}
+ReactorHost::ReactorHost(net::Reactor& reactor, const Settings& settings)
+    : reactor_{reactor}, settings_{settings}, background_{reactor} {}
 
 // ---- Connections
 
@@ -157,6 +159,44 @@ void ReactorHost::run_aside(async::UniqueFunction<void()> work, async::UniqueFun
         reactor.post(std::move(done));
       });
   PHAROS_CHECK(submitted.ok(), submitted.error());
+}
+
+// ---- Objects of other nodes
+
+Transfers& ReactorHost::transfers() {
+  if (transfers_ == nullptr) transfers_ = std::make_unique<Transfers>(reactor_);
+  return *transfers_;
+}
+
+void ReactorHost::pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+                       Pulled done) {
+  background_.spawn(pull(this, std::move(address), wish, std::move(into), std::move(done)));
+}
+
+async::Async<void> ReactorHost::pull(ReactorHost* self, std::string address, object_store::Wish wish,
+                                     std::shared_ptr<object_store::Chunks> into, Pulled done) {
+  constexpr auto kReachTime = std::chrono::seconds{3};
+  const Introduction introduction{.purpose = Introduction::Purpose::kPull};
+  auto socket = co_await connect(self, std::move(address), introduction,
+                                 async::Deadline::after(kReachTime, self->reactor_.now()));
+  if (socket) {
+    self->transfers().receive(*std::move(socket), wish, std::move(into), std::move(done));
+  } else {
+    done(std::move(socket).error());
+  }
+}
+
+void ReactorHost::serve_pull(Fd socket, MakeOffer make) {
+  transfers().send(std::move(socket), std::move(make));
+}
+
+void ReactorHost::close() {
+  background_.cancel();
+  transfers_.reset();
+}
+
+bool ReactorHost::closed() const {
+  return background_.size() == 0;
 }
 
 }  // namespace pharos::node

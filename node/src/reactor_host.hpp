@@ -3,11 +3,13 @@
 #include <memory>
 #include <string_view>
 
+#include <pharos/async/async_group.hpp>
 #include <pharos/async/blocking_pool.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/reactor.hpp>
 
 #include "host.hpp"
+#include "transfers.hpp"
 
 namespace pharos::node {
 
@@ -35,6 +37,12 @@ class ReactorHost final : public Host {
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
   Result<Fd> make_spill_file(const std::string& folder) override;
   void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
+  void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+            Pulled done) override;
+  void serve_pull(Fd socket, MakeOffer make) override;
+  /// Breaks off what goes to and comes from other nodes; then, soon, nothing of it runs any more.
+  void close();
+  bool closed() const;
 
  private:
   static async::Async<Result<void>> prove_to(ReactorHost* self, int socket, net::Identity child,
@@ -42,9 +50,15 @@ class ReactorHost final : public Host {
   static async::Async<Result<Fd>> connect(ReactorHost* self, std::string address, Introduction introduction,
                                           async::Deadline deadline);
 
+  static async::Async<void> pull(ReactorHost* self, std::string address, object_store::Wish wish,
+                                 std::shared_ptr<object_store::Chunks> into, Pulled done);
+  Transfers& transfers();
+
   net::Reactor& reactor_;
   const Settings settings_;
   std::unique_ptr<async::BlockingPool> aside_;  // null until first needed
+  std::unique_ptr<Transfers> transfers_;        // the same
+  async::AsyncGroup background_;
 };
 
 }  // namespace pharos::node

@@ -1,7 +1,6 @@
 #include "store_service.hpp"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,12 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using object_store::Ledger;
-using object_store::Mapping;
-using object_store::SharedFile;
 using object_store::SpillFile;
 
-constexpr std::uint32_t kTables = 1024;       // processes that use the store at once
-constexpr std::uint32_t kPinsAtFirst = 4088;  // of a table; its process gets memory for more
 constexpr std::size_t kPartPieces = 4;        // of an object that several threads write or read
 constexpr std::size_t kPartsMax = 8;
 constexpr std::size_t kListedMax = 1000;  // objects, for people
@@ -39,18 +34,8 @@ constexpr auto kDiskTime = 1s;    // after an error of the disk
 constexpr std::uint64_t kSpillAbove = 80;
 constexpr std::uint64_t kSpillUntil = 75;
 
-// Addresses for objects that are out on disk, and cost nothing: a multiple of the capacity.
-constexpr std::uint64_t kAddressesOverCapacity = 16;
-constexpr std::uint64_t kAddressesMin = std::uint64_t{64} << 30;
-
-// As many as this machine's processes may have.
-ByteCount addresses_for(ByteCount capacity) {
-  std::uint64_t bytes = std::max(capacity.bytes() * kAddressesOverCapacity, kAddressesMin);
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur / 4);
-  }
-  return std::max(object_store::whole_slab_units(ByteCount{bytes}), capacity);
+Error not_opened() {
+  return {ErrorCode::kFailedPrecondition, "this process has not opened the object store"};
 }
 
 Fd copy_of(int fd) {
@@ -59,17 +44,12 @@ Fd copy_of(int fd) {
 
 }  // namespace
 
-struct StoreService::Memory {
-  SharedFile ledger_file;
-  Mapping ledger_memory;
-  SharedFile objects;
-  Ledger ledger;
-  object_store::Lender lender;
-  std::unique_ptr<SpillFile> disk = nullptr;  // made when it is first needed
-};
-
-StoreService::StoreService(async::Executor& executor, Host& host, Settings settings)
-    : executor_{executor}, host_{host}, settings_{std::move(settings)} {}
+StoreService::StoreService(async::Executor& executor, Host& host, Settings settings, Imports::Find find)
+    : executor_{executor},
+      host_{host},
+      settings_{std::move(settings)},
+      find_{std::move(find)},
+      background_{executor} {}
 
 StoreService::~StoreService() = default;
 
@@ -86,11 +66,18 @@ bool StoreService::on_message(const std::shared_ptr<net::Peer>& from, CallerId c
   } else if (const auto* const slab = std::get_if<wire::LeaseSlab>(&parcel.message); slab != nullptr && request) {
     ask(from, slab->slot_bytes, *request);
   } else if (const auto* const m = std::get_if<wire::BringObject>(&parcel.message); m != nullptr && request) {
-    ask(from, Location{{m->maker, m->number}, {m->slot, m->generation}, m->owner}, *request);
+    ask(from, m->object, *request);
+  } else if (const auto* const wanted = std::get_if<wire::ImportObject>(&parcel.message);
+             wanted != nullptr && request) {
+    if (const auto table = table_of(*from)) {
+      background_.spawn(import(this, {*table, *request}, wanted->object));
+    } else {
+      from->respond(*request, not_opened());
+    }
   } else if (const auto* const returned = std::get_if<wire::ReturnSlab>(&parcel.message)) {
     const auto table = table_of(*from);
     if (!table) return true;
-    memory_->lender.give_back(*table, returned->first_slot);
+    store_->lender.give_back(*table, returned->first_slot);
     look_again();
   } else {
     return false;
@@ -99,14 +86,16 @@ bool StoreService::on_message(const std::shared_ptr<net::Peer>& from, CallerId c
 }
 
 std::string StoreService::leftovers() const {
-  if (memory_ == nullptr) return "";
-  const object_store::Lender::Census census = memory_->lender.census();
+  if (store_ == nullptr) return "";
+  const object_store::Lender::Census census = store_->lender.census();
   std::string left;
   const auto count = [&](const char* what, std::size_t n) {
     if (n != 0) left += "object store: " + std::string{what} + ": " + std::to_string(n) + '\n';
   };
-  count("processes", processes_.size() + census.processes);
+  count("processes", processes_.size() + census.processes - 1 - exports_->tables());
   count("slabs", census.slabs);
+  count("objects of other nodes", imports_->size());
+  count("objects for other nodes", exports_->claims());
   count("objects", census.objects);
   count("objects on disk", on_disk_.size());
   count("requests", waiting_.size());
@@ -115,12 +104,12 @@ std::string StoreService::leftovers() const {
 
 wire::InspectedStore StoreService::inspect() const {
   wire::InspectedStore store;
-  if (memory_ == nullptr) return store;
-  store.capacity = memory_->lender.capacity().bytes();
-  store.used = memory_->lender.lent_memory();
-  store.idle = memory_->lender.idle_bytes();
-  store.on_disk = memory_->disk == nullptr ? 0 : memory_->disk->bytes();
-  auto all = memory_->lender.look();
+  if (store_ == nullptr) return store;
+  store.capacity = store_->lender.capacity().bytes();
+  store.used = store_->lender.lent_memory();
+  store.idle = store_->lender.idle_bytes();
+  store.on_disk = store_->disk == nullptr ? 0 : store_->disk->bytes();
+  auto all = store_->lender.look();
   store.objects = all.size();
   const std::size_t listed = std::min(all.size(), kListedMax);
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), all.end(),
@@ -139,7 +128,7 @@ wire::InspectedStore StoreService::inspect() const {
     store.largest.push_back(std::move(object));
   }
   for (const auto& [table, process] : processes_) {
-    store.processes.push_back({.caller = memory_->lender.process_of(table)});
+    store.processes.push_back({.caller = store_->lender.process_of(table)});
   }
   return store;
 }
@@ -147,11 +136,11 @@ wire::InspectedStore StoreService::inspect() const {
 template <class Work, class Done>
 void StoreService::run_aside(Work work, Done done) {
   // The work may outlast this, but not the memory that it needs.
-  auto result = std::make_shared<std::optional<decltype(work(*memory_))>>();
-  host_.run_aside([memory = memory_, work = std::move(work), result]() mutable { result->emplace(work(*memory)); },
-                  [memory = std::weak_ptr<Memory>{memory_}, done = std::move(done), result]() mutable {
+  auto result = std::make_shared<std::optional<decltype(work(*store_))>>();
+  host_.run_aside([store = store_, work = std::move(work), result]() mutable { result->emplace(work(*store)); },
+                  [store = std::weak_ptr<NodeStore>{store_}, done = std::move(done), result]() mutable {
                     // The last one that has it is this service.
-                    if (memory.lock() != nullptr) done(std::move(**result));
+                    if (store.lock() != nullptr) done(std::move(**result));
                   });
 }
 
@@ -169,7 +158,7 @@ void StoreService::run_in_parts(std::uint64_t size, Work work, Done done) {
   for (std::size_t part = 0; part < parts; ++part) {
     const std::size_t first = pieces * part / parts;
     const std::size_t count = pieces * (part + 1) / parts - first;
-    run_aside([work, first, count](Memory& memory) -> Result<void> { return work(memory, first, count); },
+    run_aside([work, first, count](NodeStore& store) -> Result<void> { return work(store, first, count); },
               [state](Result<void> result) {
                 if (state->result.ok()) state->result = std::move(result);
                 if (--state->left == 0) state->done(std::move(state->result));
@@ -178,35 +167,37 @@ void StoreService::run_in_parts(std::uint64_t size, Work work, Done done) {
 }
 
 Result<void> StoreService::set_up() {
-  const ByteCount capacity = settings_.capacity == ByteCount{} ? object_store::default_capacity() : settings_.capacity;
-  const ByteCount addresses = addresses_for(capacity);
-  const auto slots = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(addresses.bytes() / object_store::kSlotBytesMin, std::uint64_t{1} << 31));
-  const ByteCount ledger_bytes{Ledger::bytes_for(slots, kTables)};
-  PHAROS_TRY(SharedFile ledger_file, SharedFile::make("pharos-ledger", ledger_bytes));
-  PHAROS_TRY(SharedFile objects, SharedFile::make("pharos-objects", addresses));
-  PHAROS_TRY(Mapping ledger_memory,
-             Mapping::make(ledger_file, 0, ledger_bytes.bytes(), Mapping::Access::kReadAndWrite));
-  PHAROS_TRY_VOID(ledger_file.allocate(0, 4096));
-  const Ledger ledger = Ledger::format(ledger_memory.memory(), slots, kTables);
-  memory_ = std::make_shared<Memory>(Memory{std::move(ledger_file), std::move(ledger_memory), std::move(objects),
-                                            ledger, object_store::Lender{ledger, capacity, addresses}});
+  if (store_ != nullptr) return {};
+  PHAROS_TRY(auto store, NodeStore::make(settings_.capacity));
+  PHAROS_TRY(NodePins kept, NodePins::open(store, CallerId{settings_.node.value()}));
+  PHAROS_TRY(NodePins read, NodePins::open(store, CallerId{~settings_.node.value()}));
+  own_table_ = read.table();
+  store_ = std::move(store);
+  imports_ = std::make_unique<Imports>(executor_, host_, settings_.node, store_, std::move(kept), find_);
+  exports_ = std::make_unique<Exports>(
+      executor_, host_, settings_.node, store_, std::move(read), *imports_,
+      [this](const Location& here, async::UniqueFunction<void(Result<void>)> then) { bring(here, std::move(then)); });
   return {};
+}
+
+void StoreService::close() {
+  background_.cancel();
+  if (store_ == nullptr) return;
+  imports_->close();
+  exports_->close();
 }
 
 Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& peer, CallerId caller,
                                              std::vector<Fd>& descriptors) {
-  if (memory_ == nullptr) PHAROS_TRY_VOID(set_up());
-  PHAROS_TRY(const std::uint32_t table, memory_->lender.open(caller));
-  const auto stretch = memory_->ledger.stretch_of_pins(table, kPinsAtFirst);
-  const auto allocated = memory_->ledger_file.allocate(stretch.begin, stretch.bytes);
-  auto life = allocated ? host_.make_life([this, table] { process_ended(table); }) : allocated.error();
+  PHAROS_TRY_VOID(set_up());
+  PHAROS_TRY(const std::uint32_t table, store_->open(caller));
+  auto life = host_.make_life([this, table] { process_ended(table); });
   if (!life) {
-    static_cast<void>(memory_->lender.process_ended(table));
+    static_cast<void>(store_->lender.process_ended(table));
     return std::move(life).error();
   }
-  descriptors.push_back(copy_of(memory_->ledger_file.fd()));
-  descriptors.push_back(copy_of(memory_->objects.fd()));
+  descriptors.push_back(copy_of(store_->ledger_file.fd()));
+  descriptors.push_back(copy_of(store_->objects.fd()));
   descriptors.push_back(std::move(life->for_process));
   processes_.emplace(table, Process{peer, std::move(life->watch)});
   failpoint(Failpoint::kStoreOpened);
@@ -223,12 +214,13 @@ std::optional<std::uint32_t> StoreService::table_of(const net::Peer& peer) const
 void StoreService::process_ended(std::uint32_t table) {
   const auto process = processes_.extract(table);
   if (process.empty()) return;
-  auto unclaimed = memory_->lender.process_ended(table);
+  auto unclaimed = store_->lender.process_ended(table);
   failpoint(Failpoint::kProcessGone);
+  if (processes_.empty()) imports_->keep_nothing();
   look_again();
   if (unclaimed.empty()) return;
   executor_.run_at(executor_.now() + kClaimTime, [this, unclaimed = std::move(unclaimed)] {
-    memory_->lender.end_unclaimed(unclaimed);
+    store_->lender.end_unclaimed(unclaimed);
     look_again();
   });
 }
@@ -239,30 +231,71 @@ void StoreService::ask(const std::shared_ptr<net::Peer>& from, std::variant<std:
                        std::uint64_t request) {
   const auto table = table_of(*from);
   if (!table) {
-    from->respond(request, Error{ErrorCode::kFailedPrecondition, "this process has not opened the object store"});
+    from->respond(request, not_opened());
     return;
   }
   waiting_.push_back({{*table, request}, what, executor_.now() + kFullTime});
   serve_waiting();
 }
 
+// ---- Other nodes
+
+void StoreService::add_neighbour(NodeId node, Fd socket) {
+  if (set_up()) exports_->add_neighbour(node, std::move(socket));
+}
+
+void StoreService::offer(const object_store::Wish& wish, Host::TakeOffer then) {
+  if (auto there = set_up(); !there) return then(std::move(there).error());
+  exports_->offer(wish, std::move(then));
+}
+
+// What is pinned by this node itself.
+void StoreService::bring(const Location& here, async::UniqueFunction<void(Result<void>)> then) {
+  const std::uint64_t request = ++last_request_;
+  own_requests_.emplace(request, std::move(then));
+  waiting_.push_back({{own_table_, request}, here, executor_.now() + kFullTime});
+  executor_.post([this] { serve_waiting(); });
+}
+
+async::Async<void> StoreService::import(StoreService* self, Asker asker, Location object) {
+  auto here = co_await Imports::import(self->imports_.get(), object);
+  if (here) {
+    self->answer(asker, wire::ObjectImported{*here});
+  } else {
+    self->answer(asker, std::move(here).error());
+  }
+  self->look_again_at(self->executor_.now() + kReaderTime);
+}
+
+// ---- Answers
+
+bool StoreService::is_there(const Asker& asker) const {
+  return asker.table == own_table_ || processes_.contains(asker.table);
+}
+
 void StoreService::answer(const Asker& asker, const wire::Message& answer) {
+  if (const auto own = own_requests_.extract(asker.table == own_table_ ? asker.request : 0); !own.empty()) {
+    return own.mapped()({});
+  }
   const auto process = processes_.find(asker.table);
   if (process != processes_.end()) process->second.peer->respond(asker.request, answer);
 }
 
 void StoreService::answer(const Asker& asker, Error error) {
+  if (const auto own = own_requests_.extract(asker.table == own_table_ ? asker.request : 0); !own.empty()) {
+    return own.mapped()(std::move(error));
+  }
   const auto process = processes_.find(asker.table);
   if (process != processes_.end()) process->second.peer->respond(asker.request, std::move(error));
 }
 
 // In their order: one that needs much is not passed by those that need little.
 void StoreService::serve_waiting() {
-  while (!waiting_.empty() && (!processes_.contains(waiting_.front().asker.table) || serve(waiting_.front()))) {
+  while (!waiting_.empty() && (!is_there(waiting_.front().asker) || serve(waiting_.front()))) {
     waiting_.pop_front();
   }
   if (waiting_.empty()) {
-    if (memory_ != nullptr) spill_early();
+    if (store_ != nullptr) spill_early();
     return;
   }
   make_room();
@@ -274,14 +307,11 @@ bool StoreService::serve(const Waiting& waiting) {
 }
 
 bool StoreService::serve(const Waiting& waiting, std::uint64_t slot_bytes) {
-  auto slab = memory_->lender.lease(waiting.asker.table, slot_bytes);
+  auto slab = store_->lender.lease(waiting.asker.table, slot_bytes);
   if (slab) {
-    const auto slots = memory_->ledger.stretch_of_slots(slab->first_slot, slab->slots);
-    const auto labels = memory_->ledger.stretch_of_labels(slab->first_slot, slab->slots);
-    auto allocated = memory_->ledger_file.allocate(slots.begin, slots.bytes);
-    if (allocated) allocated = memory_->ledger_file.allocate(labels.begin, labels.bytes);
+    auto allocated = store_->provide_slots(slab->first_slot, slab->slots);
     if (!allocated) {
-      memory_->lender.give_back(waiting.asker.table, slab->first_slot);
+      store_->lender.give_back(waiting.asker.table, slab->first_slot);
       slab = std::move(allocated).error();
     }
   }
@@ -293,9 +323,9 @@ bool StoreService::serve(const Waiting& waiting, std::uint64_t slot_bytes) {
 }
 
 bool StoreService::serve(const Waiting& waiting, const Location& location) {
-  const Ledger& ledger = memory_->ledger;
+  const Ledger& ledger = store_->ledger;
   if (!ledger.has(location)) {
-    answer(waiting.asker, object_store::lost(location, !memory_->lender.has_process(location.owner)));
+    answer(waiting.asker, object_store::lost(location, !store_->lender.has_process(location.owner)));
     return true;
   }
   if (const auto others = returning_.find(location.place); others != returning_.end()) {
@@ -306,7 +336,7 @@ bool StoreService::serve(const Waiting& waiting, const Location& location) {
     answer(waiting.asker, wire::Done{});
     return true;
   }
-  const auto body = memory_->lender.begin_return(location.place);
+  const auto body = store_->lender.begin_return(location.place);
   if (!body && body.error().code() == ErrorCode::kNotFound) return false;  // it left just now, and is being noted
   if (!body) return refuse(waiting, body.error());
   returning_[location.place].push_back(waiting.asker);
@@ -317,7 +347,7 @@ bool StoreService::serve(const Waiting& waiting, const Location& location) {
 // Once its time is over.
 bool StoreService::refuse(const Waiting& waiting, Error error) {
   const auto* const slot_bytes = std::get_if<std::uint64_t>(&waiting.what);
-  const bool too_large = slot_bytes != nullptr && *slot_bytes > memory_->lender.capacity().bytes();
+  const bool too_large = slot_bytes != nullptr && *slot_bytes > store_->lender.capacity().bytes();
   if (error.code() == ErrorCode::kExhausted && executor_.now() < waiting.until && !too_large) return false;
   if (error.code() == ErrorCode::kExhausted && !too_large && spill_error_) {
     error = Error{error.code(), error.message() + "; and objects cannot go to disk: " + spill_error_->message(),
@@ -332,13 +362,13 @@ bool StoreService::refuse(const Waiting& waiting, Error error) {
 // For the first of those that wait: what costs least first.
 void StoreService::make_room() {
   const auto* const slot_bytes = std::get_if<std::uint64_t>(&waiting_.front().what);
-  const auto size_of = [&](const Location& object) { return memory_->ledger.slot(object.place.slot).size.load(); };
+  const auto size_of = [&](const Location& object) { return store_->ledger.slot(object.place.slot).size.load(); };
   const std::uint64_t bytes = slot_bytes != nullptr
                                   ? *slot_bytes * object_store::slots_of_slab(*slot_bytes)
                                   : object_store::slot_bytes_for(size_of(std::get<Location>(waiting_.front().what)));
   std::uint64_t coming = releasing_bytes_ + leaving_bytes_;
   if (coming >= bytes) return;
-  if (memory_->lender.idle_bytes() != 0) {
+  if (store_->lender.idle_bytes() != 0) {
     release(bytes - coming);
     coming = releasing_bytes_ + leaving_bytes_;
     if (coming >= bytes) return;
@@ -356,49 +386,53 @@ void StoreService::ask_to_trim() {
 }
 
 void StoreService::release(std::uint64_t bytes) {
-  for (const auto& idle : memory_->lender.take_idle(bytes)) {
+  for (const auto& idle : store_->lender.take_idle(bytes)) {
     releasing_bytes_ += idle.memory;
     run_aside(
-        [idle](const Memory& memory) {
-          memory.objects.release(idle.offset, idle.bytes);
+        [idle](const NodeStore& store) {
+          store.objects.release(idle.offset, idle.bytes);
           return true;
         },
         [this, idle](bool) {
           releasing_bytes_ -= idle.memory;
-          memory_->lender.released(idle);
+          store_->lender.released(idle);
           progress();
         });
   }
 }
 
 void StoreService::spill_early() {
-  const std::uint64_t capacity = memory_->lender.capacity().bytes();
-  const std::uint64_t lent = memory_->lender.lent_memory() - std::min(memory_->lender.lent_memory(), leaving_bytes_);
+  const std::uint64_t capacity = store_->lender.capacity().bytes();
+  const std::uint64_t lent = store_->lender.lent_memory() - std::min(store_->lender.lent_memory(), leaving_bytes_);
   if (lent <= capacity / 100 * kSpillAbove || executor_.now() < early_again_) return;
   if (!spill(lent - capacity / 100 * kSpillUntil)) early_again_ = executor_.now() + kReaderTime;
 }
 
 bool StoreService::spill(std::uint64_t bytes) {
   if (settings_.spill_folder == kNoSpilling || executor_.now() < spill_again_) return false;
-  if (memory_->disk == nullptr) {
+  if (store_->disk == nullptr) {
     auto file = host_.make_spill_file(settings_.spill_folder);
     if (!file) {
       spill_error_ = std::move(file).error();
       spill_again_ = executor_.now() + kDiskTime;
       return false;
     }
-    memory_->disk = std::make_unique<SpillFile>(*std::move(file), settings_.spill_folder);
+    store_->disk = std::make_unique<SpillFile>(*std::move(file), settings_.spill_folder);
   }
   std::uint64_t leaving = 0;
-  for (const Body& body : memory_->lender.choose_leaving(bytes, leaving_)) {
+  for (const Body& body : store_->lender.choose_leaving(bytes, leaving_)) {
     leaving += body.slot_bytes;
     leaving_bytes_ += body.slot_bytes;
     leaving_.insert(body.location.place);
     if (const auto copy = on_disk_.find(body.location.place); copy != on_disk_.end()) {
-      take_out(body, std::make_shared<SpillFile::Kept>(copy->second), {});
+      take_out(body, copy->second, {});
       continue;
     }
-    auto place = memory_->disk->reserve(body.size);
+    if (imports_->is_elsewhere(body.location.place)) {
+      take_out(body, std::nullopt, {});
+      continue;
+    }
+    auto place = store_->disk->reserve(body.size);
     if (!place) {
       has_left(body, std::move(place).error());
       continue;
@@ -406,33 +440,33 @@ bool StoreService::spill(std::uint64_t bytes) {
     const auto kept = std::make_shared<SpillFile::Kept>(*std::move(place));
     run_in_parts(
         body.size,
-        [body, kept](const Memory& memory, std::size_t first, std::size_t count) -> Result<void> {
-          PHAROS_TRY_VOID(memory.disk->write(*kept, first, count, memory.objects, body.offset));
+        [body, kept](const NodeStore& store, std::size_t first, std::size_t count) -> Result<void> {
+          PHAROS_TRY_VOID(store.disk->write(*kept, first, count, store.objects, body.offset));
           if (!failpoint(Failpoint::kObjectSpilled)) return {};
           return Error{ErrorCode::kExhausted, "the disk is full, says a failpoint"};
         },
-        [this, body, kept](Result<void> written) { take_out(body, kept, std::move(written)); });
+        [this, body, kept](Result<void> written) { take_out(body, *kept, std::move(written)); });
   }
   return leaving >= bytes;
 }
 
-// An object that is on disk: its memory.
-void StoreService::take_out(const Body& body, const std::shared_ptr<SpillFile::Kept>& kept, Result<void> written) {
+// An object that is on disk, or at another node: its memory.
+void StoreService::take_out(const Body& body, const std::optional<SpillFile::Kept>& kept, Result<void> written) {
   run_aside(
-      [body, kept, written = std::move(written)](Memory& memory) -> Result<Left> {
+      [body, kept, written = std::move(written)](NodeStore& store) -> Result<Left> {
         if (!written) {
-          memory.disk->drop(*kept);
+          store.disk->drop(*kept);
           return written.error();
         }
         // Or it was called back, or has ended.
-        const bool is_out = memory.ledger.note_out(body.location.place);
+        const bool is_out = store.ledger.note_out(body.location.place);
         if (is_out) {
           failpoint(Failpoint::kObjectOut);
-          memory.ledger.note_provided(body.location.place.slot, 0);
-          memory.objects.release(body.offset, body.slot_bytes);
+          store.ledger.note_provided(body.location.place.slot, 0);
+          store.objects.release(body.offset, body.slot_bytes);
           failpoint(Failpoint::kMemoryGone);
         }
-        return Left{*kept, is_out};
+        return Left{kept, is_out};
       },
       [this, body](Result<Left> left) { has_left(body, std::move(left)); });
 }
@@ -442,34 +476,38 @@ void StoreService::has_left(const Body& body, Result<Left> left) {
   leaving_.erase(body.location.place);
   if (left) {
     if (executor_.now() >= spill_again_) spill_error_.reset();  // or another failed meanwhile
-    if (left->is_out) memory_->lender.left(body.location.place);
-    on_disk_.emplace(body.location.place, std::move(left->kept));
+    if (left->is_out) store_->lender.left(body.location.place);
+    if (left->kept) on_disk_.emplace(body.location.place, *std::move(left->kept));
     look_again_at(executor_.now() + kReaderTime);
     return progress();
   }
-  memory_->ledger.stay(body.location.place);
+  store_->ledger.stay(body.location.place);
   log(LogLevel::kWarn, "an object could not go to disk", {kv("error", left.error())});
   spill_error_ = std::move(left).error();
   spill_again_ = executor_.now() + kDiskTime;
   // Copies of what is in memory are worth less than room.
   end_outside();
-  const std::size_t dropped = drop_copies([&](const Place& place) { return !memory_->lender.is_outside(place); });
+  const std::size_t dropped = drop_copies([&](const Place& place) { return !store_->lender.is_outside(place); });
   if (dropped != 0) spill_again_ = executor_.now();
   serve_waiting();
 }
 
 void StoreService::bring_back(const Body& body) {
-  const auto kept = on_disk_.at(body.location.place);
+  const auto copy = on_disk_.find(body.location.place);
+  if (copy == on_disk_.end()) {
+    return imports_->bring(body, [this, body](const Result<void>& pulled) { has_returned(body, pulled); });
+  }
+  const auto kept = copy->second;
   run_in_parts(
       body.size,
-      [body, kept](const Memory& memory, std::size_t first, std::size_t count) -> Result<void> {
+      [body, kept](const NodeStore& store, std::size_t first, std::size_t count) -> Result<void> {
         if (failpoint(Failpoint::kObjectReturns)) {
           return Error{ErrorCode::kCorrupt, "the object is damaged, says a failpoint"};
         }
-        PHAROS_TRY_VOID(memory.disk->read(kept, first, count, memory.objects, body.offset));
+        PHAROS_TRY_VOID(store.disk->read(kept, first, count, store.objects, body.offset));
         if (first != 0 || body.slot_bytes == body.size) return {};
         // Whoever leases the slot writes there again, up to its end.
-        return memory.objects.allocate(body.offset + body.size, body.slot_bytes - body.size);
+        return store.objects.allocate(body.offset + body.size, body.slot_bytes - body.size);
       },
       [this, body](const Result<void>& read) { has_returned(body, read); });
 }
@@ -478,11 +516,11 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
   const Place place = body.location.place;
   const auto askers = returning_.extract(place);
   if (read) {
-    memory_->ledger.note_provided(place.slot, body.slot_bytes);
+    store_->ledger.note_provided(place.slot, body.slot_bytes);
     failpoint(Failpoint::kObjectReturned);
-    memory_->ledger.note_back(place);  // and its copy on disk is good for the next time
+    store_->ledger.note_back(place);  // and its copy on disk is good for the next time
   } else {
-    memory_->lender.return_failed(place);
+    store_->lender.return_failed(place);
   }
   for (const Asker& asker : askers.mapped()) {
     if (read) {
@@ -500,10 +538,10 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
 
 // On disk, whether they are out or not.
 void StoreService::end_outside() {
-  memory_->lender.end_outside();
+  store_->lender.end_outside();
   drop_copies([&](const Place& place) {
-    static_cast<void>(memory_->ledger.end(place.slot));
-    const object_store::SlotWord word = memory_->ledger.word_of(place.slot);
+    static_cast<void>(store_->ledger.end(place.slot));
+    const object_store::SlotWord word = store_->ledger.word_of(place.slot);
     return !word.has_object() || word.generation != place.generation;
   });
 }
@@ -518,8 +556,8 @@ std::size_t StoreService::drop_copies(Condition which) {
       continue;
     }
     run_aside(
-        [kept = std::move(each->second)](Memory& memory) {
-          memory.disk->drop(kept);
+        [kept = std::move(each->second)](NodeStore& store) {
+          store.disk->drop(kept);
           return true;
         },
         [](bool) {});
@@ -532,7 +570,7 @@ std::size_t StoreService::drop_copies(Condition which) {
 // There is more room, or the disk works: who waits has more time.
 void StoreService::progress() {
   for (Waiting& waiting : waiting_) waiting.until = executor_.now() + kFullTime;
-  memory_->lender.reclaim();
+  store_->lender.reclaim();
   serve_waiting();
 }
 
@@ -550,9 +588,10 @@ void StoreService::look_again_at(TimePoint when) {
 
 void StoreService::look_again() {
   end_outside();
-  memory_->lender.reclaim();
+  store_->lender.reclaim();
   serve_waiting();
-  if (memory_->lender.waits_for_readers() || !on_disk_.empty()) {
+  if (store_ != nullptr) imports_->look();
+  if (store_->lender.waits_for_readers() || !on_disk_.empty() || !imports_->empty()) {
     look_again_at(executor_.now() + kReaderTime);
   }
   release_idle_later();
@@ -567,10 +606,10 @@ void StoreService::trim_later() {
 }
 
 void StoreService::release_idle_later() {
-  if (memory_->lender.idle_bytes() == 0 || std::exchange(releases_idle_, true)) return;
+  if (store_->lender.idle_bytes() == 0 || std::exchange(releases_idle_, true)) return;
   executor_.run_at(executor_.now() + kIdleTime, [this] {
     releases_idle_ = false;
-    release(memory_->lender.idle_bytes());
+    release(store_->lender.idle_bytes());
   });
 }
 

@@ -12,15 +12,15 @@
 #include <pharos/async/executor.hpp>
 #include <pharos/base/byte_count.hpp>
 #include <pharos/net/peer.hpp>
-#include <pharos/object_store/lender.hpp>
-#include <pharos/object_store/shared_file.hpp>
-#include <pharos/object_store/spill_file.hpp>
 
+#include "exports.hpp"
 #include "host.hpp"
+#include "imports.hpp"
+#include "node_store.hpp"
 
 namespace pharos::node {
 
-/// The node's object store: its memory, made when a process first asks for it, and what processes ask of it.
+/// The node's object store: made when a process first asks for it, and what processes and other nodes ask of it.
 /// Owned by Node; on its strand, but for what reads and writes the disk. A process uses the store until it closes what
 /// it was given for that, or ends: its connection may end before, since values outlive their Runtime.
 ///
@@ -31,17 +31,26 @@ namespace pharos::node {
 class StoreService {
  public:
   struct Settings {
+    NodeId node{};
     ByteCount capacity;        ///< 0: as much as the machine has to spare
     std::string spill_folder;  ///< kNoSpilling: objects stay in memory
   };
   static constexpr const char* kNoSpilling = "none";
 
-  StoreService(async::Executor& executor, Host& host, Settings settings);
+  /// `find`: where other nodes are reached.
+  StoreService(async::Executor& executor, Host& host, Settings settings, Imports::Find find);
   ~StoreService();
 
   /// False for a message that is not the store's.
   bool on_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
                   std::optional<std::uint64_t> request);
+  /// Another node will claim objects here.
+  void add_neighbour(NodeId node, Fd socket);
+  /// Another node wants one of those, or one that is on its way here.
+  void offer(const object_store::Wish& wish, Host::TakeOffer then);
+  void close();
+  bool closed() const { return imports_ == nullptr || imports_->closed(); }
+
   /// For people: what there is, the largest objects first, and the processes that use it, without their names.
   wire::InspectedStore inspect() const;
   /// For tests: what it still keeps when all processes have ended. Empty: nothing.
@@ -52,14 +61,13 @@ class StoreService {
   using Place = object_store::Place;
   using Body = object_store::Lender::Body;
 
-  struct Memory;
   struct Process {
     std::shared_ptr<net::Peer> peer;
     std::shared_ptr<void> watch;  // over its life
   };
   struct Asker {
-    std::uint32_t table;
-    std::uint64_t request;
+    std::uint32_t table = 0;
+    std::uint64_t request = 0;  // of that process; or of this node itself
   };
   struct Waiting {
     Asker asker;
@@ -68,6 +76,8 @@ class StoreService {
   };
 
   Result<void> set_up();
+  void bring(const Location& here, async::UniqueFunction<void(Result<void>)> then);
+  bool is_there(const Asker& asker) const;
   Result<wire::StoreOpened> open(const std::shared_ptr<net::Peer>& peer, CallerId caller, std::vector<Fd>& descriptors);
   std::optional<std::uint32_t> table_of(const net::Peer& peer) const;
   void process_ended(std::uint32_t table);
@@ -91,10 +101,10 @@ class StoreService {
   bool spill(std::uint64_t bytes);
   void spill_early();
   struct Left {
-    object_store::SpillFile::Kept kept;
+    std::optional<object_store::SpillFile::Kept> kept;  // none: another node has it
     bool is_out = false;
   };
-  void take_out(const Body& body, const std::shared_ptr<object_store::SpillFile::Kept>& kept, Result<void> written);
+  void take_out(const Body& body, const std::optional<object_store::SpillFile::Kept>& kept, Result<void> written);
   void has_left(const Body& body, Result<Left> left);
   void bring_back(const Body& body);
   void has_returned(const Body& body, const Result<void>& read);
@@ -109,6 +119,7 @@ class StoreService {
   void look_again();
   void trim_later();
   void release_idle_later();
+  static async::Async<void> import(StoreService* self, Asker asker, Location object);
   /// Runs `work` where it may block, then `done` here with what it gave.
   template <class Work, class Done>
   void run_aside(Work work, Done done);
@@ -119,7 +130,11 @@ class StoreService {
   async::Executor& executor_;
   Host& host_;
   const Settings settings_;
-  std::shared_ptr<Memory> memory_;  // null until first asked for
+  const Imports::Find find_;
+  // Null until first asked for.
+  std::shared_ptr<NodeStore> store_;
+  std::unique_ptr<Imports> imports_;
+  std::unique_ptr<Exports> exports_;
   std::map<std::uint32_t, Process> processes_;
   std::deque<Waiting> waiting_;
 
@@ -133,9 +148,15 @@ class StoreService {
   TimePoint early_again_{};                        // nor before it is necessary, when there was too little to go
   TimePoint trim_again_{};
 
+  std::uint32_t own_table_ = 0;  // of the pins with which this node reads
+  std::uint64_t last_request_ = 0;
+  std::map<std::uint64_t, async::UniqueFunction<void(Result<void>)>> own_requests_;
+
   TimePoint next_look_ = TimePoint::max();
   bool trims_later_ = false;
   bool releases_idle_ = false;
+
+  async::AsyncGroup background_;
 };
 
 }  // namespace pharos::node

@@ -101,33 +101,40 @@ Error Lender::full(std::uint64_t bytes) const {
           "Let go of Refs and of values that are views, or give the cluster's Runtime a larger object_store."};
 }
 
-// A free slab of that size, or a new one.
+// A free slab of that size, as large as it may become.
+std::optional<Lender::Idle> Lender::take_warm(const Slab& slab) {
+  const std::uint64_t bytes = slab.bytes();
+  const auto warm = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& idle) { return idle.bytes == bytes; });
+  if (warm == idle_.rend() || !has_room(bytes - warm->memory)) return std::nullopt;
+  Idle taken = *warm;
+  idle_.erase(std::next(warm).base());
+  idle_bytes_ -= taken.memory;
+  memory_ += bytes - taken.memory;
+  if (taken.slot_bytes != slab.slot_bytes) taken.provided = 0;
+  return taken;
+}
+
+// The same, or a new one.
 std::optional<Lender::Idle> Lender::take_memory(const Slab& slab) {
   const std::uint64_t bytes = slab.bytes();
-  const auto has_room = [&](std::uint64_t more) { return more <= capacity_ && memory_ <= capacity_ - more; };
-  const auto warm = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& idle) { return idle.bytes == bytes; });
-  if (warm != idle_.rend() && has_room(bytes - warm->memory)) {
-    Idle taken = *warm;
-    idle_.erase(std::next(warm).base());
-    idle_bytes_ -= taken.memory;
-    memory_ += bytes - taken.memory;
-    if (taken.slot_bytes != slab.slot_bytes) taken.provided = 0;
-    return taken;
-  }
+  if (auto warm = take_warm(slab)) return warm;
   if (!has_room(bytes)) return std::nullopt;
   const auto unit = addresses_.take(units(bytes));
   if (!unit) return std::nullopt;
   memory_ += bytes;
-  return Idle{.offset = *unit * kSlabUnit, .bytes = bytes, .memory = bytes, .slot_bytes = 0, .provided = 0};
+  return Idle{.offset = *unit * kSlabUnit, .bytes = bytes, .memory = bytes, .slot_bytes = 0, .provided = 0, .waiting = {}};
 }
 
+// A slab that nothing lies in any more.
 void Lender::note_idle(const Lent& lent) {
   const Slab& slab = lent.slab;
+  if (lent.away == slab.slots) return addresses_.give_back(slab.offset / kSlabUnit, units(slab.bytes()));
   Idle idle{.offset = slab.offset,
             .bytes = slab.bytes(),
             .memory = slab.slot_bytes * (slab.slots - lent.away),
             .slot_bytes = slab.slot_bytes,
-            .provided = slab.slot_bytes};
+            .provided = slab.slot_bytes,
+            .waiting = {}};
   for (std::uint32_t i = 0; i < slab.slots; ++i) {
     idle.provided = std::min(idle.provided, ledger_.provided(slab.first_slot + i));
   }
@@ -187,6 +194,7 @@ bool Lender::reclaim() {
       ++each;
       continue;
     }
+    if (warm_.erase(lent.slab.first_slot) != 0) idle_bytes_ -= lent.slab.bytes();
     note_idle(lent);
     slots_.give_back(lent.slab.first_slot, lent.slab.slots);
     --orphans_;
@@ -208,9 +216,16 @@ Lender::Lent& Lender::lent_with(std::uint32_t slot) {
 
 std::vector<Lender::Idle> Lender::take_idle(std::uint64_t bytes) {
   std::vector<Idle> taken;
-  for (std::uint64_t sum = 0; sum < bytes && !idle_.empty(); idle_.pop_front()) {
+  std::uint64_t sum = 0;
+  for (; sum < bytes && !idle_.empty(); idle_.pop_front()) {
     taken.push_back(idle_.front());
     sum += taken.back().memory;
+  }
+  for (; sum < bytes && !warm_.empty(); warm_.erase(warm_.begin())) {
+    const Slab& slab = slabs_.at(*warm_.begin()).slab;
+    const Place place = outside_.extract(slab.first_slot).mapped();
+    taken.push_back({slab.offset, slab.bytes(), slab.bytes(), slab.slot_bytes, 0, place});
+    sum += slab.bytes();
   }
   for (const Idle& idle : taken) {
     idle_bytes_ -= idle.memory;
@@ -222,6 +237,13 @@ std::vector<Lender::Idle> Lender::take_idle(std::uint64_t bytes) {
 void Lender::released(const Idle& idle) {
   releasing_bytes_ -= idle.memory;
   memory_ -= idle.memory;
+  if (idle.waiting) {
+    const Place& place = *idle.waiting;
+    ledger_.note_provided(place.slot, 0);
+    slabs_.at(place.slot).away = 1;
+    outside_.emplace(place.slot, place);
+    return;
+  }
   addresses_.give_back(idle.offset / kSlabUnit, units(idle.bytes));
 }
 
@@ -293,9 +315,14 @@ Result<Lender::Body> Lender::begin_return(const Place& place) {
   }
   Lent& lent = lent_with(place.slot);
   const std::uint64_t bytes = lent.slab.slot_bytes;
-  if (bytes > capacity_ || memory_ > capacity_ - bytes) return full(bytes);
-  memory_ += bytes;
-  --lent.away;
+  if (warm_.erase(place.slot) != 0) {
+    idle_bytes_ -= bytes;
+  } else if (!has_room(bytes)) {
+    return full(bytes);
+  } else {
+    memory_ += bytes;
+    --lent.away;
+  }
   outside_.erase(found);
   ledger_.advance();
   return body_of(place, bytes);
@@ -303,6 +330,33 @@ Result<Lender::Body> Lender::begin_return(const Place& place) {
 
 void Lender::return_failed(const Place& place) {
   left(place);
+}
+
+// Of its own slab, which nobody has leased.
+Result<Place> Lender::lend_outside(const ObjectId& id, std::uint64_t size, std::string_view label) {
+  Slab slab{.offset = 0, .slot_bytes = slot_bytes_for(size), .first_slot = 0, .slots = 1};
+  const auto first = slots_.take(1);
+  if (!first) return full(slab.bytes());
+  slab.first_slot = static_cast<std::uint32_t>(*first);
+  const auto warm = take_warm(slab);
+  if (warm) {
+    slab.offset = warm->offset;
+    idle_bytes_ += slab.bytes();
+    warm_.insert(slab.first_slot);
+  } else if (const auto unit = addresses_.take(units(slab.bytes()))) {
+    slab.offset = *unit * kSlabUnit;
+  } else {
+    slots_.give_back(*first, 1);
+    return full(slab.bytes());
+  }
+  ledger_.lend(slab.first_slot, slab.offset, warm ? warm->provided : 0);
+  const Place place = ledger_.begin(slab.first_slot, id, size, {}, label);
+  ledger_.seal(place);
+  PHAROS_CHECK(ledger_.leave(place) && ledger_.note_out(place), place.slot);
+  slabs_.emplace(slab.first_slot, Lent{slab, kNobody, warm ? 0U : 1U});
+  ++orphans_;
+  outside_.emplace(place.slot, place);
+  return place;
 }
 
 std::vector<Place> Lender::end_outside() {

@@ -94,12 +94,12 @@ std::shared_ptr<Object> WritableObject::seal() && {
   return lessee->seal(location_, readable_);
 }
 
-std::shared_ptr<Lessee> Lessee::make(CallerId self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
+std::shared_ptr<Lessee> Lessee::make(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
                                      std::weak_ptr<Lessor> lessor, Fd life) {
   return std::shared_ptr<Lessee>{new Lessee{self, table, std::move(memory), std::move(lessor), std::move(life)}};
 }
 
-Lessee::Lessee(CallerId self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
+Lessee::Lessee(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
                Fd life)
     : self_{self}, table_{table}, memory_{std::move(memory)}, lessor_{std::move(lessor)}, life_{std::move(life)} {}
 
@@ -118,8 +118,9 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir, std::s
       const std::lock_guard lock{mutex_};
       if (take_slot(of_size_[slot_bytes], slot)) {
         leased = leased_with(slot);
-        location.id = {self_, ++last_number_};
-        location.owner = self_;
+        location.id = {self_.caller, ++last_number_};
+        location.owner = self_.caller;
+        location.node = self_.node;
         location.place = ledger().begin(slot, location.id, bytes, heir, label);
         failpoint(Failpoint::kSlotBegun);
       }
@@ -364,21 +365,33 @@ Result<std::optional<Lessee::Kept>> Lessee::keep(const Location& location) {
   return Error{ErrorCode::kCorrupt, "object " + to_string(location.id) + " lies outside of the object store"};
 }
 
-Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
+Result<std::shared_ptr<Object>> Lessee::borrow_here(const Location& location) {
+  PHAROS_CHECK(is_here(location), location.node, self_.node);
   if (abandoned()) return child_of_fork();
   PHAROS_TRY(const auto kept, keep(location));
-  if (kept) {
-    if (auto object = object_with(kept->bytes); object != nullptr && object->location() == location) {
-      drop_pin(kept->pin);
-      return object;
-    }
-    return add(Object::Share::kKept, location, kept->bytes, kept->pin);
+  if (!kept) return lost(location);
+  if (auto object = object_with(kept->bytes); object != nullptr && object->location() == location) {
+    drop_pin(kept->pin);
+    return object;
   }
+  return add(Object::Share::kKept, location, kept->bytes, kept->pin);
+}
+
+Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
+  if (abandoned()) return child_of_fork();
   const auto lessor = lessor_.lock();
+  if (is_here(location)) {
+    auto object = borrow_here(location);
+    if (object || object.error().code() != ErrorCode::kObjectLost) return object;
+    if (lessor == nullptr) return node_is_gone();
+    auto why = lessor->bring(location);
+    if (!why) return std::move(why).error();
+    return object;
+  }
   if (lessor == nullptr) return node_is_gone();
-  auto why = lessor->bring(location);
-  if (!why) return std::move(why).error();
-  return lost(location);
+  PHAROS_TRY(const Location here, lessor->import(location));
+  if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
+  return borrow_here(here);
 }
 
 Result<std::shared_ptr<Object>> Lessee::take_over(const Location& location) {
@@ -386,11 +399,11 @@ Result<std::shared_ptr<Object>> Lessee::take_over(const Location& location) {
   PHAROS_TRY(const auto kept, keep(location));
   if (!kept) return lost(location);
   // While it is kept its slot is not used again, so that the holder's word is this object's.
-  const bool taken = ledger().take_over(location, self_);
+  const bool taken = ledger().take_over(location, self_.caller);
   failpoint(Failpoint::kObjectTaken);
   drop_pin(kept->pin);
   if (!taken) return lost(location);
-  return add(Object::Share::kHeld, {location.id, location.place, self_}, kept->bytes);
+  return add(Object::Share::kHeld, {location.id, location.place, self_.caller, self_.node}, kept->bytes);
 }
 
 }  // namespace pharos::object_store

@@ -1,10 +1,8 @@
+#include <string>
+
 #include <pharos/object_store/location.hpp>
 
 namespace pharos::object_store {
-
-std::string to_string(const ObjectId& id) {
-  return to_string(id.maker) + "/" + std::to_string(id.number);
-}
 
 Error lost(const Location& location, bool owner_has_ended) {
   const std::string gone = "object " + to_string(location.id) + " is gone: ";
@@ -13,7 +11,7 @@ Error lost(const Location& location, bool owner_has_ended) {
     return {ErrorCode::kOwnerDied, gone + "it belonged to " + owner + ", which is no more",
             "Keep what must outlive a process in one that does: pass it to an actor, or return it as a result."};
   }
-  return {ErrorCode::kObjectLost, gone + owner + " has let go of it",
+  return {ErrorCode::kObjectLost, gone + (location.owner ? owner + " has let go of it" : "nobody kept it"),
           "Make it again, and keep a Ref of it as long as it is used."};
 }
 

@@ -14,16 +14,18 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kMagic = 0x726566736e61'7254;
 constexpr auto kRelayTime = 10s;  // without a chunk from whoever brings it to the relay
-constexpr std::uint64_t kObjectBytesMax = std::uint64_t{1} << 50;
 constexpr std::size_t kReasonMax = 1000;
 
 struct Wanted {
   std::uint64_t magic = 0;
-  Location location;
+  Location object;
+  std::uint64_t from = 0;     // NodeId
+  std::uint64_t insists = 0;  // or 1
 };
-static_assert(sizeof(Wanted) == 40, "nothing between the fields that would be sent unset");
+static_assert(sizeof(Wanted) == 64, "nothing between the fields that would be sent unset");
 struct Offered {
   std::uint64_t size = 0;
+  std::uint64_t instead = 0;  // NodeId: it has none for this one now
   std::uint32_t code = 0;     // 0: it is there
   std::uint32_t message = 0;  // so many bytes follow that say why not
 };
@@ -60,8 +62,8 @@ std::shared_ptr<Chunks> Chunks::all_of(std::span<const std::byte> bytes, std::sh
   return std::shared_ptr<Chunks>{new Chunks{bytes, {}, std::move(owner)}};
 }
 
-std::shared_ptr<Chunks> Chunks::none_of(std::span<std::byte> memory) {
-  return std::shared_ptr<Chunks>{new Chunks{memory, memory, nullptr}};
+std::shared_ptr<Chunks> Chunks::none_of(std::span<std::byte> memory, std::shared_ptr<const void> owner) {
+  return std::shared_ptr<Chunks>{new Chunks{memory, memory, std::move(owner)}};
 }
 
 std::span<const std::byte> Chunks::chunk(std::size_t i) const {
@@ -101,11 +103,11 @@ Result<std::uint64_t> Chunks::checksum_of_chunk(std::size_t i, Duration patience
 
 // ---- Sending
 
-Result<Location> receive_wanted(Stream& from) {
+Result<Wish> receive_wish(Stream& from) {
   Wanted wanted;
   PHAROS_TRY_VOID(from.receive(room_of(wanted)));
-  if (wanted.magic != kMagic) return corrupt("something else than a wish for an object");
-  return wanted.location;
+  if (wanted.magic != kMagic || wanted.insists > 1) return corrupt("something else than a wish for an object");
+  return Wish{wanted.object, NodeId{wanted.from}, wanted.insists != 0};
 }
 
 Result<void> send_chunks(Stream& to, Chunks& chunks) {
@@ -123,24 +125,30 @@ Result<void> send_chunks(Stream& to, Chunks& chunks) {
   return {};
 }
 
+// Who has gone meanwhile need not be told.
+void send_on(Stream& to, NodeId instead) {
+  const Offered offered{.instead = instead.value()};
+  static_cast<void>(to.send(bytes_of(offered)));
+}
+
 void refuse(Stream& to, const Error& why) {
   const std::string message = why.message().substr(0, kReasonMax);
-  const Offered refused{
-      .size = 0, .code = static_cast<std::uint32_t>(why.code()), .message = static_cast<std::uint32_t>(message.size())};
-  // Who has gone meanwhile need not be told.
+  const Offered refused{.code = static_cast<std::uint32_t>(why.code()),
+                        .message = static_cast<std::uint32_t>(message.size())};
   if (to.send(bytes_of(refused))) static_cast<void>(to.send(std::as_bytes(std::span{message})));
 }
 
 // ---- Receiving
 
-Result<std::uint64_t> ask_for(Stream& from, const Location& location) {
-  const Wanted wanted{kMagic, location};
+Result<std::optional<NodeId>> ask_for(Stream& from, const Wish& wish, std::uint64_t size) {
+  const Wanted wanted{kMagic, wish.object, wish.from.value(), wish.insists ? 1U : 0U};
   PHAROS_TRY_VOID(from.send(bytes_of(wanted)));
   Offered offered;
   PHAROS_TRY_VOID(from.receive(room_of(offered)));
+  if (offered.instead != 0) return std::optional{NodeId{offered.instead}};
   if (offered.code == 0) {
-    if (offered.size == 0 || offered.size > kObjectBytesMax) return corrupt("an object of a size that none has");
-    return offered.size;
+    if (offered.size != size) return corrupt("an object of another size");
+    return std::optional<NodeId>{};
   }
   if (offered.message > kReasonMax) return corrupt("a reason that is too long");
   std::string message(offered.message, '\0');
@@ -149,7 +157,7 @@ Result<std::uint64_t> ask_for(Stream& from, const Location& location) {
   if (code != ErrorCode::kOwnerDied && code != ErrorCode::kObjectLost) {
     return Error{ErrorCode::kUnavailable, std::move(message)};
   }
-  return lost(location, code == ErrorCode::kOwnerDied);
+  return lost(wish.object, code == ErrorCode::kOwnerDied);
 }
 
 Result<void> receive_chunks(Stream& from, Chunks& chunks) {

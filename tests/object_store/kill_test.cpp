@@ -36,6 +36,7 @@ class Stock final : public Lessor {
   }
   void give_back(std::uint32_t) override {}
   Result<void> bring(const Location&) override { return {}; }
+  Result<Location> import(const Location& location) override { return lost(location); }
 
  private:
   std::vector<Slab> slabs_;
@@ -62,7 +63,7 @@ class KillTest : public SeededTest {
     ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     auto view = memory();
     const auto lessor = std::make_shared<Stock>(stock);
-    const auto lessee = Lessee::make(CallerId{2}, table, std::move(view), lessor);
+    const auto lessee = Lessee::make({CallerId{2}, NodeId{1}}, table, std::move(view), lessor);
     std::optional<Result<std::shared_ptr<Object>>> taken;
     for (std::uint64_t i = 1;; ++i) {
       // By now the functions have been looked up, which takes more steps than what they do.
@@ -92,7 +93,7 @@ TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
   if (UNDER_TSAN) GTEST_SKIP() << "the thread sanitizer does not run in a process that is stepped";
   const std::uint32_t own_table = lender_.open(CallerId{1}).value();
   const auto own_lessor = std::make_shared<Stock>(std::vector<Slab>{lender_.lease(own_table, kSlotBytesMin).value()});
-  const auto lessee = Lessee::make(CallerId{1}, own_table, memory(), own_lessor);
+  const auto lessee = Lessee::make({CallerId{1}, NodeId{1}}, own_table, memory(), own_lessor);
   const auto lent = put(*lessee, kBytes, 77);
   for (int round = 0; round < 40; ++round) {
     const std::uint32_t table = lender_.open(CallerId{2}).value();

@@ -59,7 +59,7 @@ class PlainStore {
       process.table = lessor_->lender.open(id).value();
     }
     process.lessor = std::make_shared<Leasing>(lessor_, process.table);
-    process.lessee = Lessee::make(id, process.table, std::make_unique<PlainMemory>(ledger_, objects_), process.lessor);
+    process.lessee = Lessee::make({id, NodeId{1}}, process.table, std::make_unique<PlainMemory>(ledger_, objects_), process.lessor);
     return process;
   }
   /// The process is no more. Whatever of it is left in this one does nothing.
@@ -136,11 +136,20 @@ class PlainStore {
       ledger.note_back(place);
       return {};
     }
+    Result<Location> import(const Location& location) {
+      const auto bytes = elsewhere.extract(location.id);
+      if (bytes.empty()) return lost(location);
+      PHAROS_TRY(const Place place, lender.lend_outside(location.id, bytes.mapped().size(), "elsewhere"));
+      disk.insert_or_assign(place, std::move(bytes.mapped()));
+      ledger.let_go(place);  // whoever asked for it keeps it before anybody looks
+      return Location{location.id, place, location.owner, NodeId{1}};
+    }
     std::mutex mutex;
     const Ledger ledger;
     const std::span<std::byte> objects;
     Lender lender;
     std::map<Place, std::vector<std::byte>> disk;
+    std::map<ObjectId, std::vector<std::byte>> elsewhere;  // what other nodes have
   };
   class Leasing final : public Lessor {
    public:
@@ -158,6 +167,10 @@ class PlainStore {
     Result<void> bring(const Location& location) override {
       const std::lock_guard lock{direct_->mutex};
       return direct_->bring(location);
+    }
+    Result<Location> import(const Location& location) override {
+      const std::lock_guard lock{direct_->mutex};
+      return direct_->import(location);
     }
 
    private:

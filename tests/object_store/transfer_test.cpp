@@ -18,6 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
 /// One direction of a stream between two threads.
 class Pipe {
  public:
@@ -96,23 +98,25 @@ struct Line {
 
 class TransferTest : public SeededTest {
  protected:
-  const Location location_{{CallerId{7}, 8}, {9, 10}, CallerId{11}};
+  const Location location_{{CallerId{7}, 8}, {9, 10}, CallerId{11}, NodeId{13}};
+  const Wish wish_{location_, NodeId{12}};
 
   /// Serves one receiver as a node does that has, or gets, these chunks.
   std::thread serve(Line& line, const std::shared_ptr<Chunks>& chunks) {
     return std::thread{[this, &line, chunks] {
       auto stream = line.sender();
-      const auto wanted = receive_wanted(stream);
-      if (!wanted) return;
-      EXPECT_EQ(*wanted, location_);
-      EXPECT_EQ(wanted->owner, location_.owner);
+      const auto wish = receive_wish(stream);
+      if (!wish) return;
+      EXPECT_EQ(wish->object, location_);
+      EXPECT_EQ(wish->object.owner, location_.owner);
+      EXPECT_EQ(wish->from, NodeId{12});
       static_cast<void>(send_chunks(stream, *chunks));
     }};
   }
   Result<void> fetch(Line& line, Chunks& into) {
     auto stream = line.receiver();
-    PHAROS_TRY(const std::uint64_t size, ask_for(stream, location_));
-    EXPECT_EQ(size, into.size());
+    PHAROS_TRY(const auto instead, ask_for(stream, wish_, into.size()));
+    EXPECT_FALSE(instead);
     return receive_chunks(stream, into);
   }
   std::vector<std::byte> object(std::size_t size) {
@@ -227,15 +231,29 @@ TEST_F(TransferTest, ARefusalSaysWhy) {
     Line line;
     std::thread sender{[&] {
       auto stream = line.sender();
-      ASSERT_TRUE(receive_wanted(stream).ok());
+      ASSERT_TRUE(receive_wish(stream).ok());
       refuse(stream, Error{code, "no room on that disk"});
     }};
     auto stream = line.receiver();
-    const auto asked = ask_for(stream, location_);
+    const auto asked = ask_for(stream, wish_, kMiB);
     sender.join();
     ASSERT_FALSE(asked.ok());
     EXPECT_EQ(asked.error().code(), code == ErrorCode::kExhausted ? ErrorCode::kUnavailable : code);
   }
+}
+
+TEST_F(TransferTest, WhoHasNoTimeNamesAnother) {
+  Line line;
+  std::thread sender{[&] {
+    auto stream = line.sender();
+    ASSERT_TRUE(receive_wish(stream).ok());
+    send_on(stream, NodeId{77});
+  }};
+  auto stream = line.receiver();
+  const auto asked = ask_for(stream, wish_, kMiB);
+  sender.join();
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(*asked, NodeId{77});
 }
 
 TEST_F(TransferTest, NonsenseIsRefusedBeforeAnythingIsAllocated) {
@@ -244,21 +262,22 @@ TEST_F(TransferTest, NonsenseIsRefusedBeforeAnythingIsAllocated) {
     Line line;
     {
       auto liar = line.receiver();
-      const auto nonsense = bytes(40);
+      const auto nonsense = bytes(64);
       ASSERT_TRUE(liar.send(nonsense).ok());
     }
     auto stream = line.sender();
-    EXPECT_EQ(receive_wanted(stream).error().code(), ErrorCode::kCorrupt);
+    EXPECT_EQ(receive_wish(stream).error().code(), ErrorCode::kCorrupt);
   }
   for (int round = 0; round < 200; ++round) {
     Line line;
-    auto nonsense = bytes(16);
-    nonsense[7] |= std::byte{0x80};  // a size that none has
+    auto nonsense = bytes(24);
+    std::fill_n(nonsense.begin() + 8, 8, std::byte{});  // from itself
+    nonsense[7] |= std::byte{0x80};                     // a size that it has not
     {
       auto liar = line.sender();
       ASSERT_TRUE(liar.send(nonsense).ok());
       auto stream = line.receiver();
-      EXPECT_FALSE(ask_for(stream, location_).ok());
+      EXPECT_FALSE(ask_for(stream, wish_, kMiB).ok());
     }
   }
 }
@@ -272,8 +291,8 @@ TEST_F(TransferTest, ChunksThatWereNotMissingAreRefused) {
     Line line;
     std::thread liar{[&] {
       auto stream = line.sender();
-      ASSERT_TRUE(receive_wanted(stream).ok());
-      const std::uint64_t offered[] = {sent.size(), 0};
+      ASSERT_TRUE(receive_wish(stream).ok());
+      const std::uint64_t offered[] = {sent.size(), 0, 0};
       ASSERT_TRUE(stream.send(std::as_bytes(std::span{offered})).ok());
       std::byte missing{};
       ASSERT_TRUE(stream.receive({&missing, 1}).ok());

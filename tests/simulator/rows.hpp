@@ -44,6 +44,11 @@ inline constexpr Row kOfStore{
     "the same", "the same; a node that dies takes its workers along, and a driver's calls fail with RuntimeStopped",
     kTakenOnce,
     "Rows; real processes and memory in tests/object_store/kill_test.cpp, tests/actors/large_values_test.cpp"};
+inline constexpr Row kOfStores{
+    "who asked connects again, and what was claimed is kept until it does; whoever waits for an object is told that it is "
+    "lost, with its node",
+    "the same", "the same: a node that does not come back has claimed nothing, and of one that is gone nothing comes",
+    kTakenOnce, "Rows; real nodes in tests/cluster/nodes_test.cpp"};
 inline constexpr Row kInspection{
     "of a worker that does not answer in time the answer says so; a question whose node is gone ends with less in it",
     "the same", "the same", kTakenOnce, "Rows"};
@@ -107,6 +112,13 @@ template <> struct RowOf<wire::SlabLeased> { static constexpr Row kRow = kOfStor
 template <> struct RowOf<wire::ReturnSlab> { static constexpr Row kRow = kOfStore; };
 template <> struct RowOf<wire::TrimStore> { static constexpr Row kRow = kOfStore; };
 template <> struct RowOf<wire::BringObject> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::ImportObject> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::ObjectImported> { static constexpr Row kRow = kOfStore; };
+template <> struct RowOf<wire::ClaimObject> { static constexpr Row kRow = kOfStores; };
+template <> struct RowOf<wire::ObjectClaimed> { static constexpr Row kRow = kOfStores; };
+template <> struct RowOf<wire::ReleaseObject> { static constexpr Row kRow = kOfStores; };
+template <> struct RowOf<wire::FindNode> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::NodeFound> { static constexpr Row kRow = kOfHead; };
 // clang-format on
 
 template <class... Messages>

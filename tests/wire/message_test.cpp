@@ -47,6 +47,9 @@ InspectedWorker some_worker() {
           CallerId{12}, 13,         {result, argument}, {{"cpu", 84}}, "node 85"};
 }
 
+ObjectLocation some_object() {
+  return {{CallerId{92}, 93}, {90, 91}, CallerId{94}, NodeId{98}};
+}
 Asker some_asker() {
   return {JobId{61}, CallerId{62}, 63};
 }
@@ -136,7 +139,14 @@ const std::vector<Message>& one_of_each() {
       SlabLeased{std::uint64_t{1} << 41, std::uint64_t{1} << 40, 53, 54},
       ReturnSlab{55},
       TrimStore{},
-      BringObject{90, 91, CallerId{92}, 93, CallerId{94}},
+      BringObject{some_object()},
+      ImportObject{some_object()},
+      ObjectImported{some_object()},
+      ClaimObject{some_object()},
+      ObjectClaimed{95, "put at main.cpp:7", some_object()},
+      ReleaseObject{some_object()},
+      FindNode{NodeId{96}, 99},
+      NodeFound{97, "10.0.0.1:7400"},
   };
   return messages;
 }
@@ -178,6 +188,10 @@ auto fields(const StartActor& m) {
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
                                  max_task_retries, in_pieces, amounts, trace),
                         fields(asker));
+}
+auto fields(const FindNode& m) {
+  const auto& [node, number] = m;
+  return std::tie(node, number);
 }
 auto fields(const KillActor& m) {
   const auto& [actor, asker] = m;
@@ -284,9 +298,37 @@ auto fields(const ReturnSlab& m) {
   const auto& [first_slot] = m;
   return std::tie(first_slot);
 }
+auto fields(const ObjectLocation& m) {
+  const auto& [id, place, owner, node] = m;
+  return std::tie(id, place, owner, node);
+}
 auto fields(const BringObject& m) {
-  const auto& [slot, generation, maker, number, owner] = m;
-  return std::tie(slot, generation, maker, number, owner);
+  const auto& [object] = m;
+  return fields(object);
+}
+auto fields(const ImportObject& m) {
+  const auto& [object] = m;
+  return fields(object);
+}
+auto fields(const ObjectImported& m) {
+  const auto& [object] = m;
+  return fields(object);
+}
+auto fields(const ClaimObject& m) {
+  const auto& [object] = m;
+  return fields(object);
+}
+auto fields(const ObjectClaimed& m) {
+  const auto& [size, label, elsewhere] = m;
+  return std::tuple{size, label, fields(elsewhere)};
+}
+auto fields(const ReleaseObject& m) {
+  const auto& [object] = m;
+  return fields(object);
+}
+auto fields(const NodeFound& m) {
+  const auto& [number, address] = m;
+  return std::tie(number, address);
 }
 auto fields(const ActorConstructed& m) {
   const auto& [actor, incarnation, failure] = m;

@@ -57,7 +57,14 @@ struct Message {
     jobStopped @46 :JobStopped;        # the same way back, when all workers there are gone
     promiseActor @47 :PromiseActor;    # caller to node, which tells the head; answered by actorFound
     breakPromise @48 :BreakPromise;    # the same, unanswered
-    bringObject @49 :BringObject;      # caller to node: from disk to memory, or why not; answered by done
+    bringObject @49 :Object;           # caller to node: to memory, or why not; answered by done
+    importObject @50 :Object;          # caller to node, of another node's; answered by objectImported
+    objectImported @51 :Object;        # node to caller: where it is here
+    claimObject @52 :Object;           # node to the node that has it, which keeps it then; answered by objectClaimed
+    objectClaimed @53 :ObjectClaimed;
+    releaseObject @54 :Object;         # node to the node that has it
+    findNode @55 :FindNode;            # node to head; answered by nodeFound
+    nodeFound @56 :NodeFound;          # head to node
   }
 }
 
@@ -177,7 +184,10 @@ struct StoreOpened { table @0 :UInt32; }
 struct LeaseSlab { slotBytes @0 :UInt64; }
 struct SlabLeased { offset @0 :UInt64; slotBytes @1 :UInt64; firstSlot @2 :UInt32; slots @3 :UInt32; }
 struct ReturnSlab { firstSlot @0 :UInt32; }
-struct BringObject { slot @0 :UInt32; generation @1 :UInt32; maker @2 :UInt64; number @3 :UInt64; owner @4 :UInt64; }
+struct Object { slot @0 :UInt32; generation @1 :UInt32; maker @2 :UInt64; number @3 :UInt64; owner @4 :UInt64; node @5 :UInt64; }
+struct ObjectClaimed { size @0 :UInt64; label @1 :Text; elsewhere @2 :Object; }  # elsewhere: its node, which is to be asked
+struct FindNode { node @0 :UInt64; number @1 :UInt64; }
+struct NodeFound { number @0 :UInt64; address @1 :Text; }  # as in actorAlive
 
 struct ZygoteReady { buildId @0 :Data; functions @1 :UInt32; cannotFork @2 :Text; }
 struct ForkWorker { worker @0 :UInt64; variables @1 :List(Text); }  # "NAME=value", set before user code runs

@@ -165,6 +165,15 @@ void write_program(schema::RegisterJob::Builder to, const RegisterJob& m) {
   to.setBuildId(data_of(m.build_id));
 }
 
+void write_object(schema::Object::Builder to, const ObjectLocation& object) {
+  to.setSlot(object.place.slot);
+  to.setGeneration(object.place.generation);
+  to.setMaker(object.id.maker.value());
+  to.setNumber(object.id.number);
+  to.setOwner(object.owner.value());
+  to.setNode(object.node.value());
+}
+
 template <class Builder>
 void write_asker(Builder to, const Asker& asker) {
   auto b = to.initAsker();
@@ -426,13 +435,26 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const ReturnSlab& m) { to.initReturnSlab().setFirstSlot(m.first_slot); },
                  [&](const TrimStore&) { to.setTrimStore(); },
-                 [&](const BringObject& m) {
-                   auto b = to.initBringObject();
-                   b.setSlot(m.slot);
-                   b.setGeneration(m.generation);
-                   b.setMaker(m.maker.value());
+                 [&](const BringObject& m) { write_object(to.initBringObject(), m.object); },
+                 [&](const ImportObject& m) { write_object(to.initImportObject(), m.object); },
+                 [&](const ObjectImported& m) { write_object(to.initObjectImported(), m.object); },
+                 [&](const ClaimObject& m) { write_object(to.initClaimObject(), m.object); },
+                 [&](const ObjectClaimed& m) {
+                   auto b = to.initObjectClaimed();
+                   b.setSize(m.size);
+                   b.setLabel(m.label);
+                   write_object(b.initElsewhere(), m.elsewhere);
+                 },
+                 [&](const ReleaseObject& m) { write_object(to.initReleaseObject(), m.object); },
+                 [&](const FindNode& m) {
+                   auto b = to.initFindNode();
+                   b.setNode(m.node.value());
                    b.setNumber(m.number);
-                   b.setOwner(m.owner.value());
+                 },
+                 [&](const NodeFound& m) {
+                   auto b = to.initNodeFound();
+                   b.setNumber(m.number);
+                   b.setAddress(m.address);
                  },
              },
              message);
@@ -544,6 +566,13 @@ std::optional<RegisterJob> read_program(schema::RegisterJob::Reader from) {
                 .folder = text(from.getFolder())};
   if (!read_exactly(from.getBuildId(), m.build_id)) return std::nullopt;
   return m;
+}
+
+ObjectLocation read_object(schema::Object::Reader from) {
+  return {{CallerId{from.getMaker()}, from.getNumber()},
+          {from.getSlot(), from.getGeneration()},
+          CallerId{from.getOwner()},
+          NodeId{from.getNode()}};
 }
 
 Asker read_asker(schema::Asker::Reader from) {
@@ -743,9 +772,22 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::RETURN_SLAB: return ReturnSlab{from.getReturnSlab().getFirstSlot()};
     case Schema::TRIM_STORE: return TrimStore{};
-    case Schema::BRING_OBJECT: {
-      const auto r = from.getBringObject();
-      return BringObject{r.getSlot(), r.getGeneration(), CallerId{r.getMaker()}, r.getNumber(), CallerId{r.getOwner()}};
+    case Schema::BRING_OBJECT: return BringObject{read_object(from.getBringObject())};
+    case Schema::IMPORT_OBJECT: return ImportObject{read_object(from.getImportObject())};
+    case Schema::OBJECT_IMPORTED: return ObjectImported{read_object(from.getObjectImported())};
+    case Schema::CLAIM_OBJECT: return ClaimObject{read_object(from.getClaimObject())};
+    case Schema::OBJECT_CLAIMED: {
+      const auto r = from.getObjectClaimed();
+      return ObjectClaimed{r.getSize(), text(r.getLabel()), read_object(r.getElsewhere())};
+    }
+    case Schema::RELEASE_OBJECT: return ReleaseObject{read_object(from.getReleaseObject())};
+    case Schema::FIND_NODE: {
+      const auto r = from.getFindNode();
+      return FindNode{NodeId{r.getNode()}, r.getNumber()};
+    }
+    case Schema::NODE_FOUND: {
+      const auto r = from.getNodeFound();
+      return NodeFound{r.getNumber(), text(r.getAddress())};
     }
   }
   return std::nullopt;
@@ -803,7 +845,14 @@ std::string_view name_of(const Message& message) {
                                                 "StopJob",
                                                 "JobStopped",
                                                 "PromiseActor",
-                                                "BreakPromise"};
+                                                "BreakPromise",
+                                                "ImportObject",
+                                                "ObjectImported",
+                                                "ClaimObject",
+                                                "ObjectClaimed",
+                                                "ReleaseObject",
+                                                "FindNode",
+                                                "NodeFound"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

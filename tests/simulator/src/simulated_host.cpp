@@ -26,6 +26,8 @@ constexpr Duration kGreetMax = 3ms;
 constexpr Duration kHearMax = 500us;  // until the other node hears what for
 constexpr Duration kDiskMin = 20us;
 constexpr Duration kDiskMax = 5ms;
+constexpr Duration kLookTime = 50ms;  // at whether the sender of an object lives
+constexpr Duration kStreamTime = 20s;
 constexpr auto kJoinTime = 9s;
 constexpr ByteCount kStoreBytes = 8_MiB;  // it can be full
 
@@ -88,11 +90,12 @@ class SimulatedHost::NodeProgram final : public Program {
           {{"cpu", host.settings_.cpus * scheduler::Resources::kWhole}, {"gpu", scheduler::Resources::kWhole}}};
       machine.gpus = {"0"};
     }
-    return {.id = NodeId{random_u64()},
+    const NodeId id{random_u64()};
+    return {.id = id,
             .address = {},
             .head_address = host.settings_.head == nullptr ? "" : host.settings_.head->address(),
             .machine = machine,
-            .object_store = {.capacity = kStoreBytes, .spill_folder = "memory"}};
+            .object_store = {.node = id, .capacity = kStoreBytes, .spill_folder = "memory"}};
   }
 
   static async::Async<Result<void>> join(NodeProgram* self) {
@@ -100,8 +103,7 @@ class SimulatedHost::NodeProgram final : public Program {
     const auto deadline = async::Deadline::after(kJoinTime, self->process_.executor());
     const node::Introduction introduction{.purpose = node::Introduction::Purpose::kJoin};
     PHAROS_CO_TRY(Fd socket, co_await self->host_.reach(settings.head->address(), introduction, deadline));
-    const std::string reached_at = settings.cpus == 0 ? "" : settings.name;
-    co_return co_await node::Membership::join(&self->membership_, std::move(socket), reached_at, deadline);
+    co_return co_await node::Membership::join(&self->membership_, std::move(socket), settings.name, deadline);
   }
   static async::Async<void> join_or_end(NodeProgram* self) {
     const auto joined = co_await join(self);
@@ -183,8 +185,8 @@ async::Async<Result<Fd>> SimulatedHost::connect(SimulatedHost* self, std::string
   if (other == nullptr || !other->process_.alive() || !self->process_.alive()) {
     co_return Error{ErrorCode::kUnavailable, "nobody listens at " + address};
   }
-  // What is for callers may break; a node whose connection to the head breaks is lost.
-  auto [mine, others] = self->network_.connect(introduction.purpose == node::Introduction::Purpose::kServeCaller);
+  // What is for callers and objects may break; a node whose connection to the head breaks is lost.
+  auto [mine, others] = self->network_.connect(introduction.purpose != node::Introduction::Purpose::kJoin);
   other->process_.at(self->process_.now() + lots.between(Duration{0}, kHearMax),
                      [other, introduction, socket = std::move(others)]() mutable {
                        other->serve_node(introduction, std::move(socket));
@@ -193,10 +195,10 @@ async::Async<Result<Fd>> SimulatedHost::connect(SimulatedHost* self, std::string
 }
 
 void SimulatedHost::serve_node(const node::Introduction& introduction, Fd socket) {
-  if (introduction.purpose == node::Introduction::Purpose::kServeCaller) {
-    program_->membership().node().serve_far_caller(introduction, std::move(socket));
-  } else {
+  if (introduction.purpose == node::Introduction::Purpose::kJoin) {
     program_->membership().add_node(std::move(socket));
+  } else {
+    program_->membership().node().serve_far(introduction, std::move(socket));
   }
 }
 
@@ -234,6 +236,88 @@ void SimulatedHost::run_aside(async::UniqueFunction<void()> work, async::UniqueF
     work();
     done();
   });
+}
+
+/// Chunks from one node to another, one after the other, until all that are there have come, or the stream breaks.
+class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
+ public:
+  Transfer(SimulatedHost& to, SimulatedHost& from, std::shared_ptr<object_store::Chunks> into, Pulled done)
+      : to_{to}, from_{from}, into_{std::move(into)}, done_{std::move(done)} {}
+
+  void begin(const object_store::Wish& wish) {
+    from_.process_.at(to_.process_.now() + lots().between(kGreetMin, kGreetMax), [self = shared_from_this(), wish] {
+      self->from_.program_->membership().node().offer(
+          wish, [self](Result<Offer> offer) { self->on_offer(std::move(offer)); });
+    });
+    look_after_sender();
+  }
+
+ private:
+  Lots& lots() { return to_.kernel_.world().lots(); }
+
+  void on_offer(Result<Offer> offer) {
+    if (!offer) return end(offer.error());
+    if (offer->instead) return end(std::optional{offer->instead});
+    offer_ = *std::move(offer);
+    next_chunk();
+  }
+  // In the sender's process.
+  void next_chunk() {
+    if (lots().one_in(40)) return end(Error{ErrorCode::kUnavailable, "the stream has broken"});
+    while (at_ < into_->count() && into_->has(at_)) ++at_;
+    if (at_ == into_->count()) return end(std::optional<NodeId>{});
+    const Duration later = lots().between(kHearMax / 10, kHearMax);
+    from_.process_.at(from_.process_.now() + later, [self = shared_from_this()] {
+      if (self->ended_) return;
+      if (self->offer_.chunks->has(self->at_)) self->receive();
+      self->next_chunk();
+    });
+  }
+  void receive() {
+    if (!to_.process_.alive()) return;
+    const auto chunk = offer_.chunks->chunk(at_);
+    std::copy(chunk.begin(), chunk.end(), into_->room_for(at_).begin());
+    into_->arrived(at_, 0);
+  }
+  // As a socket's end is seen.
+  void look_after_sender() {
+    to_.process_.at(to_.process_.now() + kLookTime, [self = shared_from_this()] {
+      if (self->ended_) return;
+      const bool waited_enough = self->to_.process_.now() > self->until_;
+      if (self->from_.process_.alive() && !waited_enough) return self->look_after_sender();
+      self->end(Error{ErrorCode::kUnavailable, "the stream has ended"});
+    });
+  }
+  void end(Result<std::optional<NodeId>> how) {
+    if (std::exchange(ended_, true)) return;
+    const TimePoint now = to_.kernel_.world().now();
+    if (offer_.done) from_.process_.at(now, std::move(offer_.done));
+    to_.process_.at(now + lots().between(Duration{0}, kHearMax),
+                    [done = std::make_shared<Pulled>(std::move(done_)), how = std::move(how)]() mutable {
+                      (*done)(std::move(how));
+                    });
+  }
+
+  SimulatedHost& to_;
+  SimulatedHost& from_;
+  const std::shared_ptr<object_store::Chunks> into_;
+  Pulled done_;
+  Offer offer_;
+  std::size_t at_ = 0;
+  bool ended_ = false;
+  const TimePoint until_ = to_.process_.now() + kStreamTime;
+};
+
+void SimulatedHost::pull(std::string address, const object_store::Wish& wish,
+                         std::shared_ptr<object_store::Chunks> into, Pulled done) {
+  SimulatedHost* const from = find_(address);
+  if (from == nullptr || !from->process_.alive()) {
+    process_.at(process_.now() + kGreetMin, [done = std::make_shared<Pulled>(std::move(done)), address] {
+      (*done)(Error{ErrorCode::kUnavailable, "nobody listens at " + address});
+    });
+    return;
+  }
+  std::make_shared<Transfer>(*this, *from, std::move(into), std::move(done))->begin(wish);
 }
 
 Result<node::Host::OutputPipe> SimulatedHost::make_output(Output::Ready, Output::Sink) {

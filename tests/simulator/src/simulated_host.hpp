@@ -52,9 +52,13 @@ class SimulatedHost final : public node::Host {
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
   Result<Fd> make_spill_file(const std::string& folder) override;
   void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
+  void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+            Pulled done) override;
+  void serve_pull(Fd, MakeOffer) override {}
 
  private:
   class NodeProgram;
+  class Transfer;
 
   void kill(pid_t pid) {
     if (process_.alive()) kernel_.kill(pid);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <pharos/base/byte_count.hpp>
@@ -51,13 +52,14 @@ class Lender {
 
   // ---- Memory
 
-  /// A slab that is free, and what it has of memory.
+  /// A slab that is free, or waits for its object, and what it has of memory.
   struct Idle {
     std::uint64_t offset;
     std::uint64_t bytes;
     std::uint64_t memory;
-    std::uint64_t slot_bytes;  ///< of its slots
-    std::uint64_t provided;    ///< of each of these, at least
+    std::uint64_t slot_bytes;      ///< of its slots
+    std::uint64_t provided;        ///< of each of these, at least
+    std::optional<Place> waiting;  ///< the object that is to be brought there
   };
   /// Those that have been free for longest, until they have so many bytes: their memory is to be given back to the
   /// system, and counts until released() says that it was.
@@ -90,6 +92,9 @@ class Lender {
   Result<Body> begin_return(const Place& place);
   /// The system could give it no memory, or the disk no bytes.
   void return_failed(const Place& place);
+  /// A place for an object of another node, which is out at first, with idle memory if there is some of that size. It
+  /// is its maker's, and to be let go. kExhausted: there are no more addresses.
+  Result<Place> lend_outside(const ObjectId& id, std::uint64_t size, std::string_view label);
   /// Objects that are out end, if nobody has them any more; which.
   std::vector<Place> end_outside();
   bool is_outside(const Place& place) const;
@@ -124,9 +129,11 @@ class Lender {
   };
 
   Error full(std::uint64_t bytes) const;
+  bool has_room(std::uint64_t more) const { return more <= capacity_ && memory_ <= capacity_ - more; }
   Body body_of(const Place& place, std::uint64_t slot_bytes) const;
   std::optional<Idle> take_memory(const Slab& slab);
   bool ended(const Slab& slab) const;
+  std::optional<Idle> take_warm(const Slab& slab);
   void note_idle(const Lent& lent);
   Lent& lent_with(std::uint32_t slot);
 
@@ -142,6 +149,7 @@ class Lender {
   std::uint64_t idle_bytes_ = 0;
   std::uint64_t releasing_bytes_ = 0;
   std::map<std::uint32_t, Place> outside_;  // by slot
+  std::set<std::uint32_t> warm_;            // of these: with memory, which counts as idle
 };
 
 }  // namespace pharos::object_store

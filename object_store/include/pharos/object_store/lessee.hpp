@@ -34,6 +34,9 @@ class Lessor {
   /// An object that is out on disk, and that the process has pinned to read, is brought back to memory. kExhausted:
   /// there is no room for it; kObjectLost, kOwnerDied: why there is no such object any more.
   virtual Result<void> bring(const Location& location) = 0;
+  /// An object of another node: where it is here, to be borrowed soon. It is brought when it is read. kUnavailable,
+  /// kObjectLost, kOwnerDied: why it cannot be.
+  virtual Result<Location> import(const Location& location) = 0;
 };
 
 class View;
@@ -140,14 +143,22 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   /// Free slots of slabs that are kept although nothing lies there.
   static constexpr std::uint64_t kKeptBytes = std::uint64_t{256} << 20;
 
-  static std::shared_ptr<Lessee> make(CallerId self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
+  /// Which process of which node.
+  struct Self {
+    CallerId caller;
+    NodeId node;
+  };
+  static std::shared_ptr<Lessee> make(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
                                       std::weak_ptr<Lessor> lessor, Fd life = {});
   ~Lessee();
 
   /// Room for an object. With an heir: it will be handed over. The label says where it comes from.
   Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {}, std::string_view label = {});
-  /// A share in another's object. May ask the node why there is none.
+  /// A share in another's object. May wait for the node, when it is another node's, or there is none.
   Result<std::shared_ptr<Object>> borrow(const Location& location);
+  /// The same without waiting, of an object of this node.
+  Result<std::shared_ptr<Object>> borrow_here(const Location& location);
+  bool is_here(const Location& location) const { return location.node == self_.node; }
   /// One that this process has a share in and that these bytes are a part of, if there is such.
   std::shared_ptr<Object> object_with(std::span<const std::byte> bytes);
   /// An object that was made for this process.
@@ -174,7 +185,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
     std::size_t looked_at = 0;        // the next of `busy` to look at
   };
 
-  Lessee(CallerId self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
+  Lessee(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
          Fd life);
 
   const Ledger& ledger() const { return memory_->ledger(); }
@@ -201,7 +212,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   };
   Result<std::optional<Kept>> keep(const Location& location);
 
-  const CallerId self_;
+  const Self self_;
   const std::uint32_t table_;
   const std::unique_ptr<StoreMemory> memory_;
   const std::weak_ptr<Lessor> lessor_;

@@ -20,8 +20,8 @@
 /// missing.
 ///
 ///   receiver                     sender
-///   Wanted: which object    ->
-///                           <-   Offered: its size, or why not
+///   Wish: which object      ->
+///                           <-   Offered: its size, or which node has time for that, or why not
 ///   Missing: a bit a chunk  ->
 ///                           <-   Chunk and its bytes, in their order, until all that were missing are sent
 ///
@@ -45,7 +45,7 @@ class Chunks {
   /// Of one that is complete.
   static std::shared_ptr<Chunks> all_of(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
   /// Of one that is on its way to this memory.
-  static std::shared_ptr<Chunks> none_of(std::span<std::byte> memory);
+  static std::shared_ptr<Chunks> none_of(std::span<std::byte> memory, std::shared_ptr<const void> owner = {});
 
   std::size_t size() const { return bytes_.size(); }
   std::size_t count() const { return (bytes_.size() + kChunkBytes - 1) / kChunkBytes; }
@@ -78,15 +78,24 @@ class Chunks {
   std::optional<Error> why_given_up_;
 };
 
-/// The sender's first words are for whoever finds the object. kCorrupt when they make no sense.
-Result<Location> receive_wanted(Stream& from);
+/// An object that a node wants of another.
+struct Wish {
+  Location object;
+  NodeId from;          ///< who wants it
+  bool insists = false;  ///< on getting it from there
+};
+
+/// What is wanted, for whoever finds the object. kCorrupt when it makes no sense.
+Result<Wish> receive_wish(Stream& from);
 /// Sends what the receiver misses of it.
 Result<void> send_chunks(Stream& to, Chunks& chunks);
+/// Says who is to be asked instead.
+void send_on(Stream& to, NodeId instead);
 /// Says why there is nothing.
 void refuse(Stream& to, const Error& why);
 
-/// Asks for an object; its size.
-Result<std::uint64_t> ask_for(Stream& from, const Location& location);
+/// Asks for an object. None: it is offered, in this size; else which node is to be asked instead.
+Result<std::optional<NodeId>> ask_for(Stream& from, const Wish& wish, std::uint64_t size);
 /// Receives what is missing. What has arrived stays, whether this fails or not.
 Result<void> receive_chunks(Stream& from, Chunks& chunks);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <pharos/base/id.hpp>
+#include <pharos/base/object_location.hpp>
 #include <pharos/base/result.hpp>
 
 namespace pharos::wire {
@@ -282,13 +283,33 @@ struct ReturnSlab {
   std::uint32_t first_slot = 0;
 };
 struct TrimStore {};
-/// An object of the store: where it should be, and whose it was.
 struct BringObject {
-  std::uint32_t slot = 0;
-  std::uint32_t generation = 0;
-  CallerId maker;
-  std::uint64_t number = 0;
-  CallerId owner;
+  ObjectLocation object;
+};
+struct ImportObject {
+  ObjectLocation object;
+};
+struct ObjectImported {
+  ObjectLocation object;
+};
+struct ClaimObject {
+  ObjectLocation object;
+};
+struct ObjectClaimed {
+  std::uint64_t size = 0;
+  std::string label{};
+  ObjectLocation elsewhere{};  ///< with a node: that one has it, and nothing was claimed
+};
+struct ReleaseObject {
+  ObjectLocation object;  ///< none: all that was claimed by earlier connections, and not again by this one
+};
+struct FindNode {
+  NodeId node;
+  std::uint64_t number = 0;  ///< of the question; the asking node's own
+};
+struct NodeFound {
+  std::uint64_t number = 0;  ///< of the question
+  std::string address{};     ///< as in ActorAlive
 };
 
 /// What runs and what waits in a job, or in one of its workers.
@@ -385,7 +406,9 @@ using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, R
                              HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
                              EndIncarnation, IncarnationEnded, ActorAlive, Refused, WorkerCrashed, Inspect, Inspected,
                              JoinCluster, ClusterJoined, LeaseGranted, OpenStore, StoreOpened, LeaseSlab, SlabLeased,
-                             ReturnSlab, TrimStore, BringObject, StopJob, JobStopped, PromiseActor, BreakPromise>;
+                             ReturnSlab, TrimStore, BringObject, StopJob, JobStopped, PromiseActor, BreakPromise,
+                             ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject, FindNode,
+                             NodeFound>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

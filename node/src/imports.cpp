@@ -1,0 +1,390 @@
+#include "imports.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/base/log.hpp>
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+using object_store::Chunks;
+using object_store::PinKind;
+using object_store::Wish;
+
+constexpr auto kReachTime = 3s;
+constexpr auto kClaimTime = 10s;
+constexpr auto kAgainTime = 200ms;       // between attempts
+constexpr int kAttempts = 4;             // without a byte
+constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
+constexpr int kHopsMax = 4;              // from one that had it to the one that has it
+
+// kNotFound: there is no such node any more.
+Error not_reached(NodeId node, const Error& why) {
+  return {why.code() == ErrorCode::kNotFound ? why.code() : ErrorCode::kUnavailable, "node " + to_string(node) + " cannot be reached: " + why.message()};
+}
+
+/// For who wants the object and will not get it.
+Error lost_with_its_node(const ObjectId& id, const Error& why) {
+  return {ErrorCode::kObjectLost, "object " + to_string(id) + " lies at another node, and does not come: " + why.message(),
+          "Make it again; and look after that node."};
+}
+
+bool is_gone(const Error& error) {
+  return error.code() == ErrorCode::kObjectLost || error.code() == ErrorCode::kOwnerDied;
+}
+
+}  // namespace
+
+Imports::Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
+                 Find find)
+    : executor_{executor},
+      host_{host},
+      self_{self},
+      store_{std::move(store)},
+      pins_{std::move(pins)},
+      find_{std::move(find)},
+      background_{executor} {}
+
+void Imports::close() {
+  background_.cancel();
+  for (auto& [node, neighbour] : neighbours_) {
+    if (neighbour.link != nullptr) neighbour.link->close();
+  }
+}
+
+// ---- Places for objects of other nodes
+
+// Who passed it on may not be the one that has it.
+async::Async<Result<object_store::Location>> Imports::import(Imports* self, Location object) {
+  for (int hops = 0; hops < kHopsMax; ++hops) {
+    if (object.node == self->self_) co_return self->keep_for_a_while(object);
+    if (const auto known = self->imports_.find(object.id); known != self->imports_.end()) {
+      auto kept = self->keep_for_a_while(known->second.here);
+      if (kept || !is_gone(kept.error())) co_return kept;
+    }
+    ++self->claiming_[object.id];
+    auto claimed = co_await claim(self, object);
+    if (--self->claiming_[object.id] == 0) self->claiming_.erase(object.id);
+    if (!claimed) co_return std::move(claimed).error();
+    if (!claimed->elsewhere.node) co_return self->take_in(object, *claimed);
+    object = claimed->elsewhere;
+  }
+  co_return Error{ErrorCode::kUnavailable, "no node says that it has object " + to_string(object.id)};
+}
+
+async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location object) {
+  Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "nobody was asked"};
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt != 0) PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
+    auto link = co_await reach(self, object.node);
+    if (!link) {
+      answer = std::move(link).error();
+      if (answer.error().code() == ErrorCode::kNotFound) break;
+      continue;
+    }
+    wire::Message ask = wire::ClaimObject{object};
+    answer = co_await (*link)->request(std::move(ask), std::vector<Fd>{},
+                                       async::Deadline::after(kClaimTime, self->executor_.now()));
+    if (answer || answer.error().code() != ErrorCode::kUnavailable) break;
+  }
+  if (!answer) {
+    if (is_gone(answer.error())) co_return std::move(answer).error();
+    co_return lost_with_its_node(object.id, answer.error());
+  }
+  const auto* const claimed = std::get_if<wire::ObjectClaimed>(&answer->message);
+  const bool sense = claimed != nullptr && (claimed->elsewhere.node || claimed->size != 0) &&
+                     (!claimed->elsewhere.node || claimed->elsewhere.id == object.id);
+  if (!sense) co_return Error{ErrorCode::kCorrupt, "another node gave an answer that fits no object"};
+  co_return *claimed;
+}
+
+Result<object_store::Location> Imports::take_in(const Location& origin, const wire::ObjectClaimed& claimed) {
+  if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import of it was faster
+    auto kept = keep_for_a_while(known->second.here);
+    if (kept || !is_gone(kept.error())) return kept;
+    by_place_.erase(known->second.here.place);
+    imports_.erase(known);
+  }
+  auto place = store_->lender.lend_outside(origin.id, claimed.size, claimed.label);
+  if (!place) {
+    release(origin);
+    return std::move(place).error();
+  }
+  const Location here{origin.id, *place, {}, self_};
+  imports_.emplace(origin.id, Import{.origin = origin, .here = here, .size = claimed.size});
+  by_place_.emplace(*place, origin.id);
+  auto kept = keep_for_a_while(here);
+  store_->ledger.let_go(*place);
+  return kept;
+}
+
+Result<object_store::Location> Imports::keep_for_a_while(const Location& here) {
+  PHAROS_TRY(const auto pin, pins_.take(PinKind::kKeep, here));
+  if (!pin) return object_store::lost(here, !store_->lender.has_process(here.owner));
+  const std::uint64_t number = ++last_kept_;
+  kept_.emplace(number, pin->number);
+  executor_.run_at(executor_.now() + kGraceTime, [this, number] {
+    if (const auto kept = kept_.extract(number); !kept.empty()) pins_.drop(kept.mapped());
+  });
+  return here;
+}
+
+void Imports::keep_nothing() {
+  for (const auto& [number, pin] : std::exchange(kept_, {})) pins_.drop(pin);
+}
+
+std::optional<object_store::Location> Imports::find(const ObjectId& id) const {
+  const auto found = imports_.find(id);
+  return found == imports_.end() ? std::nullopt : std::optional{found->second.here};
+}
+
+const object_store::Location* Imports::origin_of(const Place& here) const {
+  const auto found = by_place_.find(here);
+  return found == by_place_.end() ? nullptr : &imports_.at(found->second).origin;
+}
+
+bool Imports::is_elsewhere(const Place& here) const {
+  const auto found = by_place_.find(here);
+  return found != by_place_.end() && imports_.at(found->second).claimed;
+}
+
+// What is claimed anew meanwhile is not to be released.
+void Imports::look() {
+  for (auto each = imports_.begin(); each != imports_.end();) {
+    const Import& import = each->second;
+    if (import.coming != nullptr || store_->ledger.has(import.here)) {
+      ++each;
+      continue;
+    }
+    if (!claiming_.contains(each->first)) release(import.origin);
+    by_place_.erase(import.here.place);
+    each = imports_.erase(each);
+  }
+}
+
+void Imports::release(const Location& origin) {
+  const auto neighbour = neighbours_.find(origin.node);
+  if (neighbour == neighbours_.end() || neighbour->second.link == nullptr) return;  // it forgets by itself
+  neighbour->second.link->send(wire::ReleaseObject{origin});
+}
+
+// ---- Nodes that have them
+
+async::Async<Result<std::string>> Imports::find_address(Imports* self, NodeId node) {
+  if (const auto known = self->neighbours_.find(node); known != self->neighbours_.end()) {
+    if (!known->second.address.empty()) co_return known->second.address;
+  }
+  PHAROS_CO_TRY(std::string address, co_await self->find_(node));
+  self->neighbours_[node].address = address;
+  co_return std::move(address);
+}
+
+// The first one connects; those that come meanwhile wait for it.
+async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, NodeId node) {
+  Neighbour& there = self->neighbours_[node];
+  if (there.link != nullptr) co_return there.link;
+  if (std::exchange(there.connecting, true)) {
+    async::Completion<std::shared_ptr<net::Peer>> connected;
+    there.waiting.push_back(connected);
+    co_return co_await connected.wait(async::Deadline::after(2 * kReachTime, self->executor_.now()));
+  }
+  auto link = co_await connect(self, node);
+  Neighbour& neighbour = self->neighbours_[node];
+  neighbour.connecting = false;
+  if (link) {
+    neighbour.link = *link;
+    self->background_.spawn(claim_again(self, node, *link));
+  } else {
+    neighbour.address.clear();  // it may be elsewhere
+  }
+  for (auto& waiting : std::exchange(neighbour.waiting, {})) {
+    if (link) {
+      waiting.complete(*link);
+    } else {
+      waiting.fail(link.error());
+    }
+  }
+  co_return link;
+}
+
+async::Async<Result<std::shared_ptr<net::Peer>>> Imports::connect(Imports* self, NodeId node) {
+  auto address = co_await find_address(self, node);
+  if (!address) co_return not_reached(node, address.error());
+  const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self->self_.value()};
+  auto socket = co_await self->host_.reach(*address, introduction,
+                                           async::Deadline::after(kReachTime, self->executor_.now()));
+  if (!socket) co_return not_reached(node, socket.error());
+  const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
+  auto peer = net::Peer::make(self->executor_, link, *self);
+  link->start(peer);
+  co_return peer;
+}
+
+// What was released while there was no connection, that node has not heard of.
+async::Async<void> Imports::claim_again(Imports* self, NodeId node, std::shared_ptr<net::Peer> link) {
+  std::vector<Location> theirs;
+  for (const auto& [id, import] : self->imports_) {
+    if (import.origin.node == node) theirs.push_back(import.origin);
+  }
+  for (const Location& origin : theirs) {
+    const auto import = self->imports_.find(origin.id);
+    if (import == self->imports_.end()) continue;
+    wire::Message ask = wire::ClaimObject{origin};
+    const auto claimed = co_await link->request(std::move(ask), std::vector<Fd>{},
+                                                async::Deadline::after(kClaimTime, self->executor_.now()));
+    if (!claimed && !is_gone(claimed.error())) co_return;  // this connection has ended, too
+    const auto still = self->imports_.find(origin.id);
+    if (still != self->imports_.end()) still->second.claimed = claimed.ok();
+    if (still == self->imports_.end() && !self->claiming_.contains(origin.id)) self->release(origin);
+  }
+  link->send(wire::ReleaseObject{});
+}
+
+void Imports::on_peer_closed(net::Peer& peer, const Error&) {
+  for (auto& [node, neighbour] : neighbours_) {
+    if (neighbour.link.get() != &peer) continue;
+    neighbour.link = nullptr;
+    if (has_any_of(node)) background_.spawn(reach_again(this, node));
+    return;
+  }
+}
+
+bool Imports::has_any_of(NodeId node) const {
+  return std::any_of(imports_.begin(), imports_.end(),
+                     [node](const auto& entry) { return entry.second.origin.node == node; });
+}
+
+// It keeps what was claimed for a while.
+async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
+  const TimePoint until = self->executor_.now() + kGraceTime;
+  while (self->executor_.now() < until && self->has_any_of(node)) {
+    const auto link = co_await reach(self, node);
+    if (link) co_return;
+    const auto slept = co_await async::sleep(kAgainTime);
+    if (!slept) co_return;
+  }
+  for (auto& [id, import] : self->imports_) {
+    if (import.origin.node == node) import.claimed = false;
+  }
+}
+
+// ---- Bytes
+
+void Imports::bring(const Body& body, Done done) {
+  const ObjectId id = by_place_.at(body.location.place);
+  waiting_.push_back({id, body, std::move(done)});
+  executor_.post([this] { begin_pulls(); });
+}
+
+void Imports::begin_pulls() {
+  for (; pulls_ < kPullsAtOnce && !waiting_.empty(); ++pulls_) {
+    Pull next = std::move(waiting_.front());
+    waiting_.pop_front();
+    const auto memory = store_->bytes();
+    if (memory) imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
+    background_.spawn(pull(this, next.id, next.body, std::move(next.done)));
+  }
+}
+
+async::Async<void> Imports::pull(Imports* self, ObjectId id, Body body, Done done) {
+  auto pulled = co_await pull_all(self, id, body);
+  Import& import = self->imports_.at(id);  // it stays while it is coming
+  if (!pulled && import.coming != nullptr) {
+    import.coming->give_up(pulled.error());
+    if (import.relays != 0) {
+      [[maybe_unused]] const auto none = co_await import.no_relays.wait(async::Deadline::never());
+    }
+    self->store_->objects.release(body.offset, body.slot_bytes);
+  }
+  Import& its = self->imports_.at(id);
+  its.coming = nullptr;
+  --self->pulls_;
+  done(std::move(pulled));
+  self->begin_pulls();
+}
+
+// From its node, or from whom that one names; from another when that one breaks off. What has come stays.
+async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body body) {
+  PHAROS_CO_TRY_VOID(self->store_->bytes());
+  PHAROS_CO_TRY_VOID(co_await provide(self, body));
+  const Location origin = self->imports_.at(id).origin;
+  const auto chunks = self->imports_.at(id).coming;
+  NodeId source = origin.node;
+  bool insists = false;
+  std::optional<Error> why;
+  for (int attempts = 0; attempts < kAttempts;) {
+    const std::size_t before = chunks->arrived();
+    const auto pulled = co_await pull_from(self, source, Wish{origin, self->self_, insists}, chunks);
+    if (pulled && !*pulled) co_return {};
+    if (pulled) {
+      auto& others = self->imports_.at(id).others;
+      if (std::find(others.begin(), others.end(), **pulled) == others.end()) others.push_back(**pulled);
+      source = **pulled == self->self_ ? origin.node : **pulled;
+      insists = true;
+      continue;
+    }
+    why = pulled.error();
+    if (why->code() == ErrorCode::kCancelled) co_return *why;
+    if (source != origin.node) {
+      source = origin.node;
+      continue;
+    }
+    if (is_gone(*why) || why->code() == ErrorCode::kNotFound) break;
+    attempts = chunks->arrived() == before ? attempts + 1 : 0;
+    PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
+  }
+  for (const NodeId other : std::vector<NodeId>{self->imports_.at(id).others}) {
+    const auto pulled = co_await pull_from(self, other, Wish{origin, self->self_, true}, chunks);
+    if (pulled && !*pulled) co_return {};
+  }
+  if (is_gone(*why)) co_return *why;
+  co_return lost_with_its_node(id, *why);
+}
+
+async::Async<Result<std::optional<NodeId>>> Imports::pull_from(Imports* self, NodeId source, Wish wish,
+                                                               std::shared_ptr<Chunks> chunks) {
+  PHAROS_CO_TRY(std::string address, co_await find_address(self, source));
+  async::Completion<std::optional<NodeId>> pulled;
+  self->host_.pull(std::move(address), wish, std::move(chunks), [pulled](Result<std::optional<NodeId>> end) mutable {
+    if (end) {
+      pulled.complete(*end);
+    } else {
+      pulled.fail(std::move(end).error());
+    }
+  });
+  co_return co_await pulled.wait(async::Deadline::never());
+}
+
+async::Async<Result<void>> Imports::provide(Imports* self, Body body) {
+  if (self->store_->ledger.provided(body.location.place.slot) >= body.slot_bytes) co_return {};
+  async::Completion<void> provided;
+  auto result = std::make_shared<Result<void>>();
+  self->host_.run_aside(
+      [store = self->store_, body, result] { *result = store->objects.allocate(body.offset, body.slot_bytes); },
+      [provided, result]() mutable {
+        if (*result) {
+          provided.complete();
+        } else {
+          provided.fail(result->error());
+        }
+      });
+  co_return co_await provided.wait(async::Deadline::never());
+}
+
+std::shared_ptr<Chunks> Imports::begin_relay(const ObjectId& id) {
+  const auto found = imports_.find(id);
+  if (found == imports_.end() || found->second.coming == nullptr) return nullptr;
+  if (found->second.relays++ == 0) found->second.no_relays = {};
+  return found->second.coming;
+}
+
+void Imports::end_relay(const ObjectId& id) {
+  Import& import = imports_.at(id);
+  if (--import.relays == 0) import.no_relays.complete();
+}
+
+}  // namespace pharos::node

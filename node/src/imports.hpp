@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <pharos/async/async.hpp>
+#include <pharos/async/async_group.hpp>
+#include <pharos/async/completion.hpp>
+#include <pharos/async/executor.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/net/peer.hpp>
+#include <pharos/object_store/transfer.hpp>
+
+#include "host.hpp"
+#include "node_store.hpp"
+
+namespace pharos::node {
+
+/// Objects of other nodes that processes here have a share in. Each has a place in this node's store, as one that is
+/// out: processes keep it and read it like any other, and when it is read it is pulled from its node, or from one that
+/// pulls it just now. While it has a place here its node keeps it for this one, which has claimed it there; so its
+/// memory here may be taken at any time. When nobody here keeps it any more its node is told.
+///
+/// Owned by StoreService; on the node's strand. When the connection to a node breaks, what it has is claimed still if
+/// it is back within kGraceTime; else what is not in memory here is lost.
+/// End: close(), then closed() soon.
+class Imports final : public net::Peer::Owner {
+ public:
+  static constexpr auto kGraceTime = std::chrono::seconds{10};
+
+  using Location = object_store::Location;
+  using Place = object_store::Place;
+  using Body = object_store::Lender::Body;
+  /// Where a node is reached.
+  using Find = std::function<async::Async<Result<std::string>>(NodeId node)>;
+
+  Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
+          Find find);
+
+  /// Where an object lies here, to be kept by somebody within kGraceTime. Also one of this node that comes back to it.
+  static async::Async<Result<Location>> import(Imports* self, Location object);
+
+  /// Of an import: what its own node knows it by.
+  const Location* origin_of(const Place& here) const;
+  /// It need not be kept here: it can be pulled again.
+  bool is_elsewhere(const Place& here) const;
+  /// Pulls it to its memory here. `done` runs later.
+  void bring(const Body& body, async::UniqueFunction<void(Result<void>)> done);
+
+  /// One that is here, or on its way.
+  std::optional<Location> find(const ObjectId& id) const;
+  /// On its way: those chunks, to be passed on until end_relay().
+  std::shared_ptr<object_store::Chunks> begin_relay(const ObjectId& id);
+  void end_relay(const ObjectId& id);
+
+  /// Tells nodes of what has ended here.
+  void look();
+  /// No process uses the store any more.
+  void keep_nothing();
+  bool empty() const { return imports_.empty(); }
+  std::size_t size() const { return imports_.size(); }
+
+  void close();
+  bool closed() const { return background_.size() == 0; }
+
+ private:
+  struct Import {
+    Location origin;
+    Location here;
+    std::uint64_t size = 0;
+    bool claimed = true;
+    std::shared_ptr<object_store::Chunks> coming{};  // while it is pulled
+    std::size_t relays = 0;                          // that pass on these
+    async::Completion<void> no_relays{};
+    std::vector<NodeId> others{};  // that had it, or were to get it
+  };
+  struct Neighbour {
+    std::string address;
+    std::shared_ptr<net::Peer> link;  // null while there is none
+    bool connecting = false;
+    std::vector<async::Completion<std::shared_ptr<net::Peer>>> waiting;
+  };
+  using Done = async::UniqueFunction<void(Result<void>)>;
+
+  static async::Async<Result<wire::ObjectClaimed>> claim(Imports* self, Location object);
+  Result<Location> take_in(const Location& origin, const wire::ObjectClaimed& claimed);
+  Result<Location> keep_for_a_while(const Location& here);
+  void release(const Location& origin);
+
+  static async::Async<Result<std::string>> find_address(Imports* self, NodeId node);
+  static async::Async<Result<std::shared_ptr<net::Peer>>> reach(Imports* self, NodeId node);
+  static async::Async<Result<std::shared_ptr<net::Peer>>> connect(Imports* self, NodeId node);
+  static async::Async<void> claim_again(Imports* self, NodeId node, std::shared_ptr<net::Peer> link);
+  static async::Async<void> reach_again(Imports* self, NodeId node);
+  bool has_any_of(NodeId node) const;
+
+  static async::Async<void> pull(Imports* self, ObjectId id, Body body, Done done);
+  static async::Async<Result<void>> pull_all(Imports* self, ObjectId id, Body body);
+  static async::Async<Result<std::optional<NodeId>>> pull_from(Imports* self, NodeId source, object_store::Wish wish,
+                                                               std::shared_ptr<object_store::Chunks> chunks);
+  static async::Async<Result<void>> provide(Imports* self, Body body);
+  void begin_pulls();
+
+  void on_message(net::Peer&, net::Parcel, std::optional<std::uint64_t>) override {}
+  void on_peer_closed(net::Peer& peer, const Error& why) override;
+
+  async::Executor& executor_;
+  Host& host_;
+  const NodeId self_;
+  const std::shared_ptr<NodeStore> store_;
+  NodePins pins_;
+  const Find find_;
+
+  std::map<ObjectId, Import> imports_;
+  std::map<Place, ObjectId> by_place_;
+  std::map<ObjectId, std::size_t> claiming_;
+  std::map<std::uint64_t, std::uint32_t> kept_;  // pins for those who asked, oldest first
+  std::uint64_t last_kept_ = 0;
+  std::unordered_map<NodeId, Neighbour> neighbours_;
+  std::size_t pulls_ = 0;  // under way
+  struct Pull {
+    ObjectId id;
+    Body body;
+    Done done;
+  };
+  std::deque<Pull> waiting_;
+
+  async::AsyncGroup background_;
+};
+
+}  // namespace pharos::node

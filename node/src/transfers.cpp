@@ -1,0 +1,163 @@
+#include "transfers.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <optional>
+#include <utility>
+
+#include <pharos/object_store/transfer.hpp>
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+using object_store::Wish;
+
+constexpr std::size_t kReceivingThreads = 4;
+constexpr std::size_t kSendingThreads = 16;
+constexpr std::size_t kWaitingMax = 256;
+constexpr timeval kPatience{.tv_sec = 10, .tv_usec = 0};  // without a byte
+constexpr auto kOfferTime = 60s;                          // an object may have to come from a disk
+
+}  // namespace
+
+class Transfers::SocketStream final : public object_store::Stream {
+ public:
+  SocketStream(Transfers& transfers, Fd socket) : transfers_{transfers}, socket_{std::move(socket)} {
+    ::fcntl(socket_.get(), F_SETFL, 0);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
+    const std::lock_guard lock{transfers_.mutex_};
+    transfers_.sockets_.insert(socket_.get());
+    if (transfers_.ending_) ::shutdown(socket_.get(), SHUT_RDWR);
+  }
+  SocketStream(SocketStream&&) = delete;
+  ~SocketStream() override {
+    const std::lock_guard lock{transfers_.mutex_};
+    transfers_.sockets_.erase(socket_.get());
+    socket_.reset();
+  }
+
+  Result<void> send(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent <= 0) return ended(errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return {};
+  }
+  Result<void> receive(std::span<std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_WAITALL);
+      if (received < 0 && errno == EINTR) continue;
+      if (received <= 0) return ended(received == 0 ? 0 : errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(received));
+    }
+    return {};
+  }
+
+ private:
+  static Error ended(int error) {
+    if (error == 0) return {ErrorCode::kUnavailable, "the other node has closed the connection"};
+    if (error == EAGAIN) return {ErrorCode::kUnavailable, "nothing has come from the other node for 10 seconds"};
+    return {ErrorCode::kUnavailable, Error::from_errno("moving an object between nodes", error).message()};
+  }
+
+  Transfers& transfers_;
+  Fd socket_;
+};
+
+Transfers::Transfers(net::Reactor& reactor)
+    : reactor_{reactor}, receiving_{kReceivingThreads, kWaitingMax}, sending_{kSendingThreads, kWaitingMax} {}
+
+Transfers::~Transfers() {
+  const std::lock_guard lock{mutex_};
+  ending_ = true;
+  for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
+}
+
+// ---- Receiving
+
+void Transfers::receive(Fd socket, const Wish& wish, std::shared_ptr<object_store::Chunks> into, Host::Pulled done) {
+  auto finish = std::make_shared<Host::Pulled>(std::move(done));
+  auto submitted = receiving_.submit(
+      [this, socket = std::move(socket), wish, into, finish](async::BlockingPool::Turn turn) mutable {
+        if (turn == async::BlockingPool::Turn::kRefused) return;
+        auto pulled = [&]() -> Result<std::optional<NodeId>> {
+          SocketStream stream{*this, std::move(socket)};
+          PHAROS_TRY(const auto instead, object_store::ask_for(stream, wish, into->size()));
+          if (!instead) PHAROS_TRY_VOID(object_store::receive_chunks(stream, *into));
+          return instead;
+        }();
+        reactor_.post([finish, pulled = std::move(pulled)]() mutable { (*finish)(std::move(pulled)); });
+      });
+  if (!submitted) reactor_.post([finish, why = std::move(submitted).error()]() mutable { (*finish)(std::move(why)); });
+}
+
+// ---- Sending
+
+void Transfers::send(Fd socket, Host::MakeOffer make) {
+  const auto shared = std::make_shared<Host::MakeOffer>(std::move(make));
+  // What is not accepted closes the connection, and its node tries again.
+  static_cast<void>(
+      sending_.submit([this, socket = std::move(socket), shared](async::BlockingPool::Turn turn) mutable {
+        if (turn == async::BlockingPool::Turn::kRefused) return;
+        SocketStream stream{*this, std::move(socket)};
+        send_on_thread(stream, shared);
+      }));
+}
+
+void Transfers::send_on_thread(SocketStream& stream, const std::shared_ptr<Host::MakeOffer>& make) {
+  const auto wish = object_store::receive_wish(stream);
+  if (!wish) return;
+  auto offer = ask(*wish, make);
+  if (!offer) return object_store::refuse(stream, offer.error());
+  if (offer->instead) {
+    object_store::send_on(stream, offer->instead);
+  } else {
+    // Whether it has come is the receiver's to say.
+    static_cast<void>(object_store::send_chunks(stream, *offer->chunks));
+    offer->chunks.reset();
+  }
+  if (offer->done) reactor_.post(std::move(offer->done));
+}
+
+/// A question to the strand, while this thread waits.
+struct Transfers::Asked {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<Result<Host::Offer>> offer;
+  bool given_up = false;
+};
+
+Result<Host::Offer> Transfers::ask(const Wish& wish, const std::shared_ptr<Host::MakeOffer>& make) {
+  const auto asked = std::make_shared<Asked>();
+  reactor_.post([asked, wish, make] {
+    (*make)(wish, [asked](Result<Host::Offer> offer) {
+      const std::lock_guard lock{asked->mutex};
+      if (asked->given_up && offer && offer->done) offer->done();
+      asked->offer.emplace(std::move(offer));
+      asked->changed.notify_one();
+    });
+  });
+  std::unique_lock lock{asked->mutex};
+  const auto until = std::chrono::steady_clock::now() + kOfferTime;
+  while (!asked->offer && std::chrono::steady_clock::now() < until) {
+    asked->changed.wait_for(lock, 100ms);
+    const std::lock_guard ends{mutex_};
+    if (ending_) break;
+  }
+  if (!asked->offer) {
+    asked->given_up = true;
+    return Error{ErrorCode::kUnavailable, "the object did not come to memory in time"};
+  }
+  return *std::move(asked->offer);
+}
+
+}  // namespace pharos::node
