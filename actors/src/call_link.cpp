@@ -375,7 +375,7 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
         break;
       case wire::ReplyStatus::kError: {
         Decoder decoder{frame.payload};
-        cell->set_error(Codec<Error>::decode(decoder));
+        take_error(Codec<Error>::decode(decoder), std::move(cell));
         break;
       }
       case wire::ReplyStatus::kReturned: returned.push_back(std::move(cell)); continue;
@@ -390,6 +390,12 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
     if (!returned.empty()) observer->on_returned(*this, std::move(returned));
   }
   flush();
+}
+
+void CallLink::take_error(Error error, CellHandle cell) {
+  const auto observer = error.code() == ErrorCode::kObjectLost ? observer_.lock() : nullptr;
+  if (observer == nullptr || error.outcome() != Outcome::kNotStarted) return cell->set_error(std::move(error));
+  observer->on_argument_lost(std::move(cell), error);
 }
 
 // A value that is more than the bytes in the payload. No cell: nobody waits for it.
@@ -413,11 +419,16 @@ void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
                                 actors = std::move(actors)](Result<std::shared_ptr<object_store::Object>> object) mutable {
     if (const auto link = self.lock()) link->acknowledge_later(number);
     if (!cell) return;
-    if (object) return cell->set_object(*std::move(object), std::move(actors));
-    if (const auto there = observer.lock(); there != nullptr && object.error().code() == ErrorCode::kObjectLost) {
-      return there->on_result_lost(std::move(cell), object.error());
+    const auto there = observer.lock();
+    if (object && there != nullptr) {
+      there->on_large_result(std::move(cell), *std::move(object), std::move(actors));
+    } else if (object) {
+      cell->set_object(*std::move(object), std::move(actors));
+    } else if (there != nullptr && object.error().code() == ErrorCode::kObjectLost) {
+      there->on_result_lost(std::move(cell), object.error());
+    } else {
+      cell->set_error(std::move(object).error());
     }
-    cell->set_error(std::move(object).error());
   });
 }
 

@@ -46,8 +46,15 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
     /// The worker has not begun these, and does not want to: its running task waits for something.
     virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) = 0;
+    /// Its result lies in the object store.
+    virtual void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
+                                 detail::ActorHandles actors) {
+      cell->set_object(std::move(object), std::move(actors));
+    }
     /// The call has run, and its result was lost on its way.
-    virtual void on_result_lost(detail::CellHandle cell, const Error& why) = 0;
+    virtual void on_result_lost(detail::CellHandle cell, const Error& why) { cell->set_error(why); }
+    /// It was not begun, because an argument was lost.
+    virtual void on_argument_lost(detail::CellHandle cell, const Error& why) { cell->set_error(why); }
     /// The connection has ended; calls wait for lose() or cut().
     virtual void on_disconnected(CallLink& link) = 0;
   };
@@ -135,6 +142,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   Result<detail::ActorHandles> receive_actors(std::span<const std::byte>& payload);
   void acknowledge_later(std::uint64_t number);
   void acknowledge_what_came_with(std::uint64_t number);
+  void take_error(Error error, detail::CellHandle cell);
   void take_value(const wire::FrameView& reply, detail::CellHandle cell);
   wire::FrameHeader note(wire::FrameKind kind, std::uint64_t number) const;
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);

@@ -160,11 +160,6 @@ void ActorHandle::on_returned(CallLink&, std::vector<CellHandle> cells) {
   }
 }
 
-// Its state is what the call has made of it: whether it may run again is the user's to say.
-void ActorHandle::on_result_lost(CellHandle cell, const Error& why) {
-  cell->set_error(why);
-}
-
 void ActorHandle::on_disconnected(CallLink&) {
   const auto caller = caller_.lock();
   if (caller != nullptr && !ended_.load()) caller->actor_disconnected(shared_from_this());
@@ -180,6 +175,7 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
       room_{std::make_shared<actors::WaitingRoom>(
           *platform_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); },
           large_values_)},
+      recipes_{std::make_shared<actors::Recipes>(executor_, *large_values_, [this] { return new_cell(); })},
       tasks_{*this, executor_, scheduler::Resources::of_cpus(1)},
       background_{executor_} {}
 
@@ -232,13 +228,13 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
     return nullptr;
   }
   std::shared_ptr<object_store::Object> object;
-  if (arguments.bytes.in_room()) cell->keep(object = actors::room_of(arguments.bytes).seal());
+  if (arguments.bytes.in_room()) cell->keep_argument(object = actors::room_of(arguments.bytes).seal());
   const bool all_there =
       std::all_of(arguments.holes().begin(), arguments.holes().end(), [](const auto& hole) { return hole.there(); });
   // What lies in the store is read there, and handles in a result are received with the call.
   for (const Hole& hole : arguments.holes()) {
     if (hole.object != nullptr) {
-      cell->keep(hole.object);
+      cell->keep_argument(hole.object);
     } else {
       cell->keep(std::make_shared<const CellHandle>(hole.cell));
     }
@@ -561,6 +557,7 @@ void Caller::close() {
 void Caller::end() {
   remove_live(this);
   close();
+  recipes_->end();
   large_values_->end();
   background_.cancel();
   const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));

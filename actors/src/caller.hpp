@@ -18,6 +18,7 @@
 #include "flush_queue.hpp"
 #include "large_values.hpp"
 #include "platform.hpp"
+#include "recipes.hpp"
 #include "task_pool.hpp"
 #include "waiting_room.hpp"
 
@@ -43,7 +44,6 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
 
   void on_replies(actors::CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
   void on_returned(actors::CallLink& link, std::vector<CellHandle> cells) override;
-  void on_result_lost(CellHandle cell, const Error& why) override;
   void on_disconnected(actors::CallLink& link) override;
 
  private:
@@ -141,6 +141,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   void return_lease(WorkerId worker) override;
   void tend_soon() override;
   void worker_disconnected(WorkerId worker) override;
+  actors::Recipes& recipes() override { return *recipes_; }
 
   /// A call whose arguments wait for other results.
   struct Incomplete;
@@ -185,6 +186,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
   const std::shared_ptr<actors::LargeValues> large_values_;
   const std::shared_ptr<actors::WaitingRoom> room_;
+  const std::shared_ptr<actors::Recipes> recipes_;
   const actors::CallLink::Numbers numbers_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   actors::TaskPool tasks_;  // of the usual shape
   std::shared_ptr<net::Peer> node_;

@@ -257,11 +257,15 @@ async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* sel
   const auto lessee = co_await open_store(self);
   if (!lessee) co_return self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result");
   if ((*lessee)->is_here(location)) co_return (*lessee)->take_over(location);
+  co_return co_await find(self, location);
+}
+
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::find(LargeValues* self, object_store::Location location) {
+  PHAROS_CO_TRY(const Opened opened, co_await open_store(self));
+  if (opened->is_here(location)) co_return opened->borrow_here(location);
   PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
-  if (!(*lessee)->is_here(here)) {
-    co_return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
-  }
-  co_return (*lessee)->borrow_here(here);
+  if (!opened->is_here(here)) co_return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
+  co_return opened->borrow_here(here);
 }
 
 std::byte* ObjectRoom::make(std::size_t bytes, std::size_t longest) {

@@ -59,6 +59,10 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   using Taken = async::UniqueFunction<void(Result<std::shared_ptr<object_store::Object>> object)>;
   void take(std::span<const std::byte> payload, Taken then);
 
+  /// An object of whichever node, if it is there. On the strand.
+  static async::Async<Result<std::shared_ptr<object_store::Object>>> find(LargeValues* self,
+                                                                          object_store::Location location);
+
   Result<object_store::Slab> lease(std::uint64_t slot_bytes) override;
   void give_back(std::uint32_t first_slot) override;
   Result<void> bring(const object_store::Location& location) override;

@@ -7,6 +7,7 @@
 
 #include "large_values.hpp"
 #include "lineage.hpp"
+#include "recipes.hpp"
 #include "running_call.hpp"
 
 namespace pharos::detail {
@@ -30,7 +31,8 @@ void set_part(ResultCell& cell, const CellHandle& whole, const Encoded& value, s
               std::optional<std::uint64_t> count, ActorHandles actors) {
   if (const auto* const stored = whole->stored()) {
     const auto begin = static_cast<std::size_t>(part.data() - value.bytes.data());
-    return cell.set_stored({stored->object, stored->begin + begin, part.size()}, count, std::move(actors));
+    return cell.set_stored({stored->object, stored->begin + begin, part.size()}, count, std::move(actors),
+                           whole->remakable());
   }
   auto owner = value.owner != nullptr ? value.owner : std::make_shared<const CellHandle>(whole);
   if (count) {
@@ -104,8 +106,10 @@ std::byte* ResultCell::large_room(std::size_t size) {
 }
 
 void ResultCell::complete() {
-  if (kept_ != nullptr) [[unlikely]]
+  if (kept_ != nullptr) [[unlikely]] {
     kept_.reset();
+    own_arguments_.clear();
+  }
   if ((room_->complete(word_) & WaitingRoom::kWatched) == 0) return;
   std::unique_ptr<std::vector<Watch>> watchers;
   {
@@ -178,7 +182,7 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
   }
   if (ready()) {
     if (error_ != nullptr) return *error_;
-    return value();
+    return value(deadline);
   }
   if (const auto* const running = actors::RunningCall::of_this_thread(); running != nullptr && running->cancelled()) {
     return Error{ErrorCode::kCancelled, "the call that waited for this result was cancelled",
@@ -192,13 +196,33 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
       .with_outcome(Outcome::kUnknown);
 }
 
-Result<Encoded> ResultCell::value_elsewhere() const {
+Result<Encoded> ResultCell::made_again(const Error& why, Deadline deadline) const {
+  const auto& recipe = elsewhere_->remakable.recipe;
+  const auto recipes = recipe == nullptr ? nullptr : recipe->recipes.lock();
+  if (recipes == nullptr || why.code() != ErrorCode::kObjectLost) return why;
+  PHAROS_TRY(Encoded whole, recipes->make_again(recipe, why).wait(deadline));
+  const Stored& part = *stored();
+  if (!whole.count.empty() || part.begin > whole.bytes.size() || part.size > whole.bytes.size() - part.begin) {
+    return Error{ErrorCode::kObjectLost, "a task that was run again gave a result of another size",
+                 "Give max_retries only to tasks whose results are the same each time."};
+  }
+  whole.bytes = whole.bytes.subspan(part.begin, part.size);
+  return whole;
+}
+
+Result<Encoded> ResultCell::value_elsewhere(Deadline deadline) const {
   Encoded value;
   if (elsewhere_->count) value.count = std::as_bytes(std::span{&*elsewhere_->count, 1});
   if (const Stored* const in_store = stored()) {
-    PHAROS_TRY(auto view, in_store->object->read());
-    value.bytes = view->bytes().subspan(in_store->begin, in_store->size);
-    value.owner = std::move(view);
+    auto view = in_store->object->read();
+    if (view) {
+      value.bytes = (*view)->bytes().subspan(in_store->begin, in_store->size);
+      value.owner = *std::move(view);
+    } else {
+      PHAROS_TRY(Encoded again, made_again(view.error(), deadline));
+      value.bytes = again.bytes;
+      value.owner = std::move(again.owner);
+    }
   } else if (elsewhere_->bytes.owner() != nullptr) {
     value.bytes = elsewhere_->bytes.span();
     value.owner = elsewhere_->bytes.owner();

@@ -20,7 +20,18 @@
 
 #include "waiting_room.hpp"
 
+namespace pharos::actors {
+struct Recipe;
+}
+
 namespace pharos::detail {
+
+/// How a result that lies in the store, or what it is a part of, can be made again when it is lost; and what must be kept
+/// for that.
+struct Remakable {
+  std::shared_ptr<actors::Recipe> recipe{};
+  std::vector<std::shared_ptr<object_store::Object>> arguments{};
+};
 
 /// One result: pending, with the call that will bring it, then for ever a value or an error. Shared by its Refs and by
 /// the call. Small arguments and a small value live in the cell, one after the other in the same place, so that a call
@@ -75,11 +86,18 @@ class ResultCell {
     if (kept_ == nullptr) kept_ = std::make_unique<std::vector<std::shared_ptr<const void>>>();
     kept_->push_back(std::move(kept));
   }
+  /// The same for an object that is the call's alone.
+  void keep_argument(std::shared_ptr<object_store::Object> object) {
+    keep(object);
+    own_arguments_.push_back(std::move(object));
+  }
+  std::span<const std::shared_ptr<object_store::Object>> own_arguments() const { return own_arguments_; }
   /// Its call is not wanted any more: whoever has it does not send it again.
   void note_cancelled() { cancelled_.store(true); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
   Call& call() { return call_; }
+  const Call& call() const { return call_; }
   /// Of a call that is not on its way now: it may have been before, and have run.
   Outcome outcome_unsent() const { return call_.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown; }
   std::span<const std::byte> arguments() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
@@ -114,16 +132,17 @@ class ResultCell {
     std::size_t begin = 0;
     std::size_t size = 0;
   };
-  void set_object(std::shared_ptr<object_store::Object> object, ActorHandles actors) {
+  void set_object(std::shared_ptr<object_store::Object> object, ActorHandles actors, Remakable remakable = {}) {
     const std::size_t size = object->size();
-    set_stored({std::move(object), 0, size}, std::nullopt, std::move(actors));
+    set_stored({std::move(object), 0, size}, std::nullopt, std::move(actors), std::move(remakable));
   }
   /// With a count: the value is that and these elements.
-  void set_stored(Stored stored, std::optional<std::uint64_t> count, ActorHandles actors) {
+  void set_stored(Stored stored, std::optional<std::uint64_t> count, ActorHandles actors, Remakable remakable) {
     if (!begin_to_complete()) return;
     keep(std::move(actors));
     elsewhere().stored = std::move(stored);
     elsewhere_->count = count;
+    elsewhere_->remakable = std::move(remakable);
     complete();
   }
   /// The value is a count and these elements, which are a part of something.
@@ -160,6 +179,7 @@ class ResultCell {
   const Stored* stored() const {
     return elsewhere_ == nullptr || elsewhere_->stored.object == nullptr ? nullptr : &elsewhere_->stored;
   }
+  const Remakable& remakable() const { return elsewhere_->remakable; }
   /// Handles that are in the value.
   std::span<const std::shared_ptr<ActorHandle>> actors() const {
     return elsewhere_ == nullptr ? std::span<const std::shared_ptr<ActorHandle>>{} : elsewhere_->actors;
@@ -220,6 +240,7 @@ class ResultCell {
     Bytes bytes;                         // the value, if they have an owner
     std::optional<std::uint64_t> count;  // comes before
     ActorHandles actors;
+    Remakable remakable;
   };
   void keep(ActorHandles actors) {
     if (!actors.empty()) [[unlikely]]
@@ -230,12 +251,13 @@ class ResultCell {
     return *elsewhere_;
   }
 
-  Result<Encoded> value() const {
+  Result<Encoded> value(Deadline deadline) const {
     if (elsewhere_ == nullptr) [[likely]]
       return Encoded{{}, arguments()};
-    return value_elsewhere();
+    return value_elsewhere(deadline);
   }
-  Result<Encoded> value_elsewhere() const;
+  Result<Encoded> value_elsewhere(Deadline deadline) const;
+  Result<Encoded> made_again(const Error& why, Deadline deadline) const;
   bool begin_to_complete() { return !completed_.exchange(true, std::memory_order_acq_rel); }
   void complete();
   void add_watch(Watch watch);
@@ -254,6 +276,7 @@ class ResultCell {
   std::unique_ptr<std::vector<Watch>> watchers_;
   std::unique_ptr<async::Callback> on_cancel_;
   std::unique_ptr<std::vector<std::shared_ptr<const void>>> kept_;
+  std::vector<std::shared_ptr<object_store::Object>> own_arguments_;  // of these: what nobody else has
   std::array<std::byte, 48> inline_;
 };
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 
+#include "recipes.hpp"
 #include "refused.hpp"
 
 namespace pharos::actors {
@@ -226,6 +227,16 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
   }
   for (const CellHandle& task : cancelled) fail(task, actors::cancelled(task->call().function));
   request_leases(requests);
+}
+
+void TaskPool::on_large_result(CellHandle cell, std::shared_ptr<object_store::Object> object,
+                               detail::ActorHandles actors) {
+  auto remakable = leases_.recipes().note(*this, *cell, object->location().id);
+  cell->set_object(std::move(object), std::move(actors), std::move(remakable));
+}
+
+void TaskPool::on_argument_lost(CellHandle cell, const Error& why) {
+  leases_.recipes().repair(*this, std::move(cell), why);
 }
 
 void TaskPool::on_result_lost(CellHandle cell, const Error& why) {

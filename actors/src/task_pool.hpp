@@ -17,6 +17,8 @@
 
 namespace pharos::actors {
 
+class Recipes;
+
 /// A caller's tasks of one shape that wait, and the workers that are leased for them. A worker gets a second task while
 /// it runs one only as long as tasks are short: then the next is there when it is done; otherwise another worker might
 /// have run it sooner. Owned by the caller. Any thread. Bounds: `kWaitingMax` tasks wait; the next one fails with
@@ -36,6 +38,7 @@ class TaskPool final : public CallLink::Observer {
     virtual void tend_soon() = 0;
     /// Its connection has ended; lose_worker() follows when the reason is known.
     virtual void worker_disconnected(WorkerId worker) = 0;
+    virtual Recipes& recipes() = 0;
   };
 
   /// `demand`: what each of its tasks holds while it runs.
@@ -76,7 +79,10 @@ class TaskPool final : public CallLink::Observer {
 
   void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
   void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) override;
+  void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
+                       detail::ActorHandles actors) override;
   void on_result_lost(detail::CellHandle cell, const Error& why) override;
+  void on_argument_lost(detail::CellHandle cell, const Error& why) override;
   void on_disconnected(CallLink& link) override;
 
  private:
