@@ -415,21 +415,22 @@ void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
     if (cell) cell->set_value(payload, std::move(actors));
     return acknowledge_later(number);
   }
-  large_values_->take(payload, [self = weak_from_this(), observer = observer_, number, cell = std::move(cell),
-                                actors = std::move(actors)](Result<std::shared_ptr<object_store::Object>> object) mutable {
-    if (const auto link = self.lock()) link->acknowledge_later(number);
-    if (!cell) return;
-    const auto there = observer.lock();
-    if (object && there != nullptr) {
-      there->on_large_result(std::move(cell), *std::move(object), std::move(actors));
-    } else if (object) {
-      cell->set_object(*std::move(object), std::move(actors));
-    } else if (there != nullptr && object.error().code() == ErrorCode::kObjectLost) {
-      there->on_result_lost(std::move(cell), object.error());
-    } else {
-      cell->set_error(std::move(object).error());
-    }
-  });
+  large_values_->take(payload,
+                      [self = weak_from_this(), observer = observer_, number, cell = std::move(cell),
+                       actors = std::move(actors)](Result<std::shared_ptr<object_store::Object>> object) mutable {
+                        if (const auto link = self.lock()) link->acknowledge_later(number);
+                        if (!cell) return;
+                        const auto there = observer.lock();
+                        if (object && there != nullptr) {
+                          there->on_large_result(std::move(cell), *std::move(object), std::move(actors));
+                        } else if (object) {
+                          cell->set_object(*std::move(object), std::move(actors));
+                        } else if (there != nullptr && object.error().code() == ErrorCode::kObjectLost) {
+                          there->on_result_lost(std::move(cell), object.error());
+                        } else {
+                          cell->set_error(std::move(object).error());
+                        }
+                      });
 }
 
 Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>& payload) {

@@ -21,7 +21,7 @@ using detail::FunctionKind;
 
 constexpr auto kBusyTime = 100ms;  // for a call that runs when the worker is told to end
 constexpr Duration kFlushDelayMax = 50us;
-constexpr auto kReturnTime = 60s;  // a remote caller that is cut off is dead for all others well before
+constexpr auto kReturnTime = 60s;    // a remote caller that is cut off is dead for all others well before
 constexpr auto kHandOverTime = 10s;  // to claim what came with a reply, when the connection ends right after it
 
 }  // namespace

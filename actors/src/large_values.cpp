@@ -191,8 +191,7 @@ Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::by
   for (const Decoder::Part& part : parts) size += part.bytes.size();
   if (size > most.bytes()) {
     return Error{ErrorCode::kInvalidArgument,
-                 "the arguments have " + to_string(ByteCount{size}) + "; at most " + to_string(most) +
-                     " fit here",
+                 "the arguments have " + to_string(ByteCount{size}) + "; at most " + to_string(most) + " fit here",
                  "Pass them in several calls."};
   }
   std::vector<std::byte> bytes;

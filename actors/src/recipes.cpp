@@ -115,7 +115,8 @@ void Recipes::repair(TaskPool& pool, CellHandle cell, const Error& why) {
 async::Async<void> Recipes::repair(Recipes* self, TaskPool* pool, CellHandle cell, Error why) {
   const auto sent = cell->arguments();
   auto restored = co_await restore(self, cell, {sent.begin(), sent.end()});
-  if (!restored || !restored->changed) co_return cell->set_error(restored ? std::move(why) : std::move(restored).error());
+  if (!restored || !restored->changed)
+    co_return cell->set_error(restored ? std::move(why) : std::move(restored).error());
   complete(cell, restored->arguments);
   pool->submit(std::move(cell));
 }

@@ -26,8 +26,8 @@ struct Recipe;
 
 namespace pharos::detail {
 
-/// How a result that lies in the store, or what it is a part of, can be made again when it is lost; and what must be kept
-/// for that.
+/// How a result that lies in the store, or what it is a part of, can be made again when it is lost; and what must be
+/// kept for that.
 struct Remakable {
   std::shared_ptr<actors::Recipe> recipe{};
   std::vector<std::shared_ptr<object_store::Object>> arguments{};

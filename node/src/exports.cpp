@@ -131,8 +131,7 @@ void Exports::offer(const Wish& wish, Host::TakeOffer then) {
   if (!pin) return then(std::move(pin).error());
   if (!*pin) return then(object_store::lost(here, !store_->lender.has_process(here.owner)));
   const auto chain = chains_.find(here.id);
-  if (!wish.insists && chain != chains_.end() && chain->second.last != wish.from &&
-      (*pin)->object.size >= kChainMin) {
+  if (!wish.insists && chain != chains_.end() && chain->second.last != wish.from && (*pin)->object.size >= kChainMin) {
     pins_.drop((*pin)->number);
     return then(Host::Offer{.instead = std::exchange(chain->second.last, wish.from)});
   }

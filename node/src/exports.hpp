@@ -19,8 +19,8 @@ namespace pharos::node {
 
 /// Objects of this node in which processes of other nodes have a share: each such node claims them, and this one has
 /// pins for it. When a node's connection breaks it has kGraceTime to come back; then it is as if it had released all.
-/// Also serves pulls, of those and of what this node has imported itself: complete objects, and chunks of such as are on
-/// their way. Who pulls what another node pulls already is sent on to that one, so that they form a chain.
+/// Also serves pulls, of those and of what this node has imported itself: complete objects, and chunks of such as are
+/// on their way. Who pulls what another node pulls already is sent on to that one, so that they form a chain.
 ///
 /// Owned by StoreService; on the node's strand. End: close().
 class Exports final : public net::Peer::Owner {
@@ -47,8 +47,8 @@ class Exports final : public net::Peer::Owner {
     std::uint64_t connection;  // by which it was made, or made again
   };
   struct Neighbour {
-    std::shared_ptr<net::Peer> link;    // null: it may come back
-    std::uint64_t connection = 0;       // how manieth
+    std::shared_ptr<net::Peer> link;  // null: it may come back
+    std::uint64_t connection = 0;     // how manieth
     NodePins pins;
     std::map<ObjectId, Claim> claims{};
   };

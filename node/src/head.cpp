@@ -257,7 +257,8 @@ void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
 void Head::find_node(NodeId from, const wire::FindNode& find) {
   const auto found = nodes_.find(find.node);
   if (found == nodes_.end()) {
-    return tell(from, wire::Refused{find.number, Error{ErrorCode::kNotFound, "it is no node of this cluster any more"}});
+    return tell(from,
+                wire::Refused{find.number, Error{ErrorCode::kNotFound, "it is no node of this cluster any more"}});
   }
   tell(from, wire::NodeFound{find.number, found->second.address});
 }

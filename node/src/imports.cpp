@@ -24,12 +24,14 @@ constexpr int kHopsMax = 4;              // from one that had it to the one that
 
 // kNotFound: there is no such node any more.
 Error not_reached(NodeId node, const Error& why) {
-  return {why.code() == ErrorCode::kNotFound ? why.code() : ErrorCode::kUnavailable, "node " + to_string(node) + " cannot be reached: " + why.message()};
+  return {why.code() == ErrorCode::kNotFound ? why.code() : ErrorCode::kUnavailable,
+          "node " + to_string(node) + " cannot be reached: " + why.message()};
 }
 
 /// For who wants the object and will not get it.
 Error lost_with_its_node(const ObjectId& id, const Error& why) {
-  return {ErrorCode::kObjectLost, "object " + to_string(id) + " lies at another node, and does not come: " + why.message(),
+  return {ErrorCode::kObjectLost,
+          "object " + to_string(id) + " lies at another node, and does not come: " + why.message(),
           "Make it again; and look after that node."};
 }
 
@@ -215,8 +217,8 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::connect(Imports* self,
   auto address = co_await find_address(self, node);
   if (!address) co_return not_reached(node, address.error());
   const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self->self_.value()};
-  auto socket = co_await self->host_.reach(*address, introduction,
-                                           async::Deadline::after(kReachTime, self->executor_.now()));
+  auto socket =
+      co_await self->host_.reach(*address, introduction, async::Deadline::after(kReachTime, self->executor_.now()));
   if (!socket) co_return not_reached(node, socket.error());
   const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
   auto peer = net::Peer::make(self->executor_, link, *self);
@@ -285,7 +287,8 @@ void Imports::begin_pulls() {
     Pull next = std::move(waiting_.front());
     waiting_.pop_front();
     const auto memory = store_->bytes();
-    if (memory) imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
+    if (memory)
+      imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
     background_.spawn(pull(this, next.id, next.body, std::move(next.done)));
   }
 }

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using object_store::Ledger;
 using object_store::SpillFile;
 
-constexpr std::size_t kPartPieces = 4;        // of an object that several threads write or read
+constexpr std::size_t kPartPieces = 4;  // of an object that several threads write or read
 constexpr std::size_t kPartsMax = 8;
 constexpr std::size_t kListedMax = 1000;  // objects, for people
 constexpr auto kFullTime = 1s;
@@ -45,11 +45,7 @@ Fd copy_of(int fd) {
 }  // namespace
 
 StoreService::StoreService(async::Executor& executor, Host& host, Settings settings, Imports::Find find)
-    : executor_{executor},
-      host_{host},
-      settings_{std::move(settings)},
-      find_{std::move(find)},
-      background_{executor} {}
+    : executor_{executor}, host_{host}, settings_{std::move(settings)}, find_{std::move(find)}, background_{executor} {}
 
 StoreService::~StoreService() = default;
 

@@ -86,8 +86,8 @@ Transfers::~Transfers() {
 
 void Transfers::receive(Fd socket, const Wish& wish, std::shared_ptr<object_store::Chunks> into, Host::Pulled done) {
   auto finish = std::make_shared<Host::Pulled>(std::move(done));
-  auto submitted = receiving_.submit(
-      [this, socket = std::move(socket), wish, into, finish](async::BlockingPool::Turn turn) mutable {
+  auto submitted =
+      receiving_.submit([this, socket = std::move(socket), wish, into, finish](async::BlockingPool::Turn turn) mutable {
         if (turn == async::BlockingPool::Turn::kRefused) return;
         auto pulled = [&]() -> Result<std::optional<NodeId>> {
           SocketStream stream{*this, std::move(socket)};
@@ -105,12 +105,11 @@ void Transfers::receive(Fd socket, const Wish& wish, std::shared_ptr<object_stor
 void Transfers::send(Fd socket, Host::MakeOffer make) {
   const auto shared = std::make_shared<Host::MakeOffer>(std::move(make));
   // What is not accepted closes the connection, and its node tries again.
-  static_cast<void>(
-      sending_.submit([this, socket = std::move(socket), shared](async::BlockingPool::Turn turn) mutable {
-        if (turn == async::BlockingPool::Turn::kRefused) return;
-        SocketStream stream{*this, std::move(socket)};
-        send_on_thread(stream, shared);
-      }));
+  static_cast<void>(sending_.submit([this, socket = std::move(socket), shared](async::BlockingPool::Turn turn) mutable {
+    if (turn == async::BlockingPool::Turn::kRefused) return;
+    SocketStream stream{*this, std::move(socket)};
+    send_on_thread(stream, shared);
+  }));
 }
 
 void Transfers::send_on_thread(SocketStream& stream, const std::shared_ptr<Host::MakeOffer>& make) {

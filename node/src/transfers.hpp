@@ -20,7 +20,8 @@ class Transfers {
   /// Breaks off what is under way.
   ~Transfers();
 
-  void receive(Fd socket, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into, Host::Pulled done);
+  void receive(Fd socket, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+               Host::Pulled done);
   void send(Fd socket, Host::MakeOffer make);
 
  private:

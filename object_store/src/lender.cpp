@@ -122,7 +122,8 @@ std::optional<Lender::Idle> Lender::take_memory(const Slab& slab) {
   const auto unit = addresses_.take(units(bytes));
   if (!unit) return std::nullopt;
   memory_ += bytes;
-  return Idle{.offset = *unit * kSlabUnit, .bytes = bytes, .memory = bytes, .slot_bytes = 0, .provided = 0, .waiting = {}};
+  return Idle{
+      .offset = *unit * kSlabUnit, .bytes = bytes, .memory = bytes, .slot_bytes = 0, .provided = 0, .waiting = {}};
 }
 
 // A slab that nothing lies in any more.

@@ -420,7 +420,8 @@ TEST_F(LesseeTest, ASlabThatLiesOutsideOfTheStoreIsRefused) {
   for (const Slab& slab : {Slab{64 << 20, 0, 0, 1}, Slab{~std::uint64_t{0}, 0, 0, 1}, Slab{0, 0, slots, 1},
                            Slab{0, 0, slots - 1, 2}, Slab{0, 0, 0, ~std::uint32_t{0}}, Slab{0, 0, 0, 0}}) {
     const auto liar = std::make_shared<Liar>(slab);
-    const auto lessee = Lessee::make({CallerId{9}, NodeId{1}}, 5, std::make_unique<PlainMemory>(store_.ledger(), objects), liar);
+    const auto lessee =
+        Lessee::make({CallerId{9}, NodeId{1}}, 5, std::make_unique<PlainMemory>(store_.ledger(), objects), liar);
     EXPECT_EQ(lessee->create(kMiB).error().code(), ErrorCode::kCorrupt);
   }
 }

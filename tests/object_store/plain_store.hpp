@@ -59,7 +59,8 @@ class PlainStore {
       process.table = lessor_->lender.open(id).value();
     }
     process.lessor = std::make_shared<Leasing>(lessor_, process.table);
-    process.lessee = Lessee::make({id, NodeId{1}}, process.table, std::make_unique<PlainMemory>(ledger_, objects_), process.lessor);
+    process.lessee =
+        Lessee::make({id, NodeId{1}}, process.table, std::make_unique<PlainMemory>(ledger_, objects_), process.lessor);
     return process;
   }
   /// The process is no more. Whatever of it is left in this one does nothing.

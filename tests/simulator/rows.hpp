@@ -45,7 +45,8 @@ inline constexpr Row kOfStore{
     kTakenOnce,
     "Rows; real processes and memory in tests/object_store/kill_test.cpp, tests/actors/large_values_test.cpp"};
 inline constexpr Row kOfStores{
-    "who asked connects again, and what was claimed is kept until it does; whoever waits for an object is told that it is "
+    "who asked connects again, and what was claimed is kept until it does; whoever waits for an object is told that it "
+    "is "
     "lost, with its node",
     "the same", "the same: a node that does not come back has claimed nothing, and of one that is gone nothing comes",
     kTakenOnce, "Rows; real nodes in tests/cluster/nodes_test.cpp"};

@@ -81,7 +81,7 @@ class Chunks {
 /// An object that a node wants of another.
 struct Wish {
   Location object;
-  NodeId from;          ///< who wants it
+  NodeId from;           ///< who wants it
   bool insists = false;  ///< on getting it from there
 };
 

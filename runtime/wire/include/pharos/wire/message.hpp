@@ -400,15 +400,15 @@ struct Inspected {
   InspectedStore store{};    ///< for one who has no job here
 };
 
-using Message = std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor,
-                             WorkerReady, WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked,
-                             WorkerReaped, ServeCaller, EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound,
-                             HoldActor, ConstructActor, ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation,
-                             EndIncarnation, IncarnationEnded, ActorAlive, Refused, WorkerCrashed, Inspect, Inspected,
-                             JoinCluster, ClusterJoined, LeaseGranted, OpenStore, StoreOpened, LeaseSlab, SlabLeased,
-                             ReturnSlab, TrimStore, BringObject, StopJob, JobStopped, PromiseActor, BreakPromise,
-                             ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject, FindNode,
-                             NodeFound>;
+using Message =
+    std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
+                 WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
+                 EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
+                 ActorConstructed, AddJob, EndJob, EndCaller, StartIncarnation, EndIncarnation, IncarnationEnded,
+                 ActorAlive, Refused, WorkerCrashed, Inspect, Inspected, JoinCluster, ClusterJoined, LeaseGranted,
+                 OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore, BringObject, StopJob, JobStopped,
+                 PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
+                 FindNode, NodeFound>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
