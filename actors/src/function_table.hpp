@@ -26,9 +26,10 @@ std::uint32_t function_index(const char* mangled);
 /// For people: "Counter::add", "main::{lambda(int)#1}", "the constructor of Counter".
 std::string readable_name(const char* mangled);
 
-/// Thrown by a call whose arguments are not its function's: unlike with all else that a call throws, it has not begun.
-class BadArguments : public InvalidArgument {
-  using InvalidArgument::InvalidArgument;
+/// Thrown by a call whose arguments are not its function's, or are lost: unlike with all else that a call throws, it
+/// has not begun.
+class BadArguments : public Exception {
+  using Exception::Exception;
 };
 
 }  // namespace pharos::actors

@@ -32,7 +32,7 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const detail::
         {kv("function", readable_name(function.name()))});
     ::_exit(1);
   } catch (const BadArguments& e) {
-    return e.error();
+    return Error{e.error()}.with(readable_name(function.name()));
   } catch (...) {
     if (retry_on != nullptr) *again = retry_on->handles();
     return error_of_call(function);

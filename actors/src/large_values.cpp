@@ -21,6 +21,7 @@ using object_store::View;
 constexpr auto kOpenTime = 10s;
 constexpr auto kAnswerTime = 10min;  // when a slow disk must make room; the node refuses when nothing goes on
 constexpr auto kEndTime = 10s;
+constexpr int kImports = 3;  // as in object_store::Lessee
 
 /// What it means here that a request was not answered.
 Error unanswered(Error why) {
@@ -256,15 +257,25 @@ async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* sel
   const auto lessee = co_await open_store(self);
   if (!lessee) co_return self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result");
   if ((*lessee)->is_here(location)) co_return (*lessee)->take_over(location);
-  co_return co_await find(self, location);
+  co_return co_await borrow(self, location);
 }
 
 async::Async<Result<std::shared_ptr<Object>>> LargeValues::find(LargeValues* self, object_store::Location location) {
+  PHAROS_CO_TRY(auto object, co_await borrow(self, location));
+  // A share in one that is elsewhere says nothing of whether it still is.
+  if (!object->in_memory()) PHAROS_CO_TRY_VOID(co_await ask_to_bring(self, object->location()));
+  co_return object;
+}
+
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::borrow(LargeValues* self, object_store::Location location) {
   PHAROS_CO_TRY(const Opened opened, co_await open_store(self));
   if (opened->is_here(location)) co_return opened->borrow_here(location);
-  PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
-  if (!opened->is_here(here)) co_return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
-  co_return opened->borrow_here(here);
+  for (int attempt = 1;; ++attempt) {
+    PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
+    if (!opened->is_here(here)) co_return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
+    auto object = opened->borrow_here(here);
+    if (object || object.error().code() != ErrorCode::kObjectLost || attempt == kImports) co_return object;
+  }
 }
 
 std::byte* ObjectRoom::make(std::size_t bytes, std::size_t longest) {
@@ -301,7 +312,8 @@ Error not_encoded(const char* what, const Encoder& encoder) {
 
 void Arrived::gather(LargeValues& values) {
   auto parts = values.gather(payload_, buffer_);
-  if (!parts) throw_error(std::move(parts).error().with("taking the arguments").with_outcome(Outcome::kNotStarted));
+  if (!parts)
+    throw BadArguments{std::move(parts).error().with("taking the arguments").with_outcome(Outcome::kNotStarted)};
   parts_ = *std::move(parts);
 }
 

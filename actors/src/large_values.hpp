@@ -59,7 +59,7 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   using Taken = async::UniqueFunction<void(Result<std::shared_ptr<object_store::Object>> object)>;
   void take(std::span<const std::byte> payload, Taken then);
 
-  /// An object of whichever node, if it is there. On the strand.
+  /// An object of whichever node, once it is in this one's memory; or why it cannot be.
   static async::Async<Result<std::shared_ptr<object_store::Object>>> find(LargeValues* self,
                                                                           object_store::Location location);
 
@@ -84,6 +84,8 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   static async::Async<Result<Answer>> ask(LargeValues* self, wire::Message question);
   static async::Async<Result<object_store::Location>> ask_to_import(LargeValues* self, object_store::Location location);
   static async::Async<void> take_later(LargeValues* self, object_store::Location location, Taken then);
+  static async::Async<Result<std::shared_ptr<object_store::Object>>> borrow(LargeValues* self,
+                                                                            object_store::Location location);
   static async::Async<Result<std::shared_ptr<object_store::Object>>> take(LargeValues* self,
                                                                           object_store::Location location);
 

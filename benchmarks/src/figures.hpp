@@ -73,6 +73,8 @@ void measure_core(Report& report, int argc, char** argv);
 void measure_objects(Report& report, int argc, char** argv);
 /// The object store beyond that: processes that are new to it, several at once, slices, many objects.
 void measure_store(Report& report, int argc, char** argv);
+/// Objects from node to node.
+void measure_between_nodes(Report& report, int argc, char** argv);
 /// Refs that are waited for, passed on and awaited; encoding.
 void measure_refs(Report& report, int argc, char** argv);
 /// The run that call_instructions counts: so many calls and nothing else.

@@ -61,7 +61,10 @@ int run(int argc, char** argv) {
   if (what == "core") bench::measure_core(report, argc, argv);
   bench::measure_objects(report, argc, argv);
   if (what == "core") bench::measure_refs(report, argc, argv);
-  if (what == "store") bench::measure_store(report, argc, argv);
+  if (what == "store") {
+    bench::measure_store(report, argc, argv);
+    bench::measure_between_nodes(report, argc, argv);
+  }
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
   return gates && !report.holds_gates() ? 1 : 0;

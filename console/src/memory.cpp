@@ -95,6 +95,12 @@ std::string bytes(std::uint64_t count) {
   return to_string(ByteCount{count});
 }
 
+std::string where(const wire::InspectedObject& object) {
+  if (!object.sealed) return "being written";
+  if (object.copied) return object.out ? "other node" : "memory, a copy";
+  return object.out ? "disk" : "memory";
+}
+
 class Table {
  public:
   explicit Table(std::vector<std::string> heads) { add(std::move(heads)); }
@@ -156,11 +162,7 @@ void show(const wire::InspectedStore& store) {
       }
     }
     if (others.empty()) others = owner == "let go" ? "nobody" : "its owner";
-    table.add({bytes(object.size),
-               !object.sealed   ? "being written"
-               : object.on_disk ? "disk"
-                                : "memory",
-               owner, others, object.label});
+    table.add({bytes(object.size), where(object), owner, others, object.label});
   }
   std::cout << '\n';
   table.print();

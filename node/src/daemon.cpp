@@ -332,6 +332,19 @@ class Daemon final {
   async::AsyncGroup background_{reactor_};
 };
 
+/// Of a test. False: it makes no sense.
+bool take_failpoint_order() {
+  const char* const order = std::getenv("PHAROS_FAILPOINT");
+  if (order == nullptr) return true;
+  const auto parsed = parse_failpoint(order);
+  if (parsed) {
+    order_failpoint(*parsed);
+  } else {
+    log(LogLevel::kError, "PHAROS_FAILPOINT makes no sense", {kv("error", parsed.error())});
+  }
+  return parsed.ok();
+}
+
 void name_process(const DaemonOptions& options) {
   ::prctl(PR_SET_NAME, "pharos-node");
   set_log_role(options.head.empty() ? "head" : "node");
@@ -342,14 +355,7 @@ void name_process(const DaemonOptions& options) {
 int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options) {
   ::prctl(PR_SET_NAME, "pharos-node");
   set_log_role("node");
-  if (const char* const order = std::getenv("PHAROS_FAILPOINT")) {
-    const auto parsed = parse_failpoint(order);
-    if (!parsed) {
-      log(LogLevel::kError, "PHAROS_FAILPOINT makes no sense", {kv("error", parsed.error())});
-      return 1;
-    }
-    order_failpoint(*parsed);
-  }
+  if (!take_failpoint_order()) return 1;
   const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());
   const auto preamble = process::receive_preamble(driver.get(), deadline);
   if (!preamble) return 1;
@@ -359,6 +365,7 @@ int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options) {
 
 int run_daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options) {
   name_process(options);
+  if (!take_failpoint_order()) return 1;
   Daemon daemon{std::move(kept), token, options};
   return daemon.serve_all();
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <pharos/base/failpoint.hpp>
+
 namespace pharos::node {
 namespace {
 
@@ -33,6 +35,12 @@ void Exports::close() {
 std::size_t Exports::claims() const {
   std::size_t all = 0;
   for (const auto& [node, neighbour] : neighbours_) all += neighbour.claims.size();
+  return all;
+}
+
+std::vector<NodeId> Exports::neighbours() const {
+  std::vector<NodeId> all;
+  for (const auto& [node, neighbour] : neighbours_) all.push_back(node);
   return all;
 }
 
@@ -87,6 +95,7 @@ Result<wire::ObjectClaimed> Exports::claim(Neighbour& neighbour, const Location&
     claimed->second.connection = neighbour.connection;
     neighbour.pins.drop(pin->number);
   }
+  failpoint(Failpoint::kObjectClaimed);
   return wire::ObjectClaimed{.size = pin->object.size, .label = store_->ledger.label_of(object.place.slot)};
 }
 

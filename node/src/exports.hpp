@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <unordered_map>
+#include <vector>
 
 #include <pharos/async/executor.hpp>
 #include <pharos/async/unique_function.hpp>
@@ -38,6 +38,7 @@ class Exports final : public net::Peer::Owner {
 
   /// Of other nodes.
   std::size_t claims() const;
+  std::vector<NodeId> neighbours() const;
   std::size_t tables() const { return neighbours_.size() + 1; }
   void close();
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <pharos/async/sleep.hpp>
-#include <pharos/base/log.hpp>
+#include <pharos/base/failpoint.hpp>
 
 namespace pharos::node {
 namespace {
@@ -20,7 +20,8 @@ constexpr auto kClaimTime = 10s;
 constexpr auto kAgainTime = 200ms;       // between attempts
 constexpr int kAttempts = 4;             // without a byte
 constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
-constexpr int kHopsMax = 4;              // from one that had it to the one that has it
+constexpr std::uint64_t kWarmMin = std::uint64_t{4} << 20;
+constexpr int kHopsMax = 4;  // from one that had it to the one that has it
 
 // kNotFound: there is no such node any more.
 Error not_reached(NodeId node, const Error& why) {
@@ -61,18 +62,18 @@ void Imports::close() {
 // ---- Places for objects of other nodes
 
 // Who passed it on may not be the one that has it.
-async::Async<Result<object_store::Location>> Imports::import(Imports* self, Location object) {
+async::Async<Result<object_store::Location>> Imports::import(Imports* self, std::uint32_t table, Location object) {
   for (int hops = 0; hops < kHopsMax; ++hops) {
-    if (object.node == self->self_) co_return self->keep_for_a_while(object);
+    if (object.node == self->self_) co_return self->keep_for(table, object);
     if (const auto known = self->imports_.find(object.id); known != self->imports_.end()) {
-      auto kept = self->keep_for_a_while(known->second.here);
+      auto kept = self->keep_for(table, known->second.here);
       if (kept || !is_gone(kept.error())) co_return kept;
     }
     ++self->claiming_[object.id];
     auto claimed = co_await claim(self, object);
     if (--self->claiming_[object.id] == 0) self->claiming_.erase(object.id);
     if (!claimed) co_return std::move(claimed).error();
-    if (!claimed->elsewhere.node) co_return self->take_in(object, *claimed);
+    if (!claimed->elsewhere.node) co_return self->take_in(table, object, *claimed);
     object = claimed->elsewhere;
   }
   co_return Error{ErrorCode::kUnavailable, "no node says that it has object " + to_string(object.id)};
@@ -104,12 +105,18 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
   co_return *claimed;
 }
 
-Result<object_store::Location> Imports::take_in(const Location& origin, const wire::ObjectClaimed& claimed) {
+Result<object_store::Location> Imports::take_in(std::uint32_t table, const Location& origin,
+                                                const wire::ObjectClaimed& claimed) {
   if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import of it was faster
-    auto kept = keep_for_a_while(known->second.here);
+    auto kept = keep_for(table, known->second.here);
     if (kept || !is_gone(kept.error())) return kept;
     by_place_.erase(known->second.here.place);
     imports_.erase(known);
+  }
+  if (claimed.size >= kWarmMin) {  // one that has ended meanwhile leaves its memory
+    store_->lender.end_outside();
+    store_->lender.reclaim();
+    look();
   }
   auto place = store_->lender.lend_outside(origin.id, claimed.size, claimed.label);
   if (!place) {
@@ -119,24 +126,34 @@ Result<object_store::Location> Imports::take_in(const Location& origin, const wi
   const Location here{origin.id, *place, {}, self_};
   imports_.emplace(origin.id, Import{.origin = origin, .here = here, .size = claimed.size});
   by_place_.emplace(*place, origin.id);
-  auto kept = keep_for_a_while(here);
+  auto kept = keep_for(table, here);
   store_->ledger.let_go(*place);
+  failpoint(Failpoint::kObjectImported);
   return kept;
 }
 
-Result<object_store::Location> Imports::keep_for_a_while(const Location& here) {
+Result<object_store::Location> Imports::keep_for(std::uint32_t table, const Location& here) {
   PHAROS_TRY(const auto pin, pins_.take(PinKind::kKeep, here));
   if (!pin) return object_store::lost(here, !store_->lender.has_process(here.owner));
   const std::uint64_t number = ++last_kept_;
-  kept_.emplace(number, pin->number);
-  executor_.run_at(executor_.now() + kGraceTime, [this, number] {
-    if (const auto kept = kept_.extract(number); !kept.empty()) pins_.drop(kept.mapped());
+  kept_.emplace(number, Kept{here.place, table, pin->number});
+  executor_.run_at(executor_.now() + kKeepTime, [this, number] {
+    if (const auto kept = kept_.extract(number); !kept.empty()) pins_.drop(kept.mapped().pin);
   });
   return here;
 }
 
+void Imports::is_kept(std::uint32_t table, const Place& here) {
+  std::erase_if(kept_, [&](const auto& entry) {
+    const Kept& kept = entry.second;
+    if (kept.table != table || kept.here != here) return false;
+    pins_.drop(kept.pin);
+    return true;
+  });
+}
+
 void Imports::keep_nothing() {
-  for (const auto& [number, pin] : std::exchange(kept_, {})) pins_.drop(pin);
+  for (const auto& [number, kept] : std::exchange(kept_, {})) pins_.drop(kept.pin);
 }
 
 std::optional<object_store::Location> Imports::find(const ObjectId& id) const {

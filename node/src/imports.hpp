@@ -34,6 +34,7 @@ namespace pharos::node {
 class Imports final : public net::Peer::Owner {
  public:
   static constexpr auto kGraceTime = std::chrono::seconds{10};
+  static constexpr auto kKeepTime = std::chrono::seconds{1};
 
   using Location = object_store::Location;
   using Place = object_store::Place;
@@ -44,8 +45,11 @@ class Imports final : public net::Peer::Owner {
   Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
           Find find);
 
-  /// Where an object lies here, to be kept by somebody within kGraceTime. Also one of this node that comes back to it.
-  static async::Async<Result<Location>> import(Imports* self, Location object);
+  /// Where an object lies here, for the process that has this table and keeps it soon: within kKeepTime. Also one of
+  /// this node that comes back to it.
+  static async::Async<Result<Location>> import(Imports* self, std::uint32_t table, Location object);
+  /// It does, and need not be waited for.
+  void is_kept(std::uint32_t table, const Place& here);
 
   /// Of an import: what its own node knows it by.
   const Location* origin_of(const Place& here) const;
@@ -90,8 +94,8 @@ class Imports final : public net::Peer::Owner {
   using Done = async::UniqueFunction<void(Result<void>)>;
 
   static async::Async<Result<wire::ObjectClaimed>> claim(Imports* self, Location object);
-  Result<Location> take_in(const Location& origin, const wire::ObjectClaimed& claimed);
-  Result<Location> keep_for_a_while(const Location& here);
+  Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed);
+  Result<Location> keep_for(std::uint32_t table, const Location& here);
   void release(const Location& origin);
 
   static async::Async<Result<std::string>> find_address(Imports* self, NodeId node);
@@ -121,7 +125,12 @@ class Imports final : public net::Peer::Owner {
   std::map<ObjectId, Import> imports_;
   std::map<Place, ObjectId> by_place_;
   std::map<ObjectId, std::size_t> claiming_;
-  std::map<std::uint64_t, std::uint32_t> kept_;  // pins for those who asked, oldest first
+  struct Kept {
+    Place here;
+    std::uint32_t table;
+    std::uint32_t pin;
+  };
+  std::map<std::uint64_t, Kept> kept_;  // for those who asked, oldest first
   std::uint64_t last_kept_ = 0;
   std::unordered_map<NodeId, Neighbour> neighbours_;
   std::size_t pulls_ = 0;  // under way

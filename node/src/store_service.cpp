@@ -117,7 +117,8 @@ wire::InspectedStore StoreService::inspect() const {
                                  .size = each.size,
                                  .label = std::move(each.label),
                                  .sealed = each.state != object_store::SlotState::kWriting,
-                                 .on_disk = each.state == object_store::SlotState::kOut};
+                                 .out = each.state == object_store::SlotState::kOut,
+                                 .copied = imports_->find(each.id).has_value()};
     if (each.holder) object.uses.push_back({.process = each.holder, .holds = true});
     for (const CallerId process : each.kept_by) object.uses.push_back({.process = process});
     for (const CallerId process : each.read_by) object.uses.push_back({.process = process, .reads = true});
@@ -126,6 +127,11 @@ wire::InspectedStore StoreService::inspect() const {
   for (const auto& [table, process] : processes_) {
     store.processes.push_back({.caller = store_->lender.process_of(table)});
   }
+  for (const NodeId node : exports_->neighbours()) {
+    store.processes.push_back({.caller = CallerId{node.value()}, .label = "node " + to_string(node)});
+  }
+  store.processes.push_back({.caller = CallerId{settings_.node.value()}, .label = "this node"});
+  store.processes.push_back({.caller = CallerId{~settings_.node.value()}, .label = "this node"});
   return store;
 }
 
@@ -254,7 +260,7 @@ void StoreService::bring(const Location& here, async::UniqueFunction<void(Result
 }
 
 async::Async<void> StoreService::import(StoreService* self, Asker asker, Location object) {
-  auto here = co_await Imports::import(self->imports_.get(), object);
+  auto here = co_await Imports::import(self->imports_.get(), asker.table, object);
   if (here) {
     self->answer(asker, wire::ObjectImported{*here});
   } else {
@@ -320,6 +326,7 @@ bool StoreService::serve(const Waiting& waiting, std::uint64_t slot_bytes) {
 
 bool StoreService::serve(const Waiting& waiting, const Location& location) {
   const Ledger& ledger = store_->ledger;
+  imports_->is_kept(waiting.asker.table, location.place);
   if (!ledger.has(location)) {
     answer(waiting.asker, object_store::lost(location, !store_->lender.has_process(location.owner)));
     return true;

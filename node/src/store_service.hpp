@@ -49,7 +49,7 @@ class StoreService {
   /// Another node wants one of those, or one that is on its way here.
   void offer(const object_store::Wish& wish, Host::TakeOffer then);
   void close();
-  bool closed() const { return imports_ == nullptr || imports_->closed(); }
+  bool closed() const { return background_.size() == 0 && (imports_ == nullptr || imports_->closed()); }
 
   /// For people: what there is, the largest objects first, and the processes that use it, without their names.
   wire::InspectedStore inspect() const;

@@ -43,14 +43,9 @@ class Transfers::SocketStream final : public object_store::Stream {
     socket_.reset();
   }
 
-  Result<void> send(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent <= 0) return ended(errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    }
-    return {};
+  Result<void> send(std::span<const std::byte> head, std::span<const std::byte> body) override {
+    PHAROS_TRY_VOID(send_all(head, body.empty() ? 0 : MSG_MORE));
+    return send_all(body, 0);
   }
   Result<void> receive(std::span<std::byte> bytes) override {
     while (!bytes.empty()) {
@@ -63,6 +58,15 @@ class Transfers::SocketStream final : public object_store::Stream {
   }
 
  private:
+  Result<void> send_all(std::span<const std::byte> bytes, int flags) {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), flags | MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent <= 0) return ended(errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return {};
+  }
   static Error ended(int error) {
     if (error == 0) return {ErrorCode::kUnavailable, "the other node has closed the connection"};
     if (error == EAGAIN) return {ErrorCode::kUnavailable, "nothing has come from the other node for 10 seconds"};

@@ -3,6 +3,10 @@
 
 #include <pharos/object_store/checksum.hpp>
 
+#ifdef __x86_64__
+extern "C" XXH64_hash_t pharos_checksum_avx2(const void* bytes, size_t size);
+#endif
+
 namespace pharos::object_store {
 
 std::size_t pieces_of(std::uint64_t bytes) {
@@ -10,6 +14,10 @@ std::size_t pieces_of(std::uint64_t bytes) {
 }
 
 std::uint64_t checksum_of(std::span<const std::byte> piece) {
+#ifdef __x86_64__
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  if (has_avx2) return pharos_checksum_avx2(piece.data(), piece.size());
+#endif
   return XXH3_64bits(piece.data(), piece.size());
 }
 

@@ -10,6 +10,7 @@ namespace pharos::object_store {
 namespace {
 
 constexpr std::size_t kCopiedAtOnce = std::size_t{4} << 20;
+constexpr int kImports = 3;         // of one object, if it ends each time before it could be kept
 constexpr std::size_t kLooks = 64;  // at slots that were busy, before another slab is leased
 
 Error node_is_gone() {
@@ -389,9 +390,13 @@ Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
     return object;
   }
   if (lessor == nullptr) return node_is_gone();
-  PHAROS_TRY(const Location here, lessor->import(location));
-  if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
-  return borrow_here(here);
+  for (int attempt = 1;; ++attempt) {
+    PHAROS_TRY(const Location here, lessor->import(location));
+    if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
+    auto object = borrow_here(here);
+    // It keeps it for a moment, which this thread may have missed.
+    if (object || object.error().code() != ErrorCode::kObjectLost || attempt == kImports) return object;
+  }
 }
 
 Result<std::shared_ptr<Object>> Lessee::take_over(const Location& location) {

@@ -135,7 +135,7 @@ TEST_F(StartStopTest, FiveHundredStartsAndStopsLeaveNothing) {
 #endif
   EXPECT_LT(all, kMost);
   census().expect_nothing_left(0ms);
-  EXPECT_TRUE(eventually([&] { return Holdings::now() == before; }, 2s))
+  EXPECT_TRUE(eventually([&] { return Holdings::now().are_as(before); }, 2s))
       << "before: " << before << "\nafter: " << Holdings::now();
 }
 

@@ -34,7 +34,7 @@ constexpr bool kSanitized = false;
 #endif
 
 bool is_nodes(Failpoint at) {
-  return at >= Failpoint::kStoreOpened;
+  return at >= Failpoint::kStoreOpened && at < Failpoint::kObjectClaimed;
 }
 /// Comes there only when objects go to disk.
 bool spills(Failpoint at) {
@@ -136,7 +136,7 @@ TEST_P(StepsFailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
   census().expect_nothing_left();
 }
 
-// All of the list, each where it belongs: a new one is in one of these.
+// All of the list, each where it belongs: a new one is in one of these, or in far_objects_test.cpp.
 std::vector<Failpoint> those(bool (*wanted)(Failpoint)) {
   std::vector<Failpoint> all;
   for (int at = 0; at < static_cast<int>(Failpoint::kEnd); ++at) {
@@ -148,11 +148,11 @@ std::string name_of_test(const testing::TestParamInfo<Failpoint>& test) {
   return std::string{name_of(test.param)};
 }
 bool is_workers(Failpoint at) {
-  return !is_nodes(at);
+  return at < Failpoint::kStoreOpened;
 }
 // A program's results are made by others.
 bool is_drivers(Failpoint at) {
-  return !is_nodes(at) && at != Failpoint::kResultSent;
+  return is_workers(at) && at != Failpoint::kResultSent;
 }
 bool can_fail(Failpoint at) {
   return at == Failpoint::kSlotProvided || at == Failpoint::kObjectSpilled || at == Failpoint::kObjectReturns;

@@ -29,6 +29,7 @@ class Pipe {
   std::function<bool(std::span<std::byte> bytes)> fault = [](std::span<std::byte>) { return true; };
 
   Result<void> send(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return {};
     std::vector<std::byte> copy{bytes.begin(), bytes.end()};
     const bool goes = fault(copy);
     std::unique_lock lock{mutex_};
@@ -85,7 +86,11 @@ struct Line {
       out_.end();
       in_.end();
     }
-    Result<void> send(std::span<const std::byte> bytes) override { return out_.send(bytes); }
+    using Stream::send;
+    Result<void> send(std::span<const std::byte> head, std::span<const std::byte> body) override {
+      PHAROS_TRY_VOID(out_.send(head));
+      return out_.send(body);
+    }
     Result<void> receive(std::span<std::byte> bytes) override { return in_.receive(bytes); }
 
    private:

@@ -34,7 +34,7 @@ InspectedStore some_store() {
           .idle = 97,
           .on_disk = 98,
           .objects = 99,
-          .largest = {{CallerId{100}, 101, 102, "put at main.cpp:7", true, true, {{CallerId{103}, true, true}}}},
+          .largest = {{CallerId{100}, 101, 102, "put at main.cpp:7", true, true, true, {{CallerId{103}, true, true}}}},
           .processes = {{CallerId{104}, 105, "a program"}}};
 }
 InspectedWorker some_worker() {

@@ -12,7 +12,8 @@ namespace {
 constexpr std::array kNames{"slab_leased",    "slot_begun",       "slot_provided", "object_written", "object_sealed",
                             "result_sent",    "object_kept",      "object_taken",  "object_let_go",  "object_ended",
                             "slab_given_up",  "object_asked_for", "store_opened",  "slab_lent",      "process_gone",
-                            "object_spilled", "object_out",       "memory_gone",   "object_returns", "object_returned"};
+                            "object_spilled", "object_out",       "memory_gone",   "object_returns", "object_returned",
+                            "object_claimed", "object_imported",  "chunk_sent",    "chunk_received"};
 static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
 
 // Written before the order is seen.
@@ -28,8 +29,9 @@ std::string_view name_of(Failpoint at) {
 }
 
 Result<FailpointOrder> parse_failpoint(std::string_view text) {
-  const Error wrong{ErrorCode::kInvalidArgument, "\"" + std::string{text} + "\" is no order for a failpoint",
-                    "Write NAME:kill, NAME:stop or NAME:fail, and a number of passes perhaps: slot_begun:kill:3."};
+  const Error wrong{
+      ErrorCode::kInvalidArgument, "\"" + std::string{text} + "\" is no order for a failpoint",
+      "Write NAME:kill, NAME:stop, NAME:fail or NAME:fail_once, and a number of passes perhaps: slot_begun:kill:3."};
   const auto next = [&text] {
     const auto word = text.substr(0, text.find(':'));
     text.remove_prefix(std::min(text.size(), word.size() + 1));
@@ -46,6 +48,8 @@ Result<FailpointOrder> parse_failpoint(std::string_view text) {
     order.action = FailpointOrder::Action::kStop;
   } else if (action == "fail") {
     order.action = FailpointOrder::Action::kFail;
+  } else if (action == "fail_once") {
+    order.action = FailpointOrder::Action::kFailOnce;
   } else if (action != "kill") {
     return wrong;
   }
@@ -71,6 +75,7 @@ bool detail::reach(Failpoint) {
     case FailpointOrder::Action::kKill: ::raise(SIGKILL); break;
     case FailpointOrder::Action::kStop: ::raise(SIGSTOP); break;
     case FailpointOrder::Action::kFail: return true;
+    case FailpointOrder::Action::kFailOnce: return ordered_failpoint.exchange(Failpoint::kEnd) != Failpoint::kEnd;
   }
   return false;
 }

@@ -227,7 +227,8 @@ struct InspectedObject {
   size @2 :UInt64;
   label @3 :Text;
   sealed @4 :Bool;
-  onDisk @5 :Bool;
+  out @5 :Bool;
+  copied @7 :Bool;
   uses @6 :List(ObjectUse);
 }
 struct ObjectUse { process @0 :UInt64; holds @1 :Bool; reads @2 :Bool; }

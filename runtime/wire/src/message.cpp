@@ -110,7 +110,8 @@ void write_store(schema::InspectedStore::Builder to, const InspectedStore& from)
     b.setSize(object.size);
     b.setLabel(text_of(object.label));
     b.setSealed(object.sealed);
-    b.setOnDisk(object.on_disk);
+    b.setOut(object.out);
+    b.setCopied(object.copied);
     auto uses = b.initUses(static_cast<unsigned>(object.uses.size()));
     for (unsigned u = 0; u < uses.size(); ++u) {
       uses[u].setProcess(object.uses[u].process.value());
@@ -523,7 +524,8 @@ InspectedStore read_store(schema::InspectedStore::Reader from) {
                            .size = r.getSize(),
                            .label = text(r.getLabel()),
                            .sealed = r.getSealed(),
-                           .on_disk = r.getOnDisk()};
+                           .out = r.getOut(),
+                           .copied = r.getCopied()};
     for (const auto u : r.getUses()) object.uses.push_back({CallerId{u.getProcess()}, u.getHolds(), u.getReads()});
     store.largest.push_back(std::move(object));
   }

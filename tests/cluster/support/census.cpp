@@ -233,6 +233,11 @@ Holdings Holdings::now() {
   return holdings;
 }
 
+bool Holdings::are_as(const Holdings& before) const {
+  return descriptors == before.descriptors &&
+         std::includes(before.threads.begin(), before.threads.end(), threads.begin(), threads.end());
+}
+
 std::ostream& operator<<(std::ostream& out, const Holdings& holdings) {
   out << holdings.descriptors.size() << " descriptors:";
   for (const auto& each : holdings.descriptors) out << ' ' << each;

@@ -61,7 +61,8 @@ struct Holdings {
   std::vector<std::string> threads;
 
   static Holdings now();
-  friend bool operator==(const Holdings&, const Holdings&) = default;
+  /// The same descriptors, and no thread more: one that was joined may have been seen before, and be gone since.
+  bool are_as(const Holdings& before) const;
 };
 std::ostream& operator<<(std::ostream& out, const Holdings& holdings);
 

@@ -40,7 +40,7 @@ void ClusterTest::SetUp() {
 void ClusterTest::TearDown() {
   census_->expect_nothing_left();
   // A thread that was joined leaves /proc a moment later.
-  EXPECT_TRUE(eventually([this] { return Holdings::now() == before_; }, std::chrono::seconds{2}))
+  EXPECT_TRUE(eventually([this] { return Holdings::now().are_as(before_); }, std::chrono::seconds{2}))
       << "before: " << before_ << "\nafter: " << Holdings::now();
   ::alarm(0);
 }

@@ -34,8 +34,9 @@ inline constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 class Stream {
  public:
   virtual ~Stream() = default;
-  /// All of it. kUnavailable when the stream has ended, or nothing has moved for a while.
-  virtual Result<void> send(std::span<const std::byte> bytes) = 0;
+  /// One behind the other, all of it. kUnavailable when the stream has ended, or nothing has moved for a while.
+  virtual Result<void> send(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
+  Result<void> send(std::span<const std::byte> bytes) { return send(bytes, {}); }
   virtual Result<void> receive(std::span<std::byte> bytes) = 0;
 };
 

@@ -9,7 +9,8 @@
 #include <pharos/base/result.hpp>
 
 /// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
-/// here, and tests/cluster/store_deaths_test.cpp kills at each. Without an order one costs a load and a branch.
+/// here, and tests/cluster/store_deaths_test.cpp or far_objects_test.cpp kills at each. Without an order one costs a
+/// load and a branch.
 namespace pharos {
 
 enum class Failpoint : std::uint8_t {
@@ -35,6 +36,11 @@ enum class Failpoint : std::uint8_t {
   kMemoryGone,      ///< out, and the node does not know
   kObjectReturns,   ///< it has memory again; can fail: it is damaged
   kObjectReturned,  ///< read back, and nobody is told
+  // A node and another one.
+  kObjectClaimed,   ///< pinned for the other, which is not told
+  kObjectImported,  ///< has a place here, and nobody is told
+  kChunkSent,       ///< can fail: it is damaged on its way
+  kChunkReceived,   ///< not seen by those that relay it; can fail: the stream has broken
   kEnd,             ///< of this list
 };
 
@@ -42,13 +48,13 @@ enum class Failpoint : std::uint8_t {
 PHAROS_API std::string_view name_of(Failpoint at);
 
 struct FailpointOrder {
-  enum class Action : std::uint8_t { kKill, kStop, kFail };
+  enum class Action : std::uint8_t { kKill, kStop, kFail, kFailOnce };
 
   Failpoint at = Failpoint::kEnd;
   Action action = Action::kKill;
   std::uint32_t passes = 0;  ///< so often the process passes there before
 };
-/// "slot_begun:kill:3"; kill, stop or fail, and how often it is passed before.
+/// "slot_begun:kill:3"; kill, stop, fail or fail_once, and how often it is passed before.
 PHAROS_API Result<FailpointOrder> parse_failpoint(std::string_view text);
 /// From now on, in this process; one order at a time.
 PHAROS_API void order_failpoint(const FailpointOrder& order);

@@ -370,7 +370,8 @@ struct InspectedObject {
   std::uint64_t size = 0;
   std::string label{};  ///< where it comes from
   bool sealed = false;  ///< it is not being written
-  bool on_disk = false;
+  bool out = false;     ///< not in memory
+  bool copied = false;  ///< another node's: it is there, when it is out here
   std::vector<ObjectUse> uses{};
   friend bool operator==(const InspectedObject&, const InspectedObject&) = default;
 };

@@ -1,0 +1,202 @@
+// Objects that go from node to node: one over loopback beside plain TCP, and one to many nodes over shaped links.
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "figures.hpp"
+
+namespace bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMib = std::size_t{1} << 20;
+constexpr std::size_t kBytes = 256 * kMib;
+constexpr int kRounds = 7;
+
+// ---- What a stream between two shared regions gives
+
+std::span<std::byte> shared_region(const char* name) {
+  const int file = ::memfd_create(name, MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, kBytes) != 0) throw std::runtime_error{"no shared memory"};
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+  ::close(file);
+  if (memory == MAP_FAILED) throw std::runtime_error{"no shared memory"};
+  std::memset(memory, 'x', kBytes);
+  return {static_cast<std::byte*>(memory), kBytes};
+}
+
+/// Both ends of a TCP connection over loopback.
+class Connection {
+ public:
+  Connection() {
+    const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(listening, generic, size) != 0 || ::listen(listening, 1) != 0 ||
+        ::getsockname(listening, generic, &size) != 0) {
+      throw std::runtime_error{"no socket"};
+    }
+    from = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(from, generic, size) != 0) throw std::runtime_error{"no connection"};
+    to = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+    ::close(listening);
+  }
+  ~Connection() {
+    ::close(from);
+    ::close(to);
+  }
+  int from = -1;
+  int to = -1;
+};
+
+double seconds_over_tcp(const Connection& connection, std::span<std::byte> source, std::span<std::byte> target) {
+  constexpr std::size_t kPiece = 256 << 10;
+  const auto start = Clock::now();
+  std::thread sender{[&] {
+    for (std::size_t at = 0; at < kBytes;) {
+      const ssize_t sent = ::send(connection.from, source.data() + at, std::min(kPiece, kBytes - at), MSG_NOSIGNAL);
+      if (sent <= 0) return;
+      at += static_cast<std::size_t>(sent);
+    }
+  }};
+  for (std::size_t at = 0; at < kBytes;) {
+    const ssize_t received = ::recv(connection.to, target.data() + at, std::min(kPiece, kBytes - at), MSG_WAITALL);
+    if (received <= 0) break;
+    at += static_cast<std::size_t>(received);
+  }
+  sender.join();
+  return seconds_since(start);
+}
+
+// ---- A head and a node, as people start them
+
+class Program {
+ public:
+  Program(const std::vector<std::string>& words, const std::string& until) {
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error{"no pipe"};
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    const int failed = ::posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(ends[1]);
+    output_ = ::fdopen(ends[0], "r");
+    if (failed != 0) throw std::runtime_error{words[0] + " cannot be started"};
+    char line[1024];
+    while (said_.find(until) == std::string::npos && std::fgets(line, sizeof line, output_) != nullptr) said_ += line;
+  }
+  Program(Program&&) = delete;
+  ~Program() {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+    std::fclose(output_);
+  }
+  /// What comes behind these words, to the end of the line or a semicolon.
+  std::string word_behind(const std::string& words) const {
+    const std::size_t begin = said_.find(words);
+    if (begin == std::string::npos) throw std::runtime_error{"no \"" + words + "\" was said"};
+    const std::size_t end = said_.find_first_of(";\n", begin);
+    return said_.substr(begin + words.size(), end - begin - words.size());
+  }
+
+ private:
+  pid_t pid_ = -1;
+  std::FILE* output_ = nullptr;
+  std::string said_;
+};
+
+/// Beside this program's own node, which reaches it by TCP.
+class TwoNodes {
+ public:
+  TwoNodes() : folder_{fs::temp_directory_path() / ("pharos-bench-" + std::to_string(::getpid()))} {
+    fs::create_directory(folder_);
+    const std::string token = folder_ / "token";
+    const std::string pharos = fs::read_symlink("/proc/self/exe").parent_path() / "pharos";
+    ::setenv("PHAROS_RESOURCES", "cpu=2", 1);
+    head_.emplace(std::vector<std::string>{pharos, "head", "--listen", "127.0.0.1:0", "--token-file", token},
+                  "run prog");
+    ::unsetenv("PHAROS_RESOURCES");
+    ::setenv("PHAROS_ADDRESS", head_->word_behind("listening at ").c_str(), 1);
+    ::setenv("PHAROS_TOKEN_FILE", token.c_str(), 1);
+  }
+  ~TwoNodes() {
+    ::unsetenv("PHAROS_ADDRESS");
+    ::unsetenv("PHAROS_TOKEN_FILE");
+    head_.reset();
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+ private:
+  const fs::path folder_;
+  std::optional<Program> head_;
+};
+
+class Reader {
+ public:
+  std::size_t size(const pharos::Bytes& bytes) { return bytes.size(); }
+};
+
+void measure_pull(Report& report, int argc, char** argv) {
+  const auto source = shared_region("from");
+  const auto target = shared_region("to");
+  const Connection connection;
+  const TwoNodes nodes;
+  pharos::Runtime runtime{argc, argv};
+  const auto reader = runtime.spawn<Reader>();
+  std::vector<double> pulls;
+  std::vector<double> limits;
+  std::vector<double> ratios;
+  for (int round = -2; round < kRounds; ++round) {
+    const double limit = seconds_over_tcp(connection, source, target);
+    auto value = runtime.create_bytes(kBytes);
+    std::memset(value.data(), 'x', kBytes);
+    const auto ref = std::move(value).seal();
+    const auto start = Clock::now();
+    static_cast<void>(reader.call<&Reader::size>(ref).get());
+    const double pull = seconds_since(start);
+    if (round < 0) continue;  // memory that nobody has written to yet
+    limits.push_back(limit);
+    pulls.push_back(pull);
+    ratios.push_back(limit / pull);
+  }
+  constexpr double kGib = static_cast<double>(kBytes) / (1 << 30);
+  report.add("limit_tcp_loopback", kGib / median(limits), "GiB/s");
+  report.add("pull_256MiB", kGib / median(pulls), "GiB/s");
+  report.add("pull_ratio_to_tcp", median(ratios), "");
+}
+
+}  // namespace
+
+void measure_between_nodes(Report& report, int argc, char** argv) {
+  if (report.wants_any({"pull_ratio_to_tcp", "pull_256MiB", "limit_tcp_loopback"})) measure_pull(report, argc, argv);
+}
+
+}  // namespace bench

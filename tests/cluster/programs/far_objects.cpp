@@ -1,0 +1,208 @@
+// A program that tests run against a cluster of several nodes, "b" and "c" beside the head: `far_objects MODE FILE`.
+// Large values go from node to node. Prints what tests look for, one line each, and "done" at its end; what it throws
+// as "TYPE: message", with status 1.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using pharos::Bytes;
+using pharos::Ref;
+
+constexpr std::size_t kMib = std::size_t{1} << 20;
+
+void say(const std::string& line) {
+  std::cout << line << std::endl;
+}
+
+/// Words that count up from this number.
+Bytes block(std::size_t size, std::uint64_t number) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t at = 0; at + sizeof number <= size; at += sizeof number) {
+    const std::uint64_t word = number + at;
+    std::memcpy(bytes.data() + at, &word, sizeof word);
+  }
+  return Bytes{std::move(bytes)};
+}
+bool holds(const Bytes& bytes, std::size_t size, std::uint64_t number) {
+  if (bytes.size() != size) return false;
+  for (std::size_t at = 0; at + sizeof number <= size; at += sizeof number) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    if (word != number + at) return false;
+  }
+  return true;
+}
+
+class Keeper {
+ public:
+  void keep(const Bytes& bytes) { kept_ = bytes; }
+  void keep_refs(const std::vector<Ref<Bytes>>& refs) { refs_ = refs; }
+  bool right(std::size_t size, std::uint64_t number) { return holds(kept_, size, number); }
+  bool refs_right(std::size_t size, std::uint64_t number) {
+    for (const auto& ref : refs_) {
+      if (!holds(ref.get(), size, number++)) return false;
+    }
+    return true;
+  }
+  bool check(const Bytes& bytes, std::size_t size, std::uint64_t number) { return holds(bytes, size, number); }
+  Bytes make(std::size_t size, std::uint64_t number) { return block(size, number); }
+  std::vector<Ref<Bytes>> refs() { return refs_; }
+  bool pass_to(const pharos::Actor<Keeper>& other, std::size_t size, std::uint64_t number) {
+    return other.call<&Keeper::check>(refs_.front(), size, number).get();
+  }
+  void drop() {
+    kept_ = {};
+    refs_.clear();
+  }
+  int process() { return ::getpid(); }
+
+ private:
+  Bytes kept_;
+  std::vector<Ref<Bytes>> refs_;
+};
+
+Bytes make_block(std::size_t size, std::uint64_t number) {
+  return block(size, number);
+}
+/// What lies in the first one, plus one each word.
+Bytes next_block(const Bytes& bytes, std::uint64_t number) {
+  return holds(bytes, bytes.size(), number) ? block(bytes.size(), number + 1) : Bytes{};
+}
+
+pharos::ActorOptions on(const char* resource) {
+  return {.name = resource, .resources = {{resource, 1}}};
+}
+
+/// Until the file is there, or gone.
+void wait_for(const std::filesystem::path& file, bool there = true) {
+  while (std::filesystem::exists(file) != there) std::this_thread::sleep_for(5ms);
+}
+
+void run_keep(pharos::Runtime& runtime, const std::filesystem::path& go) {
+  constexpr std::size_t kSize = 24 * kMib + 8;
+  const auto b = runtime.spawn<Keeper>(on("b"));
+  const auto c = runtime.spawn<Keeper>(on("c"));
+  {
+    const auto one = runtime.put(block(kSize, 1));
+    b.call<&Keeper::keep>(one).get();
+    c.call<&Keeper::keep>(one.slice(0, kSize)).get();
+  }
+  say(std::string{"values outlive their Refs: "} +
+      (b.call<&Keeper::right>(kSize, 1U).get() && c.call<&Keeper::right>(kSize, 1U).get() ? "yes" : "no"));
+  {
+    std::vector<Ref<Bytes>> two{runtime.put(block(kSize, 2)), runtime.put(block(kSize, 3))};
+    b.call<&Keeper::keep_refs>(two).get();
+  }
+  say(std::string{"so do Refs: "} + (b.call<&Keeper::refs_right>(kSize, 2U).get() ? "yes" : "no"));
+  say(std::string{"b passed one to c: "} + (b.call<&Keeper::pass_to>(c, kSize, 2U).get() ? "yes" : "no"));
+  const auto back = b.call<&Keeper::refs>().get();
+  say(std::string{"and came back: "} + (holds(back[1].get(), kSize, 3) ? "yes" : "no"));
+
+  const auto made = c.call<&Keeper::make>(kSize, 4U);
+  static_cast<void>(pharos::wait(std::vector{made}));
+  say("made on c");
+  wait_for(go);
+  say(std::string{"b reads it: "} + (b.call<&Keeper::check>(made, kSize, 4U).get() ? "yes" : "no"));
+  say(std::string{"here, too: "} + (holds(made.get(), kSize, 4) ? "yes" : "no"));
+  for (const auto& each : {b, c}) each.call<&Keeper::drop>().get();
+  say("dropped");
+  wait_for(go, false);
+  say("waits again");
+  wait_for(go);
+}
+
+// Several that want it at once.
+void run_chain(pharos::Runtime& runtime) {
+  constexpr std::size_t kSize = 64 * kMib;
+  const auto b = runtime.spawn<Keeper>(on("b"));
+  const auto c = runtime.spawn<Keeper>(on("c"));
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    const auto value = runtime.put(block(kSize, round));
+    const std::vector<Ref<bool>> all{b.call<&Keeper::check>(value, kSize, round),
+                                     c.call<&Keeper::check>(value, kSize, round)};
+    for (const auto& each : all) say(each.get() ? "right" : "wrong");
+  }
+}
+
+// Until told that the node is gone.
+void run_lost(pharos::Runtime& runtime, const std::filesystem::path& go) {
+  constexpr std::size_t kSize = 8 * kMib;
+  const pharos::TaskOptions again{.resources = {{"both", 1}}, .max_retries = 3};
+  const auto first = runtime.submit<&make_block>(again, kSize, std::uint64_t{1});
+  const auto second = runtime.submit<&next_block>(again, first, std::uint64_t{1});
+  const auto third = runtime.submit<&next_block>(again, second, std::uint64_t{2});
+  const auto only_once = runtime.submit<&make_block>({.resources = {{"both", 1}}}, kSize, std::uint64_t{9});
+  static_cast<void>(pharos::wait(std::vector{third, only_once}, {.count = 2}));
+  say("ready");
+  wait_for(go);
+  say(std::string{"made again: "} + (holds(third.get(), kSize, 3) ? "yes" : "no"));
+  const auto fourth = runtime.submit<&next_block>(again, second, std::uint64_t{2});
+  say(std::string{"and for another: "} + (holds(fourth.get(), kSize, 3) ? "yes" : "no"));
+  try {
+    static_cast<void>(only_once.get());
+  } catch (const pharos::ObjectLost& e) {
+    say(std::string{"ObjectLost: "} + e.what());
+  }
+}
+
+// One value from here to c, and one back.
+void run_once(pharos::Runtime& runtime) {
+  constexpr std::size_t kSize = 16 * kMib;
+  const auto c = runtime.spawn<Keeper>(on("c"));
+  const auto value = runtime.put(block(kSize, 5));
+  say(std::string{"there: "} + (c.call<&Keeper::check>(value, kSize, 5U).get() ? "right" : "wrong"));
+  say(std::string{"back: "} + (holds(c.call<&Keeper::make>(kSize, 6U).get(), kSize, 6) ? "right" : "wrong"));
+}
+
+// For as long as the link to b lives.
+void run_cut(pharos::Runtime& runtime) {
+  constexpr std::size_t kSize = 64 * kMib;
+  const auto b = runtime.spawn<Keeper>(on("b"));
+  const auto c = runtime.spawn<Keeper>(on("c"));
+  const auto made = b.call<&Keeper::make>(kSize, 7U);
+  static_cast<void>(pharos::wait(std::vector{made}));
+  const auto checked = c.call<&Keeper::check>(made, kSize, 7U);
+  say("pulling");
+  say(std::string{"pulled: "} + (checked.get() ? "right" : "wrong"));
+}
+
+int report(const char* type, const std::exception& error) {
+  say(std::string{type} + ": " + error.what());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  try {
+    pharos::Runtime runtime;
+    if (mode == "keep") run_keep(runtime, argv[2]);
+    if (mode == "chain") run_chain(runtime);
+    if (mode == "lost") run_lost(runtime, argv[2]);
+    if (mode == "once") run_once(runtime);
+    if (mode == "cut") run_cut(runtime);
+    say("done");
+    return 0;
+  } catch (const pharos::ObjectLost& e) {
+    return report("ObjectLost", e);
+  } catch (const pharos::RuntimeStopped& e) {
+    return report("RuntimeStopped", e);
+  } catch (const pharos::ActorDied& e) {
+    return report("ActorDied", e);
+  } catch (const std::exception& e) {
+    return report("another", e);
+  }
+}

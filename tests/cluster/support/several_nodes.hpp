@@ -1,0 +1,100 @@
+#pragma once
+
+#include <signal.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster {
+
+namespace fs = std::filesystem;
+
+/// Clusters as people start them: a head and nodes, each a process of its own on this machine, and programs that join.
+class SeveralNodes : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    fs::create_directory(folder());
+  }
+  void TearDown() override {
+    for (auto& node : nodes_) {
+      if (::kill(node->pid(), 0) == 0) end(node);
+    }
+    end(head_);
+    fs::remove_all(folder());
+    ClusterTest::TearDown();
+  }
+
+  fs::path folder() const { return census().folder() / "files"; }
+  std::string token_file() const { return folder() / "token"; }
+
+  using Variables = ChildProgram::Variables;
+  static std::unique_ptr<ChildProgram> start(const std::vector<std::string>& arguments, const std::string& resources,
+                                             Variables more = {}) {
+    more.emplace_back("PHAROS_RESOURCES", resources);
+    return std::make_unique<ChildProgram>(PHAROS_EXECUTABLE, arguments, std::move(more));
+  }
+  /// The lines up to the one that holds this.
+  static std::string read_until(ChildProgram& program, const std::string& part) {
+    for (;;) {
+      const std::string line = program.next_line();
+      if (line.find(part) != std::string::npos) return line;
+    }
+  }
+
+  void start_head(const std::string& resources = "cpu=1") {
+    head_ = start({"head", "--listen", "127.0.0.1:0", "--token-file", token_file()}, resources);
+    const std::string line = read_until(*head_, "listening at ");
+    const std::size_t begin = line.find("listening at ") + 13;
+    address_ = line.substr(begin, line.find(';') - begin);
+    read_until(*head_, "PHAROS_ADDRESS=" + address_);
+  }
+  ChildProgram& start_node(const std::string& resources, Variables more = {}) {
+    nodes_.push_back(start({"node", "--address", address_, "--token-file", token_file()}, resources, std::move(more)));
+    read_until(*nodes_.back(), "joined the head at " + address_);
+    return *nodes_.back();
+  }
+  /// "b" and "c" beside the head.
+  void start_three() {
+    start_head();
+    start_node("cpu=1,b=1,both=1");
+    start_node("cpu=1,c=1,gpu=1");
+  }
+  std::unique_ptr<ChildProgram> start_driver(const std::string& mode, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), mode);
+    return start_program(FAR_DRIVER, std::move(more));
+  }
+  std::unique_ptr<ChildProgram> start_program(const std::string& path, std::vector<std::string> arguments,
+                                              Variables more = {}) const {
+    more.emplace_back("PHAROS_ADDRESS", address_);
+    more.emplace_back("PHAROS_TOKEN_FILE", token_file());
+    return std::make_unique<ChildProgram>(path, std::move(arguments), std::move(more));
+  }
+  /// Its daemon: the keeper is the program itself.
+  pid_t daemon_of(const ChildProgram& program) const {
+    for (const FoundProcess& process : census().processes(Part::kNode)) {
+      if (process.parent == program.pid()) return process.pid;
+    }
+    ADD_FAILURE() << "no daemon below " << program.pid();
+    return -1;
+  }
+  static void end(std::unique_ptr<ChildProgram>& program) {
+    if (program == nullptr) return;
+    program->kill(SIGTERM);
+    const auto ended = program->wait();
+    EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+    program.reset();
+  }
+
+  std::unique_ptr<ChildProgram> head_;
+  std::vector<std::unique_ptr<ChildProgram>> nodes_;
+  std::string address_;
+};
+
+}  // namespace pharos::cluster
