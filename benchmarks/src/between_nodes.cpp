@@ -193,10 +193,67 @@ void measure_pull(Report& report, int argc, char** argv) {
   report.add("pull_ratio_to_tcp", median(ratios), "");
 }
 
+// ---- One to many
+
+constexpr int kFewNodes = 2;
+constexpr int kManyNodes = 8;
+
+/// What the script prints for so many nodes. None: namespaces cannot be made here.
+std::optional<double> seconds_of_broadcast(int nodes) {
+  const fs::path folder = fs::temp_directory_path() / ("pharos-broadcast-" + std::to_string(::getpid()));
+  fs::create_directory(folder);
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const std::string pharos = self.parent_path() / "pharos";
+  const std::string command = std::string{"unshare -n "} + BROADCAST_IN_NAMESPACES + ' ' + pharos + ' ' +
+                              self.string() + ' ' + folder.string() + ' ' + std::to_string(nodes);
+  std::FILE* const output = ::popen(command.c_str(), "re");
+  double seconds = 0;
+  const bool came = std::fscanf(output, "%lf", &seconds) == 1;
+  ::pclose(output);
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  return came ? std::optional{seconds} : std::nullopt;
+}
+
+void measure_broadcast(Report& report) {
+  if (::geteuid() != 0 || std::system("unshare -n true 2>/dev/null") != 0) {
+    std::printf("broadcast_8_over_2: network namespaces cannot be made here\n");
+    return;
+  }
+  const auto few = seconds_of_broadcast(kFewNodes);
+  const auto many = seconds_of_broadcast(kManyNodes);
+  if (!few || !many) throw std::runtime_error{"the broadcast has failed"};
+  report.add("broadcast_2_nodes", *few, "s");
+  report.add("broadcast_8_nodes", *many, "s");
+  report.add("broadcast_8_over_2", *many / *few, "");
+}
+
 }  // namespace
+
+// Beside the script.
+int run_broadcast(int argc, char** argv, int nodes) {
+  pharos::Runtime runtime{argc, argv};
+  std::vector<pharos::Actor<Reader>> readers;
+  for (int node = 2; node <= nodes; ++node) {
+    readers.push_back(runtime.spawn<Reader>({.resources = {{"n" + std::to_string(node), 1}}}));
+  }
+  for (const auto& reader : readers) static_cast<void>(reader.call<&Reader::size>(pharos::Bytes{}).get());
+  auto value = runtime.create_bytes(kBytes);
+  std::memset(value.data(), 'x', kBytes);
+  const auto ref = std::move(value).seal();
+  const auto start = Clock::now();
+  std::vector<pharos::Ref<std::size_t>> sizes;
+  for (const auto& reader : readers) sizes.push_back(reader.call<&Reader::size>(ref));
+  for (const auto& size : sizes) {
+    if (size.get() != kBytes) return 1;
+  }
+  std::printf("%f\n", seconds_since(start));
+  return 0;
+}
 
 void measure_between_nodes(Report& report, int argc, char** argv) {
   if (report.wants_any({"pull_ratio_to_tcp", "pull_256MiB", "limit_tcp_loopback"})) measure_pull(report, argc, argv);
+  if (report.wants_any({"broadcast_8_over_2", "broadcast_2_nodes", "broadcast_8_nodes"})) measure_broadcast(report);
 }
 
 }  // namespace bench

@@ -34,6 +34,8 @@ constexpr Gate kGates[] = {
     {"put_64MiB_fresh", Gate::kAtLeast, 0.65, kMemcpy},
     {"get_1GiB_us", Gate::kAtMost, 10},
     {"bytes_per_object", Gate::kAtMost, 200},
+    {"pull_ratio_to_tcp", Gate::kAtLeast, 0.85},
+    {"broadcast_8_over_2", Gate::kAtMost, 1.5},
     {"puts_small", Gate::kAtLeast, 1'000'000},
     {"gets_small", Gate::kAtLeast, 5'000'000},
     {"wait_1k_refs", Gate::kAtLeast, 70},

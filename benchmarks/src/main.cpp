@@ -36,6 +36,8 @@ int run(int argc, char** argv) {
   }
   if (argc == 3 && std::strcmp(argv[1], "counted-calls") == 0)
     return bench::run_counted_calls(argc, argv, std::atoi(argv[2]));
+  if (argc == 3 && std::strcmp(argv[1], "broadcast-once") == 0)
+    return bench::run_broadcast(argc, argv, std::atoi(argv[2]));
   const std::string what = argc < 2 ? "" : argv[1];
   if (what != "core" && what != "store") return fail("say what to measure");
   std::string json;
