@@ -204,18 +204,20 @@ TEST_F(NodesTest, AnotherBuildAtTheProgramsPathIsRefusedWithBothNames) {
 }
 
 TEST_F(NodesTest, NodesInNetworksOfTheirOwnAndACutBetweenThem) {
-  must_end_within(90s);
+  must_end_within(110s);
   if (::geteuid() != 0 || std::system("unshare -n true 2>/dev/null") != 0) {
     GTEST_SKIP() << "network namespaces cannot be made here";
   }
   ChildProgram script{"/usr/bin/unshare",
-                      {"-n", NODES_IN_NAMESPACES, PHAROS_EXECUTABLE, FAR_DRIVER, folder().string()}};
-  const auto end = script.wait(80s);
+                      {"-n", NODES_IN_NAMESPACES, PHAROS_EXECUTABLE, FAR_DRIVER, FAR_OBJECTS, folder().string()}};
+  const auto end = script.wait(100s);
   EXPECT_SAYS(end.output, "b to c: 7");
   EXPECT_SAYS(end.output, "5000 more: 5007");
   EXPECT_SAYS(end.output, "gpu 0\n");
   EXPECT_SAYS(end.output, "ActorDied: ");
   EXPECT_SAYS(end.output, "\nmoved\n");
+  EXPECT_SAYS(end.output, "cut for moment:\npulling\npulled: right\n");
+  EXPECT_SAYS(end.output, "cut for good:\npulling\nObjectLost: ");
   EXPECT_EQ(end.status, 0) << end.output << end.error;
 }
 
