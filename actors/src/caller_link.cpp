@@ -35,11 +35,15 @@ bool is_note(FrameKind kind) {
 
 // ---- What comes
 
-// Cancels overtake the calls that they came behind; the time that a call has left begins now; and what it is run
-// again for is known before it begins.
-void CallerLink::note_marks(net::FrameBatch frames) {
-  while (!frames.empty()) {
-    const FrameHeader header = frames.next().header;
+// Cancels overtake the calls that they came behind; what a call will read comes while others run before it; the time
+// that a call has left begins now; and what it is run again for is known before it begins.
+void CallerLink::note_marks(net::FrameBatch frames, bool others_first) {
+  for (; !frames.empty(); others_first = true) {
+    const wire::FrameView frame = frames.next();
+    const FrameHeader& header = frame.header;
+    if (others_first && serves_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
+      calls_.caller()->large_values().look_ahead(frame.payload);
+    }
     if (header.kind == FrameKind::kCancel) {
       marks_.note_cancel(header.number);
     } else if (header.kind == FrameKind::kRetry) {

@@ -76,8 +76,7 @@ class CallerLink final : public net::Link::Handler,
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
-    note_marks(frames);
-    batches_waiting_.fetch_add(1);
+    note_marks(frames, batches_waiting_.fetch_add(1) != 0);
     calls_.strand().push(shared_from_this(), std::move(frames));
     // Whoever blocks gives back what it finds; this, what comes later.
     if (calls_.blocked()) calls_.strand().give_back_waiting();
@@ -120,7 +119,7 @@ class CallerLink final : public net::Link::Handler,
   static constexpr std::size_t kBatchesMax = 8;  // a read buffer each, that wait to be run
 
   // What comes.
-  void note_marks(net::FrameBatch frames);
+  void note_marks(net::FrameBatch frames, bool others_first);
   bool take_account(const wire::FrameView& frame);
   std::optional<Error> refusal_of(const wire::FrameHeader& header) const;
   std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);

@@ -184,6 +184,15 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte
   return gather(*lessee, payload, std::move(buffer), true);
 }
 
+void LargeValues::look_ahead(std::span<const std::byte> payload) const {
+  const auto read = read_pieces(payload);
+  const auto node = node_.lock();
+  if (!read || node == nullptr || opened() == nullptr || ended_.load()) return;
+  for (const Piece& piece : read->pieces) {
+    if (piece.of_ref == 0 && piece.location.node != self_.node) node->send(wire::ImportObject{piece.location});
+  }
+}
+
 Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::byte> payload, ByteCount most) {
   const auto lessee = opened();
   PHAROS_CHECK(lessee != nullptr);

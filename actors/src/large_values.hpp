@@ -50,6 +50,8 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   /// such payload.
   Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload, std::shared_ptr<const void> buffer);
 
+  /// Such a payload will be gathered later: what other nodes have of it may come here meanwhile.
+  void look_ahead(std::span<const std::byte> payload) const;
   /// The same, copied together so that it needs no object, of objects that this process holds. kInvalidArgument when
   /// that is more than `most`; kExhausted when it is out on disk.
   Result<std::vector<std::byte>> in_one_piece(std::span<const std::byte> payload, ByteCount most);

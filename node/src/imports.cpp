@@ -20,6 +20,7 @@ constexpr auto kClaimTime = 10s;
 constexpr auto kAgainTime = 200ms;       // between attempts
 constexpr int kAttempts = 4;             // without a byte
 constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
+constexpr std::size_t kAheadAtOnce = 2;  // of these, that nobody waits for
 constexpr std::uint64_t kWarmMin = std::uint64_t{4} << 20;
 constexpr int kHopsMax = 4;  // from one that had it to the one that has it
 
@@ -62,18 +63,19 @@ void Imports::close() {
 // ---- Places for objects of other nodes
 
 // Who passed it on may not be the one that has it.
-async::Async<Result<object_store::Location>> Imports::import(Imports* self, std::uint32_t table, Location object) {
+async::Async<Result<object_store::Location>> Imports::import(Imports* self, std::uint32_t table, Location object,
+                                                             Duration time) {
   for (int hops = 0; hops < kHopsMax; ++hops) {
-    if (object.node == self->self_) co_return self->keep_for(table, object);
+    if (object.node == self->self_) co_return self->keep_for(table, object, time);
     if (const auto known = self->imports_.find(object.id); known != self->imports_.end()) {
-      auto kept = self->keep_for(table, known->second.here);
+      auto kept = self->keep_for(table, known->second.here, time);
       if (kept || !is_gone(kept.error())) co_return kept;
     }
     ++self->claiming_[object.id];
     auto claimed = co_await claim(self, object);
     if (--self->claiming_[object.id] == 0) self->claiming_.erase(object.id);
     if (!claimed) co_return std::move(claimed).error();
-    if (!claimed->elsewhere.node) co_return self->take_in(table, object, *claimed);
+    if (!claimed->elsewhere.node) co_return self->take_in(table, object, *claimed, time);
     object = claimed->elsewhere;
   }
   co_return Error{ErrorCode::kUnavailable, "no node says that it has object " + to_string(object.id)};
@@ -106,9 +108,9 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
 }
 
 Result<object_store::Location> Imports::take_in(std::uint32_t table, const Location& origin,
-                                                const wire::ObjectClaimed& claimed) {
+                                                const wire::ObjectClaimed& claimed, Duration time) {
   if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import of it was faster
-    auto kept = keep_for(table, known->second.here);
+    auto kept = keep_for(table, known->second.here, time);
     if (kept || !is_gone(kept.error())) return kept;
     by_place_.erase(known->second.here.place);
     imports_.erase(known);
@@ -126,18 +128,18 @@ Result<object_store::Location> Imports::take_in(std::uint32_t table, const Locat
   const Location here{origin.id, *place, {}, self_};
   imports_.emplace(origin.id, Import{.origin = origin, .here = here, .size = claimed.size});
   by_place_.emplace(*place, origin.id);
-  auto kept = keep_for(table, here);
+  auto kept = keep_for(table, here, time);
   store_->ledger.let_go(*place);
   failpoint(Failpoint::kObjectImported);
   return kept;
 }
 
-Result<object_store::Location> Imports::keep_for(std::uint32_t table, const Location& here) {
+Result<object_store::Location> Imports::keep_for(std::uint32_t table, const Location& here, Duration time) {
   PHAROS_TRY(const auto pin, pins_.take(PinKind::kKeep, here));
   if (!pin) return object_store::lost(here, !store_->lender.has_process(here.owner));
   const std::uint64_t number = ++last_kept_;
   kept_.emplace(number, Kept{here.place, table, pin->number});
-  executor_.run_at(executor_.now() + kKeepTime, [this, number] {
+  executor_.run_at(executor_.now() + time, [this, number] {
     if (const auto kept = kept_.extract(number); !kept.empty()) pins_.drop(kept.mapped().pin);
   });
   return here;
@@ -293,21 +295,37 @@ async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
 
 // ---- Bytes
 
-void Imports::bring(const Body& body, Done done) {
+void Imports::bring(const Body& body, Urgency urgency, Done done) {
   const ObjectId id = by_place_.at(body.location.place);
-  waiting_.push_back({id, body, std::move(done)});
+  (urgency == Urgency::kAhead ? ahead_ : waiting_).push_back({id, body, std::move(done)});
+  executor_.post([this] { begin_pulls(); });
+}
+
+void Imports::hurry(const Place& here) {
+  const auto ahead =
+      std::find_if(ahead_.begin(), ahead_.end(), [&](const Pull& pull) { return pull.body.location.place == here; });
+  if (ahead == ahead_.end()) return;
+  waiting_.push_back(std::move(*ahead));
+  ahead_.erase(ahead);
   executor_.post([this] { begin_pulls(); });
 }
 
 void Imports::begin_pulls() {
-  for (; pulls_ < kPullsAtOnce && !waiting_.empty(); ++pulls_) {
-    Pull next = std::move(waiting_.front());
+  while (pulls_ < kPullsAtOnce && !waiting_.empty()) {
+    begin_pull(std::move(waiting_.front()));
     waiting_.pop_front();
-    const auto memory = store_->bytes();
-    if (memory)
-      imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
-    background_.spawn(pull(this, next.id, next.body, std::move(next.done)));
   }
+  while (pulls_ < kAheadAtOnce && !ahead_.empty()) {
+    begin_pull(std::move(ahead_.front()));
+    ahead_.pop_front();
+  }
+}
+
+void Imports::begin_pull(Pull next) {
+  ++pulls_;
+  const auto memory = store_->bytes();
+  if (memory) imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
+  background_.spawn(pull(this, next.id, next.body, std::move(next.done)));
 }
 
 async::Async<void> Imports::pull(Imports* self, ObjectId id, Body body, Done done) {

@@ -34,7 +34,8 @@ namespace pharos::node {
 class Imports final : public net::Peer::Owner {
  public:
   static constexpr auto kGraceTime = std::chrono::seconds{10};
-  static constexpr auto kKeepTime = std::chrono::seconds{1};
+  static constexpr Duration kKeepTime = std::chrono::seconds{1};
+  static constexpr Duration kAheadTime = std::chrono::seconds{30};
 
   using Location = object_store::Location;
   using Place = object_store::Place;
@@ -45,9 +46,9 @@ class Imports final : public net::Peer::Owner {
   Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
           Find find);
 
-  /// Where an object lies here, for the process that has this table and keeps it soon: within kKeepTime. Also one of
-  /// this node that comes back to it.
-  static async::Async<Result<Location>> import(Imports* self, std::uint32_t table, Location object);
+  /// Where an object lies here, for the process that has this table and keeps it within that time. Also one of this
+  /// node that comes back to it.
+  static async::Async<Result<Location>> import(Imports* self, std::uint32_t table, Location object, Duration time);
   /// It does, and need not be waited for.
   void is_kept(std::uint32_t table, const Place& here);
 
@@ -55,8 +56,12 @@ class Imports final : public net::Peer::Owner {
   const Location* origin_of(const Place& here) const;
   /// It need not be kept here: it can be pulled again.
   bool is_elsewhere(const Place& here) const;
+  /// What somebody waits for is pulled before all that may be needed soon.
+  enum class Urgency : std::uint8_t { kWaitedFor, kAhead };
   /// Pulls it to its memory here. `done` runs later.
-  void bring(const Body& body, async::UniqueFunction<void(Result<void>)> done);
+  void bring(const Body& body, Urgency urgency, async::UniqueFunction<void(Result<void>)> done);
+  /// Somebody waits now.
+  void hurry(const Place& here);
 
   /// One that is here, or on its way.
   std::optional<Location> find(const ObjectId& id) const;
@@ -92,10 +97,16 @@ class Imports final : public net::Peer::Owner {
     std::vector<async::Completion<std::shared_ptr<net::Peer>>> waiting;
   };
   using Done = async::UniqueFunction<void(Result<void>)>;
+  struct Pull {
+    ObjectId id;
+    Body body;
+    Done done;
+  };
 
   static async::Async<Result<wire::ObjectClaimed>> claim(Imports* self, Location object);
-  Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed);
-  Result<Location> keep_for(std::uint32_t table, const Location& here);
+  Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed,
+                           Duration time);
+  Result<Location> keep_for(std::uint32_t table, const Location& here, Duration time);
   void release(const Location& origin);
 
   static async::Async<Result<std::string>> find_address(Imports* self, NodeId node);
@@ -111,6 +122,7 @@ class Imports final : public net::Peer::Owner {
                                                                std::shared_ptr<object_store::Chunks> chunks);
   static async::Async<Result<void>> provide(Imports* self, Body body);
   void begin_pulls();
+  void begin_pull(Pull pull);
 
   void on_message(net::Peer&, net::Parcel, std::optional<std::uint64_t>) override {}
   void on_peer_closed(net::Peer& peer, const Error& why) override;
@@ -133,13 +145,9 @@ class Imports final : public net::Peer::Owner {
   std::map<std::uint64_t, Kept> kept_;  // for those who asked, oldest first
   std::uint64_t last_kept_ = 0;
   std::unordered_map<NodeId, Neighbour> neighbours_;
-  std::size_t pulls_ = 0;  // under way
-  struct Pull {
-    ObjectId id;
-    Body body;
-    Done done;
-  };
-  std::deque<Pull> waiting_;
+  std::size_t pulls_ = 0;     // under way
+  std::deque<Pull> waiting_;  // that somebody waits for
+  std::deque<Pull> ahead_;
 
   async::AsyncGroup background_;
 };

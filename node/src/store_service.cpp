@@ -21,6 +21,7 @@ using object_store::SpillFile;
 constexpr std::size_t kPartPieces = 4;  // of an object that several threads write or read
 constexpr std::size_t kPartsMax = 8;
 constexpr std::size_t kListedMax = 1000;  // objects, for people
+constexpr std::size_t kAheadsMax = 64;    // imports that nobody waits for
 constexpr auto kFullTime = 1s;
 constexpr auto kLookTime = 20ms;  // between looks for memory that somebody waits for
 constexpr auto kTrimTime = 2ms;   // to hear what processes give back, before objects go to disk
@@ -63,11 +64,13 @@ bool StoreService::on_message(const std::shared_ptr<net::Peer>& from, CallerId c
     ask(from, slab->slot_bytes, *request);
   } else if (const auto* const m = std::get_if<wire::BringObject>(&parcel.message); m != nullptr && request) {
     ask(from, m->object, *request);
-  } else if (const auto* const wanted = std::get_if<wire::ImportObject>(&parcel.message);
-             wanted != nullptr && request) {
-    if (const auto table = table_of(*from)) {
+  } else if (const auto* const wanted = std::get_if<wire::ImportObject>(&parcel.message)) {
+    const auto table = table_of(*from);
+    if (table && request) {
       background_.spawn(import(this, {*table, *request}, wanted->object));
-    } else {
+    } else if (table) {
+      import_ahead(*table, wanted->object);
+    } else if (request) {
       from->respond(*request, not_opened());
     }
   } else if (const auto* const returned = std::get_if<wire::ReturnSlab>(&parcel.message)) {
@@ -260,12 +263,31 @@ void StoreService::bring(const Location& here, async::UniqueFunction<void(Result
 }
 
 async::Async<void> StoreService::import(StoreService* self, Asker asker, Location object) {
-  auto here = co_await Imports::import(self->imports_.get(), asker.table, object);
+  auto here = co_await Imports::import(self->imports_.get(), asker.table, object, Imports::kKeepTime);
   if (here) {
     self->answer(asker, wire::ObjectImported{*here});
   } else {
     self->answer(asker, std::move(here).error());
   }
+  self->look_again_at(self->executor_.now() + kReaderTime);
+}
+
+// As many as may wait for the others, and no more.
+void StoreService::import_ahead(std::uint32_t table, const Location& object) {
+  if (aheads_ < kAheadsMax) background_.spawn(import_ahead(this, table, object));
+}
+
+// Into memory that nobody needs for anything else now.
+async::Async<void> StoreService::import_ahead(StoreService* self, std::uint32_t table, Location object) {
+  ++self->aheads_;
+  const auto here = co_await Imports::import(self->imports_.get(), table, object, Imports::kAheadTime);
+  --self->aheads_;
+  if (!here || !self->waiting_.empty() || self->returning_.contains(here->place)) co_return;
+  const auto returns = self->store_->lender.begin_return(here->place);
+  if (!returns) co_return;
+  const Body body = *returns;
+  self->returning_.try_emplace(here->place);
+  self->bring_back(body, Imports::Urgency::kAhead);
   self->look_again_at(self->executor_.now() + kReaderTime);
 }
 
@@ -333,6 +355,7 @@ bool StoreService::serve(const Waiting& waiting, const Location& location) {
   }
   if (const auto others = returning_.find(location.place); others != returning_.end()) {
     others->second.push_back(waiting.asker);
+    imports_->hurry(location.place);
     return true;
   }
   if (ledger.word_of(location.place.slot).state != object_store::SlotState::kOut) {
@@ -343,7 +366,7 @@ bool StoreService::serve(const Waiting& waiting, const Location& location) {
   if (!body && body.error().code() == ErrorCode::kNotFound) return false;  // it left just now, and is being noted
   if (!body) return refuse(waiting, body.error());
   returning_[location.place].push_back(waiting.asker);
-  bring_back(*body);
+  bring_back(*body, Imports::Urgency::kWaitedFor);
   return true;
 }
 
@@ -495,10 +518,10 @@ void StoreService::has_left(const Body& body, Result<Left> left) {
   serve_waiting();
 }
 
-void StoreService::bring_back(const Body& body) {
+void StoreService::bring_back(const Body& body, Imports::Urgency urgency) {
   const auto copy = on_disk_.find(body.location.place);
   if (copy == on_disk_.end()) {
-    return imports_->bring(body, [this, body](const Result<void>& pulled) { has_returned(body, pulled); });
+    return imports_->bring(body, urgency, [this, body](const Result<void>& pulled) { has_returned(body, pulled); });
   }
   const auto kept = copy->second;
   run_in_parts(

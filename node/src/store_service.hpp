@@ -106,7 +106,7 @@ class StoreService {
   };
   void take_out(const Body& body, const std::optional<object_store::SpillFile::Kept>& kept, Result<void> written);
   void has_left(const Body& body, Result<Left> left);
-  void bring_back(const Body& body);
+  void bring_back(const Body& body, Imports::Urgency urgency);
   void has_returned(const Body& body, const Result<void>& read);
   void end_outside();
   /// Copies on disk that nobody uses just now, and for which this is true; how many.
@@ -120,6 +120,8 @@ class StoreService {
   void trim_later();
   void release_idle_later();
   static async::Async<void> import(StoreService* self, Asker asker, Location object);
+  void import_ahead(std::uint32_t table, const Location& object);
+  static async::Async<void> import_ahead(StoreService* self, std::uint32_t table, Location object);
   /// Runs `work` where it may block, then `done` here with what it gave.
   template <class Work, class Done>
   void run_aside(Work work, Done done);
@@ -150,6 +152,7 @@ class StoreService {
 
   std::uint32_t own_table_ = 0;  // of the pins with which this node reads
   std::uint64_t last_request_ = 0;
+  std::size_t aheads_ = 0;  // imports that nobody waits for
   std::map<std::uint64_t, async::UniqueFunction<void(Result<void>)>> own_requests_;
 
   TimePoint next_look_ = TimePoint::max();

@@ -99,6 +99,24 @@ TEST_F(FarObjectsTest, ResultsThatDieWithTheirNodeAreMadeAgainOrLost) {
   EXPECT_SAYS(end.output, "lies at another node, and does not come");
 }
 
+TEST_F(FarObjectsTest, WhatACallWillReadComesWhileOthersRunBeforeIt) {
+  must_end_within(60s);
+  start_head();
+  start_node("cpu=1,c=1");
+  const auto program = start("ahead");
+  EXPECT_EQ(program->next_line(), "called");
+  const auto has_come = [&] {
+    const auto all = memories();
+    return std::any_of(all.begin(), all.end(), [](const std::string& text) {
+      return text.find("memory, a copy") != std::string::npos && text.find("\nObjects  1\n") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(eventually(has_come, 10s));
+  go_on();
+  const auto end = program->wait();
+  EXPECT_SAYS(end.output, "checked: right");
+}
+
 TEST_F(FarObjectsTest, WhatIsDamagedOnItsWayIsSentAgain) {
   must_end_within(60s);
   start_head();

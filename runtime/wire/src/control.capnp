@@ -58,7 +58,7 @@ struct Message {
     promiseActor @47 :PromiseActor;    # caller to node, which tells the head; answered by actorFound
     breakPromise @48 :BreakPromise;    # the same, unanswered
     bringObject @49 :Object;           # caller to node: to memory, or why not; answered by done
-    importObject @50 :Object;          # caller to node, of another node's; answered by objectImported
+    importObject @50 :Object;          # caller to node, of another node's; answered by objectImported, or ahead, unanswered
     objectImported @51 :Object;        # node to caller: where it is here
     claimObject @52 :Object;           # node to the node that has it, which keeps it then; answered by objectClaimed
     objectClaimed @53 :ObjectClaimed;

@@ -62,6 +62,9 @@ class Keeper {
   bool pass_to(const pharos::Actor<Keeper>& other, std::size_t size, std::uint64_t number) {
     return other.call<&Keeper::check>(refs_.front(), size, number).get();
   }
+  void wait_until_there(const std::string& file) {
+    while (!std::filesystem::exists(file)) std::this_thread::sleep_for(5ms);
+  }
   void drop() {
     kept_ = {};
     refs_.clear();
@@ -166,6 +169,21 @@ void run_once(pharos::Runtime& runtime) {
   say(std::string{"back: "} + (holds(c.call<&Keeper::make>(kSize, 6U).get(), kSize, 6) ? "right" : "wrong"));
 }
 
+// What the second call reads comes while the first one runs.
+void run_ahead(pharos::Runtime& runtime, const std::filesystem::path& go) {
+  constexpr std::size_t kSize = 16 * kMib;
+  const auto c = runtime.spawn<Keeper>(on("c"));
+  const auto value = runtime.put(block(kSize, 8));
+  const auto again = runtime.put(block(kSize, 9));
+  // It has used its node's store before.
+  static_cast<void>(c.call<&Keeper::check>(value, kSize, 8U).get());
+  const auto first = c.call<&Keeper::wait_until_there>(go.string());
+  const auto second = c.call<&Keeper::check>(again, kSize, 9U);
+  say("called");
+  first.get();
+  say(std::string{"checked: "} + (second.get() ? "right" : "wrong"));
+}
+
 // For as long as the link to b lives.
 void run_cut(pharos::Runtime& runtime) {
   constexpr std::size_t kSize = 64 * kMib;
@@ -193,6 +211,7 @@ int main(int argc, char** argv) {
     if (mode == "chain") run_chain(runtime);
     if (mode == "lost") run_lost(runtime, argv[2]);
     if (mode == "once") run_once(runtime);
+    if (mode == "ahead") run_ahead(runtime, argv[2]);
     if (mode == "cut") run_cut(runtime);
     say("done");
     return 0;
