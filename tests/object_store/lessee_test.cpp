@@ -379,6 +379,46 @@ TEST_F(LesseeTest, MemoryThatIsFreeIsLentAgain) {
             store_.ledger().slot(first.place.slot).offset.load());
 }
 
+TEST_F(LesseeTest, AnObjectOfAnotherNodeIsBroughtWhenItIsReadAndGoneWithItsLastShare) {
+  const Location there{{CallerId{50}, 1}, {}, CallerId{50}, NodeId{2}};
+  std::vector<std::byte> bytes(8 * kMiB);
+  fill(bytes, 7);
+  store_.put_elsewhere(there.id, bytes);
+  auto object = maker_.lessee->borrow(there);
+  ASSERT_TRUE(object.ok()) << object.error().to_string();
+  EXPECT_FALSE((*object)->in_memory());
+  EXPECT_EQ(store_.lender().memory(), 0);
+  EXPECT_TRUE(holds(**object, 7));
+  EXPECT_EQ(store_.lender().memory(), 8 * kMiB);
+  EXPECT_TRUE(holds(*other_.lessee->borrow((*object)->location()).value(), 7));
+  object = Error{ErrorCode::kNotFound, "let go"};
+  EXPECT_TRUE(store_.lender().reclaim());
+  EXPECT_EQ(store_.lender().census().slabs, 0);
+  EXPECT_EQ(maker_.lessee->borrow(there).error().code(), ErrorCode::kObjectLost);
+}
+
+TEST_F(LesseeTest, OneThatComesFindsTheMemoryOfOneThatHasEnded) {
+  const auto import = [&](std::uint64_t number) {
+    const Location there{{CallerId{50}, number}, {}, CallerId{50}, NodeId{2}};
+    std::vector<std::byte> bytes(8 * kMiB);
+    fill(bytes, number);
+    store_.put_elsewhere(there.id, bytes);
+    return maker_.lessee->borrow(there).value();
+  };
+  EXPECT_TRUE(holds(*import(1), 1));
+  store_.lender().reclaim();
+  const auto second = import(2);
+  EXPECT_EQ(store_.lender().memory(), 8 * kMiB) << "it has it, though nothing has come yet";
+  EXPECT_EQ(store_.lender().idle_bytes(), 8 * kMiB);
+  // Others may need it more.
+  const auto taken = store_.lender().take_idle(1);
+  ASSERT_EQ(taken.size(), 1);
+  store_.lender().released(taken[0]);
+  EXPECT_EQ(store_.lender().memory(), 0);
+  EXPECT_TRUE(holds(*second, 2));
+  EXPECT_EQ(store_.lender().memory(), 8 * kMiB);
+}
+
 TEST_F(LesseeTest, AProcessHasOneTableAndTablesAreUsedAgain) {
   EXPECT_EQ(store_.lender().open(CallerId{1}).error().code(), ErrorCode::kAlreadyExists);
   for (std::uint64_t i = 3; i <= PlainStore::kTables; ++i) ASSERT_TRUE(store_.lender().open(CallerId{i}).ok());

@@ -70,6 +70,11 @@ class PlainStore {
     const auto left = lessor_->lender.process_ended(process.table);
     unclaimed_.insert(unclaimed_.end(), left.begin(), left.end());
   }
+  /// What another node has.
+  void put_elsewhere(const ObjectId& id, std::vector<std::byte> bytes) {
+    const std::lock_guard lock{lessor_->mutex};
+    lessor_->elsewhere.insert_or_assign(id, std::move(bytes));
+  }
   /// Nobody waits any longer for results of processes that have ended.
   void end_unclaimed() {
     const std::lock_guard lock{lessor_->mutex};

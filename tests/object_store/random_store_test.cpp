@@ -108,6 +108,25 @@ class RandomStore {
     const auto view = chance(2) ? (*seen)->read() : Result<std::shared_ptr<const View>>{nullptr};
     actor.read.push_back({*seen, known.number, view ? *view : nullptr});
   }
+  // One that another node has: it is there for as long as somebody keeps it.
+  void import(Actor& actor) {
+    const ObjectId id{CallerId{1'000'000}, ++last_number_};
+    const std::uint64_t number = last_number_ << 32;
+    std::vector<std::byte> bytes(size());
+    fill(bytes, number);
+    store_.put_elsewhere(id, std::move(bytes));
+    const auto got = actor.process.lessee->borrow({id, {}, CallerId{}, NodeId{2}});
+    if (!got) {
+      ASSERT_EQ(got.error().code(), ErrorCode::kExhausted) << got.error().to_string();
+      return;
+    }
+    known_.push_back({(*got)->location(), number, CallerId{}, std::nullopt, false});
+    known_.back().kept = 1;
+    actor.read.push_back({*got, number});
+  }
+  void take_idle() {
+    for (const Lender::Idle& idle : store_.lender().take_idle(between(1, 20 << 20))) store_.lender().released(idle);
+  }
   void let_go(std::vector<Share>& shares, bool held) {
     if (shares.empty()) return;
     const std::size_t which = between(0, shares.size() - 1);
@@ -173,7 +192,7 @@ void RandomStore::run(int steps) {
   for (int i = 0; i < 4; ++i) actors_.push_back(new_actor());
   for (int step = 0; step < steps && !testing::Test::HasFatalFailure(); ++step) {
     Actor& actor = actors_[between(0, actors_.size() - 1)];
-    switch (between(0, 10)) {
+    switch (between(0, 12)) {
       case 0:
       case 1: make(actor); break;
       case 2: hand_over(actor, actors_[between(0, actors_.size() - 1)]); break;
@@ -196,6 +215,12 @@ void RandomStore::run(int steps) {
         break;
       case 10:
         if (chance(4)) store_.spill(between(1, 20 << 20));
+        break;
+      case 11:
+        if (chance(2)) import(actor);
+        break;
+      case 12:
+        if (chance(4)) take_idle();
         break;
     }
     if (step % 20 == 0) check();
