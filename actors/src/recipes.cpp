@@ -19,7 +19,6 @@ using namespace std::chrono_literals;
 using detail::CellHandle;
 using detail::Remakable;
 using detail::ResultCell;
-using object_store::Object;
 
 constexpr auto kEndTime = 10s;
 

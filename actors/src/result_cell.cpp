@@ -106,10 +106,8 @@ std::byte* ResultCell::large_room(std::size_t size) {
 }
 
 void ResultCell::complete() {
-  if (kept_ != nullptr) [[unlikely]] {
+  if (kept_ != nullptr) [[unlikely]]
     kept_.reset();
-    own_arguments_.clear();
-  }
   if ((room_->complete(word_) & WaitingRoom::kWatched) == 0) return;
   std::unique_ptr<std::vector<Watch>> watchers;
   {

@@ -83,15 +83,18 @@ class ResultCell {
   }
   /// Lives until the result is there. Before the call is sent.
   void keep(std::shared_ptr<const void> kept) {
-    if (kept_ == nullptr) kept_ = std::make_unique<std::vector<std::shared_ptr<const void>>>();
-    kept_->push_back(std::move(kept));
+    if (kept_ == nullptr) kept_ = std::make_unique<Kept>();
+    kept_->all.push_back(std::move(kept));
   }
   /// The same for an object that is the call's alone.
   void keep_argument(std::shared_ptr<object_store::Object> object) {
     keep(object);
-    own_arguments_.push_back(std::move(object));
+    kept_->own_arguments.push_back(std::move(object));
   }
-  std::span<const std::shared_ptr<object_store::Object>> own_arguments() const { return own_arguments_; }
+  std::span<const std::shared_ptr<object_store::Object>> own_arguments() const {
+    if (kept_ == nullptr) return {};
+    return kept_->own_arguments;
+  }
   /// Its call is not wanted any more: whoever has it does not send it again.
   void note_cancelled() { cancelled_.store(true); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
@@ -275,8 +278,11 @@ class ResultCell {
   std::unique_ptr<Error> error_;
   std::unique_ptr<std::vector<Watch>> watchers_;
   std::unique_ptr<async::Callback> on_cancel_;
-  std::unique_ptr<std::vector<std::shared_ptr<const void>>> kept_;
-  std::vector<std::shared_ptr<object_store::Object>> own_arguments_;  // of these: what nobody else has
+  struct Kept {
+    std::vector<std::shared_ptr<const void>> all;
+    std::vector<std::shared_ptr<object_store::Object>> own_arguments;  // of these: what nobody else has
+  };
+  std::unique_ptr<Kept> kept_;
   std::array<std::byte, 48> inline_;
 };
 

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMib = std::size_t{1} << 20;
 constexpr std::size_t kBytes = 256 * kMib;
-constexpr int kRounds = 7;
+constexpr int kRounds = 15;
 
 // ---- What a stream between two shared regions gives
 

@@ -154,8 +154,11 @@ void Imports::is_kept(std::uint32_t table, const Place& here) {
   });
 }
 
-void Imports::keep_nothing() {
-  for (const auto& [number, kept] : std::exchange(kept_, {})) pins_.drop(kept.pin);
+void Imports::process_ended(std::uint32_t table) {
+  std::erase_if(kept_, [&](const auto& entry) {
+    if (entry.second.table == table) pins_.drop(entry.second.pin);
+    return entry.second.table == table;
+  });
 }
 
 std::optional<object_store::Location> Imports::find(const ObjectId& id) const {
@@ -336,6 +339,7 @@ async::Async<void> Imports::pull(Imports* self, ObjectId id, Body body, Done don
     if (import.relays != 0) {
       [[maybe_unused]] const auto none = co_await import.no_relays.wait(async::Deadline::never());
     }
+    self->store_->ledger.note_provided(body.location.place.slot, 0);
     self->store_->objects.release(body.offset, body.slot_bytes);
   }
   Import& its = self->imports_.at(id);

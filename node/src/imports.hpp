@@ -71,8 +71,8 @@ class Imports final : public net::Peer::Owner {
 
   /// Tells nodes of what has ended here.
   void look();
-  /// No process uses the store any more.
-  void keep_nothing();
+  /// What was kept for it need not be.
+  void process_ended(std::uint32_t table);
   bool empty() const { return imports_.empty(); }
   std::size_t size() const { return imports_.size(); }
 

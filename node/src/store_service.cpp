@@ -221,7 +221,7 @@ void StoreService::process_ended(std::uint32_t table) {
   if (process.empty()) return;
   auto unclaimed = store_->lender.process_ended(table);
   failpoint(Failpoint::kProcessGone);
-  if (processes_.empty()) imports_->keep_nothing();
+  imports_->process_ended(table);
   look_again();
   if (unclaimed.empty()) return;
   executor_.run_at(executor_.now() + kClaimTime, [this, unclaimed = std::move(unclaimed)] {
