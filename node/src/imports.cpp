@@ -126,7 +126,7 @@ Result<object_store::Location> Imports::take_in(std::uint32_t table, const Locat
     return std::move(place).error();
   }
   const Location here{origin.id, *place, {}, self_};
-  imports_.emplace(origin.id, Import{.origin = origin, .here = here, .size = claimed.size});
+  imports_.emplace(origin.id, Import{.origin = origin, .here = here});
   by_place_.emplace(*place, origin.id);
   auto kept = keep_for(table, here, time);
   store_->ledger.let_go(*place);
@@ -232,6 +232,7 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, N
       waiting.fail(link.error());
     }
   }
+  self->forget_if_unused(node);
   co_return link;
 }
 
@@ -272,8 +273,8 @@ void Imports::on_peer_closed(net::Peer& peer, const Error&) {
   for (auto& [node, neighbour] : neighbours_) {
     if (neighbour.link.get() != &peer) continue;
     neighbour.link = nullptr;
-    if (has_any_of(node)) background_.spawn(reach_again(this, node));
-    return;
+    if (has_any_of(node)) return background_.spawn(reach_again(this, node));
+    return forget_if_unused(NodeId{node});
   }
 }
 
@@ -294,6 +295,14 @@ async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
   for (auto& [id, import] : self->imports_) {
     if (import.origin.node == node) import.claimed = false;
   }
+  self->forget_if_unused(node);
+}
+
+// Nodes come and go, a program's own above all.
+void Imports::forget_if_unused(NodeId node) {
+  const auto found = neighbours_.find(node);
+  if (found != neighbours_.end() && found->second.link == nullptr && !found->second.connecting)
+    neighbours_.erase(found);
 }
 
 // ---- Bytes

@@ -83,7 +83,6 @@ class Imports final : public net::Peer::Owner {
   struct Import {
     Location origin;
     Location here;
-    std::uint64_t size = 0;
     bool claimed = true;
     std::shared_ptr<object_store::Chunks> coming{};  // while it is pulled
     std::size_t relays = 0;                          // that pass on these
@@ -115,6 +114,7 @@ class Imports final : public net::Peer::Owner {
   static async::Async<void> claim_again(Imports* self, NodeId node, std::shared_ptr<net::Peer> link);
   static async::Async<void> reach_again(Imports* self, NodeId node);
   bool has_any_of(NodeId node) const;
+  void forget_if_unused(NodeId node);
 
   static async::Async<void> pull(Imports* self, ObjectId id, Body body, Done done);
   static async::Async<Result<void>> pull_all(Imports* self, ObjectId id, Body body);
