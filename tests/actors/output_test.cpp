@@ -124,6 +124,13 @@ constexpr long kGrownMax = 512 << 10;  // the sanitizer keeps 256 MiB of what wa
 constexpr long kGrownMax = 32 << 10;
 #endif
 
+// The thread sanitizer makes of the flood's lines most of what a small machine can do.
+#ifdef __SANITIZE_THREAD__
+constexpr long kCallsMin = 1;
+#else
+constexpr long kCallsMin = 20;
+#endif
+
 TEST_F(OutputTest, AFloodSlowsItsWriterAndNothingElse) {
   must_end_within(60s);
   ChildProgram program{WRITING_PROGRAM, {"flood"}};
@@ -133,7 +140,7 @@ TEST_F(OutputTest, AFloodSlowsItsWriterAndNothingElse) {
   const std::size_t grown = end.error.find("grown by ");
   ASSERT_NE(calls, std::string::npos) << end.error;
   ASSERT_NE(grown, std::string::npos) << end.error;
-  EXPECT_GT(std::stol(end.error.substr(calls + 6)), 20) << "calls of another actor in two seconds";
+  EXPECT_GT(std::stol(end.error.substr(calls + 6)), kCallsMin) << "calls of another actor in two seconds";
   EXPECT_LT(std::stol(end.error.substr(grown + 9)), kGrownMax) << "kilobytes";
 }
 
