@@ -22,10 +22,6 @@ using detail::ResultCell;
 
 constexpr auto kEndTime = 10s;
 
-bool is_gone(const Error& error) {
-  return error.code() == ErrorCode::kObjectLost || error.code() == ErrorCode::kOwnerDied;
-}
-
 async::Async<void> until_there(CellHandle cell) {
   async::Completion<void> there;
   cell.when_ready([there]() mutable { there.complete(); });
@@ -33,6 +29,11 @@ async::Async<void> until_there(CellHandle cell) {
 }
 
 }  // namespace
+
+Error made_differently() {
+  return {ErrorCode::kObjectLost, "a task that was run again gave a result of another size",
+          "Give max_retries only to tasks whose results are the same each time."};
+}
 
 Recipe::~Recipe() {
   const auto there = recipes.lock();
@@ -137,17 +138,17 @@ async::Async<Result<Recipes::Restored>> Recipes::restore(Recipes* self, CellHand
       cell->keep(*object);
       continue;
     }
-    const auto recipe = is_gone(object.error()) ? self->find(piece.location.id) : nullptr;
+    const auto recipe = object_store::is_lost(object.error()) ? self->find(piece.location.id) : nullptr;
     if (recipe == nullptr) {
       co_return Error{object.error()}.with("an argument of what was to be made again");
     }
     const CellHandle again = self->make_again(recipe, object.error());
     co_await until_there(again);
+    if (!again.ready()) co_return stopped();
     if (again->error() != nullptr) co_return *again->error();
     const auto* const stored = again->stored();
     if (stored == nullptr || piece.begin > stored->size || piece.size > stored->size - piece.begin) {
-      co_return Error{ErrorCode::kObjectLost, "a task that was run again gave a result of another size",
-                      "Give max_retries only to tasks whose results are the same each time."};
+      co_return made_differently();
     }
     cell->keep(stored->object);
     piece.location = stored->object->location();

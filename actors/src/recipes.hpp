@@ -22,6 +22,9 @@ class LargeValues;
 class Recipes;
 class TaskPool;
 
+/// What was made again does not fit in the place of what was lost.
+Error made_differently();
+
 /// How a task's large result was made: its call, and its arguments as they were sent. Of arguments that were results
 /// themselves, how those were made. Shared by the results that it made, and by the recipes of what was made of those.
 struct Recipe {

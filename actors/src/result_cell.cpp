@@ -201,8 +201,7 @@ Result<Encoded> ResultCell::made_again(const Error& why, Deadline deadline) cons
   PHAROS_TRY(Encoded whole, recipes->make_again(recipe, why).wait(deadline));
   const Stored& part = *stored();
   if (!whole.count.empty() || part.begin > whole.bytes.size() || part.size > whole.bytes.size() - part.begin) {
-    return Error{ErrorCode::kObjectLost, "a task that was run again gave a result of another size",
-                 "Give max_retries only to tasks whose results are the same each time."};
+    return actors::made_differently();
   }
   whole.bytes = whole.bytes.subspan(part.begin, part.size);
   return whole;

@@ -37,10 +37,6 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
           "Make it again; and look after that node."};
 }
 
-bool is_gone(const Error& error) {
-  return error.code() == ErrorCode::kObjectLost || error.code() == ErrorCode::kOwnerDied;
-}
-
 }  // namespace
 
 Imports::Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
@@ -69,7 +65,7 @@ async::Async<Result<object_store::Location>> Imports::import(Imports* self, std:
     if (object.node == self->self_) co_return self->keep_for(table, object, time);
     if (const auto known = self->imports_.find(object.id); known != self->imports_.end()) {
       auto kept = self->keep_for(table, known->second.here, time);
-      if (kept || !is_gone(kept.error())) co_return kept;
+      if (kept || !object_store::is_lost(kept.error())) co_return kept;
     }
     ++self->claiming_[object.id];
     auto claimed = co_await claim(self, object);
@@ -97,7 +93,7 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
     if (answer || answer.error().code() != ErrorCode::kUnavailable) break;
   }
   if (!answer) {
-    if (is_gone(answer.error())) co_return std::move(answer).error();
+    if (object_store::is_lost(answer.error())) co_return std::move(answer).error();
     co_return lost_with_its_node(object.id, answer.error());
   }
   const auto* const claimed = std::get_if<wire::ObjectClaimed>(&answer->message);
@@ -111,7 +107,7 @@ Result<object_store::Location> Imports::take_in(std::uint32_t table, const Locat
                                                 const wire::ObjectClaimed& claimed, Duration time) {
   if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import of it was faster
     auto kept = keep_for(table, known->second.here, time);
-    if (kept || !is_gone(kept.error())) return kept;
+    if (kept || !object_store::is_lost(kept.error())) return kept;
     by_place_.erase(known->second.here.place);
     imports_.erase(known);
   }
@@ -220,7 +216,6 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, N
   Neighbour& neighbour = self->neighbours_[node];
   neighbour.connecting = false;
   if (link) {
-    neighbour.link = *link;
     self->background_.spawn(claim_again(self, node, *link));
   } else {
     neighbour.address.clear();  // it may be elsewhere
@@ -245,6 +240,7 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::connect(Imports* self,
   if (!socket) co_return not_reached(node, socket.error());
   const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
   auto peer = net::Peer::make(self->executor_, link, *self);
+  self->neighbours_[node].link = peer;  // before anybody can hear that it has ended
   link->start(peer);
   co_return peer;
 }
@@ -261,7 +257,7 @@ async::Async<void> Imports::claim_again(Imports* self, NodeId node, std::shared_
     wire::Message ask = wire::ClaimObject{origin};
     const auto claimed = co_await link->request(std::move(ask), std::vector<Fd>{},
                                                 async::Deadline::after(kClaimTime, self->executor_.now()));
-    if (!claimed && !is_gone(claimed.error())) co_return;  // this connection has ended, too
+    if (!claimed && !object_store::is_lost(claimed.error())) co_return;  // this connection has ended, too
     const auto still = self->imports_.find(origin.id);
     if (still != self->imports_.end()) still->second.claimed = claimed.ok();
     if (still == self->imports_.end() && !self->claiming_.contains(origin.id)) self->release(origin);
@@ -371,20 +367,21 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
     const std::size_t before = chunks->arrived();
     const auto pulled = co_await pull_from(self, source, Wish{origin, self->self_, insists}, chunks);
     if (pulled && !*pulled) co_return {};
-    if (pulled) {
+    if (pulled && !insists) {
       auto& others = self->imports_.at(id).others;
       if (std::find(others.begin(), others.end(), **pulled) == others.end()) others.push_back(**pulled);
       source = **pulled == self->self_ ? origin.node : **pulled;
       insists = true;
       continue;
     }
-    why = pulled.error();
+    why = pulled ? Error{ErrorCode::kCorrupt, "another node names one more, though it was asked for its own"}
+                 : pulled.error();
     if (why->code() == ErrorCode::kCancelled) co_return *why;
     if (source != origin.node) {
       source = origin.node;
       continue;
     }
-    if (is_gone(*why) || why->code() == ErrorCode::kNotFound) break;
+    if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
     attempts = chunks->arrived() == before ? attempts + 1 : 0;
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }
@@ -392,7 +389,7 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
     const auto pulled = co_await pull_from(self, other, Wish{origin, self->self_, true}, chunks);
     if (pulled && !*pulled) co_return {};
   }
-  if (is_gone(*why)) co_return *why;
+  if (object_store::is_lost(*why)) co_return *why;
   co_return lost_with_its_node(id, *why);
 }
 

@@ -143,9 +143,8 @@ void StoreService::run_aside(Work work, Done done) {
   // The work may outlast this, but not the memory that it needs.
   auto result = std::make_shared<std::optional<decltype(work(*store_))>>();
   host_.run_aside([store = store_, work = std::move(work), result]() mutable { result->emplace(work(*store)); },
-                  [store = std::weak_ptr<NodeStore>{store_}, done = std::move(done), result]() mutable {
-                    // The last one that has it is this service.
-                    if (store.lock() != nullptr) done(std::move(**result));
+                  [life = std::weak_ptr<void>{life_}, done = std::move(done), result]() mutable {
+                    if (!life.expired()) done(std::move(**result));
                   });
 }
 

@@ -133,6 +133,7 @@ class StoreService {
   Host& host_;
   const Settings settings_;
   const Imports::Find find_;
+  const std::shared_ptr<void> life_ = std::make_shared<char>();  // for as long as this is there
   // Null until first asked for.
   std::shared_ptr<NodeStore> store_;
   std::unique_ptr<Imports> imports_;

@@ -15,4 +15,8 @@ Error lost(const Location& location, bool owner_has_ended) {
           "Make it again, and keep a Ref of it as long as it is used."};
 }
 
+bool is_lost(const Error& error) {
+  return error.code() == ErrorCode::kOwnerDied || error.code() == ErrorCode::kObjectLost;
+}
+
 }  // namespace pharos::object_store

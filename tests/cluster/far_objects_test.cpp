@@ -41,6 +41,16 @@ class FarObjectsTest : public SeveralNodes {
     return std::count_if(texts.begin(), texts.end(),
                          [&](const auto& text) { return text.find(part) != std::string::npos; });
   }
+  /// This fails in both nodes.
+  void value_goes_there_and_back_although(const std::string& failpoint) {
+    must_end_within(60s);
+    start_head();
+    start_node("cpu=1,c=1", {{"PHAROS_FAILPOINT", failpoint}});
+    const auto end = start("once", {{"PHAROS_FAILPOINT", failpoint}})->wait();
+    EXPECT_EQ(end.status, 0) << end.output << end.error;
+    EXPECT_SAYS(end.output, "there: right");
+    EXPECT_SAYS(end.output, "back: right");
+  }
   /// What the program waits for.
   void go_on() const { std::ofstream{folder() / "go"}; }
 };
@@ -118,23 +128,11 @@ TEST_F(FarObjectsTest, WhatACallWillReadComesWhileOthersRunBeforeIt) {
 }
 
 TEST_F(FarObjectsTest, WhatIsDamagedOnItsWayIsSentAgain) {
-  must_end_within(60s);
-  start_head();
-  start_node("cpu=1,c=1", {{"PHAROS_FAILPOINT", "chunk_sent:fail_once:20"}});
-  const auto end = start("once", {{"PHAROS_FAILPOINT", "chunk_sent:fail_once:20"}})->wait();
-  EXPECT_EQ(end.status, 0) << end.output << end.error;
-  EXPECT_SAYS(end.output, "there: right");
-  EXPECT_SAYS(end.output, "back: right");
+  value_goes_there_and_back_although("chunk_sent:fail_once:20");
 }
 
 TEST_F(FarObjectsTest, AStreamThatBreaksIsTakenUpAgain) {
-  must_end_within(60s);
-  start_head();
-  start_node("cpu=1,c=1", {{"PHAROS_FAILPOINT", "chunk_received:fail_once:20"}});
-  const auto end = start("once", {{"PHAROS_FAILPOINT", "chunk_received:fail_once:20"}})->wait();
-  EXPECT_EQ(end.status, 0) << end.output << end.error;
-  EXPECT_SAYS(end.output, "there: right");
-  EXPECT_SAYS(end.output, "back: right");
+  value_goes_there_and_back_although("chunk_received:fail_once:20");
 }
 
 TEST_F(FarObjectsTest, WhatNeverComesIsLostWithTheReason) {

@@ -217,7 +217,7 @@ TEST_F(NodesTest, NodesInNetworksOfTheirOwnAndACutBetweenThem) {
   EXPECT_SAYS(end.output, "ActorDied: ");
   EXPECT_SAYS(end.output, "\nmoved\n");
   EXPECT_SAYS(end.output, "cut for moment:\npulling\npulled: right\n");
-  EXPECT_SAYS(end.output, "cut for good:\npulling\nObjectLost: ");
+  EXPECT_SAYS(end.output, "cut for good:\npulling\npharos::ObjectLost: ");
   EXPECT_EQ(end.status, 0) << end.output << end.error;
 }
 

@@ -9,6 +9,8 @@
 #include <pharos/wire/message.hpp>
 
 #include "control.capnp.h"
+#include "fields.hpp"
+#include "inspected.hpp"
 
 namespace pharos::wire {
 namespace {
@@ -22,44 +24,6 @@ struct Overloaded : Handlers... {
 template <class... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
-// Whole, with the zeros that it may hold.
-capnp::Text::Reader text_of(const std::string& from) {
-  return {from.c_str(), from.size()};
-}
-
-void set_texts(capnp::List<capnp::Text>::Builder to, const std::vector<std::string>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, text_of(from[i]));
-}
-
-std::vector<std::string> texts(capnp::List<capnp::Text>::Reader from) {
-  std::vector<std::string> to;
-  to.reserve(from.size());
-  for (const auto text : from) to.emplace_back(text.cStr(), text.size());
-  return to;
-}
-
-template <class Array>
-capnp::Data::Reader data_of(const Array& from) {
-  return {reinterpret_cast<const kj::byte*>(from.data()), from.size()};
-}
-
-/// Nothing when the sizes differ.
-template <class Array>
-bool read_exactly(capnp::Data::Reader from, Array& to) {
-  if (from.size() != to.size()) return false;
-  std::memcpy(to.data(), from.begin(), to.size());
-  return true;
-}
-
-std::string text(capnp::Text::Reader from) {
-  return {from.cStr(), from.size()};
-}
-
-std::vector<std::byte> bytes(capnp::Data::Reader from) {
-  const auto* const begin = reinterpret_cast<const std::byte*>(from.begin());
-  return {begin, begin + from.size()};
-}
-
 void write_failure(schema::Failure::Builder to, const Error& error) {
   to.setCode(static_cast<std::uint8_t>(error.code()));
   to.setOutcome(static_cast<std::uint8_t>(error.outcome()));
@@ -69,88 +33,6 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   if (!error.thrown()) return;
   to.setThrownType(text_of(error.thrown()->type));
   to.setThrown(data_of(error.thrown()->value));
-}
-
-void write_amounts(capnp::List<schema::Amount>::Builder to, const Amounts& amounts) {
-  unsigned i = 0;
-  for (const auto& [name, amount] : amounts) {
-    to[i].setName(text_of(name));
-    to[i++].setAmount(amount);
-  }
-}
-
-void write_waits(capnp::List<schema::PendingResult>::Builder to, const std::vector<PendingResult>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) {
-    auto b = to[i];
-    b.setArgumentOf(from[i].argument_of);
-    b.setStage(static_cast<std::uint8_t>(from[i].stage));
-    b.setFunction(from[i].function);
-    b.setActor(from[i].actor.value());
-    b.setLabel(text_of(from[i].label));
-    b.setWorker(from[i].worker.value());
-    b.setNumber(from[i].number);
-    b.setThread(from[i].thread);
-    b.setInside(from[i].inside);
-    write_amounts(b.initAmounts(static_cast<unsigned>(from[i].amounts.size())), from[i].amounts);
-  }
-}
-
-void write_store(schema::InspectedStore::Builder to, const InspectedStore& from) {
-  to.setCapacity(from.capacity);
-  to.setUsed(from.used);
-  to.setIdle(from.idle);
-  to.setOnDisk(from.on_disk);
-  to.setObjects(from.objects);
-  auto objects = to.initLargest(static_cast<unsigned>(from.largest.size()));
-  for (unsigned i = 0; i < objects.size(); ++i) {
-    auto b = objects[i];
-    const InspectedObject& object = from.largest[i];
-    b.setMaker(object.maker.value());
-    b.setNumber(object.number);
-    b.setSize(object.size);
-    b.setLabel(text_of(object.label));
-    b.setSealed(object.sealed);
-    b.setOut(object.out);
-    b.setCopied(object.copied);
-    auto uses = b.initUses(static_cast<unsigned>(object.uses.size()));
-    for (unsigned u = 0; u < uses.size(); ++u) {
-      uses[u].setProcess(object.uses[u].process.value());
-      uses[u].setHolds(object.uses[u].holds);
-      uses[u].setReads(object.uses[u].reads);
-    }
-  }
-  auto processes = to.initProcesses(static_cast<unsigned>(from.processes.size()));
-  for (unsigned i = 0; i < processes.size(); ++i) {
-    processes[i].setCaller(from.processes[i].caller.value());
-    processes[i].setPid(from.processes[i].pid);
-    processes[i].setLabel(text_of(from.processes[i].label));
-  }
-}
-
-void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
-  write_amounts(to.initTotal(static_cast<unsigned>(from.total.size())), from.total);
-  write_amounts(to.initInUse(static_cast<unsigned>(from.in_use.size())), from.in_use);
-  write_amounts(to.initCluster(static_cast<unsigned>(from.cluster.size())), from.cluster);
-  to.setNumber(from.number);
-  auto workers = to.initWorkers(static_cast<unsigned>(from.workers.size()));
-  for (unsigned i = 0; i < workers.size(); ++i) {
-    auto b = workers[i];
-    const InspectedWorker& worker = from.workers[i];
-    b.setWorker(worker.worker.value());
-    b.setActor(worker.actor.value());
-    b.setLabel(text_of(worker.label));
-    b.setState(text_of(worker.state));
-    b.setPid(worker.pid);
-    b.setAnswered(worker.answered);
-    b.setFunction(worker.function);
-    b.setNanoseconds(worker.nanoseconds);
-    b.setCaller(worker.caller.value());
-    b.setNumber(worker.number);
-    write_waits(b.initWaits(static_cast<unsigned>(worker.waits.size())), worker.waits);
-    write_amounts(b.initAmounts(static_cast<unsigned>(worker.amounts.size())), worker.amounts);
-    b.setElsewhere(text_of(worker.elsewhere));
-  }
-  write_store(to.initStore(), from.store);
 }
 
 void write_holding(schema::Holding::Builder to, const Holding& holding) {
@@ -475,12 +357,6 @@ std::optional<Error> read_failure(schema::Failure::Reader from) {
   return error;
 }
 
-Amounts read_amounts(capnp::List<schema::Amount>::Reader from) {
-  Amounts amounts;
-  for (const auto each : from) amounts.insert_or_assign(text(each.getName()), each.getAmount());
-  return amounts;
-}
-
 std::vector<GpuShare> read_gpus(capnp::List<schema::GpuShare>::Reader from) {
   std::vector<GpuShare> gpus;
   for (const auto each : from) gpus.push_back({each.getIndex(), each.getAmount()});
@@ -492,75 +368,6 @@ Holding read_holding(schema::Holding::Reader from) {
 }
 
 /// Nothing when a stage or a reference is none.
-std::optional<std::vector<PendingResult>> read_waits(capnp::List<schema::PendingResult>::Reader from) {
-  std::vector<PendingResult> waits;
-  for (const auto r : from) {
-    if (r.getStage() > static_cast<std::uint8_t>(PendingResult::Stage::kSent)) return std::nullopt;
-    // What an argument belongs to comes before it, so that there is no circle.
-    if (r.getArgumentOf() < -1 || r.getArgumentOf() >= static_cast<std::int64_t>(waits.size())) return std::nullopt;
-    waits.push_back({.argument_of = r.getArgumentOf(),
-                     .stage = static_cast<PendingResult::Stage>(r.getStage()),
-                     .function = r.getFunction(),
-                     .actor = ActorId{r.getActor()},
-                     .label = text(r.getLabel()),
-                     .worker = WorkerId{r.getWorker()},
-                     .number = r.getNumber(),
-                     .thread = r.getThread(),
-                     .inside = r.getInside(),
-                     .amounts = read_amounts(r.getAmounts())});
-  }
-  return waits;
-}
-
-InspectedStore read_store(schema::InspectedStore::Reader from) {
-  InspectedStore store{.capacity = from.getCapacity(),
-                       .used = from.getUsed(),
-                       .idle = from.getIdle(),
-                       .on_disk = from.getOnDisk(),
-                       .objects = from.getObjects()};
-  for (const auto r : from.getLargest()) {
-    InspectedObject object{.maker = CallerId{r.getMaker()},
-                           .number = r.getNumber(),
-                           .size = r.getSize(),
-                           .label = text(r.getLabel()),
-                           .sealed = r.getSealed(),
-                           .out = r.getOut(),
-                           .copied = r.getCopied()};
-    for (const auto u : r.getUses()) object.uses.push_back({CallerId{u.getProcess()}, u.getHolds(), u.getReads()});
-    store.largest.push_back(std::move(object));
-  }
-  for (const auto r : from.getProcesses()) {
-    store.processes.push_back({CallerId{r.getCaller()}, r.getPid(), text(r.getLabel())});
-  }
-  return store;
-}
-
-std::optional<Inspected> read_inspected(schema::Inspected::Reader from) {
-  Inspected inspected{.total = read_amounts(from.getTotal()),
-                      .in_use = read_amounts(from.getInUse()),
-                      .cluster = read_amounts(from.getCluster()),
-                      .number = from.getNumber(),
-                      .store = read_store(from.getStore())};
-  for (const auto r : from.getWorkers()) {
-    auto waits = read_waits(r.getWaits());
-    if (!waits) return std::nullopt;
-    inspected.workers.push_back({.worker = WorkerId{r.getWorker()},
-                                 .actor = ActorId{r.getActor()},
-                                 .label = text(r.getLabel()),
-                                 .state = text(r.getState()),
-                                 .pid = r.getPid(),
-                                 .answered = r.getAnswered(),
-                                 .function = r.getFunction(),
-                                 .nanoseconds = r.getNanoseconds(),
-                                 .caller = CallerId{r.getCaller()},
-                                 .number = r.getNumber(),
-                                 .waits = std::move(*waits),
-                                 .amounts = read_amounts(r.getAmounts()),
-                                 .elsewhere = text(r.getElsewhere())});
-  }
-  return inspected;
-}
-
 std::optional<RegisterJob> read_program(schema::RegisterJob::Reader from) {
   RegisterJob m{.executable = text(from.getExecutable()),
                 .arguments = texts(from.getArguments()),

@@ -20,13 +20,12 @@
 
 #include <pharos/pharos.hpp>
 
+#include "report.hpp"
+
 namespace {
 
 using namespace std::chrono_literals;
-
-void say(const std::string& line) {
-  std::cout << line << std::endl;
-}
+using pharos::cluster::say;
 
 template <class T>
 T wait_for(const pharos::Ref<T>& ref) {
@@ -349,16 +348,11 @@ void run_quiet(pharos::Runtime& runtime) {
   }
 }
 
-int report(const char* type, const std::exception& e) {
-  say(std::string{type} + ": " + e.what());
-  return 1;
-}
-
 }  // namespace
 
 int main(int, char** argv) {
   const std::string mode = argv[1];
-  try {
+  return pharos::cluster::report([&] {
     pharos::Runtime runtime;
     if (mode == "actors") run_actors(runtime);
     if (mode == "large") run_large(runtime);
@@ -370,19 +364,5 @@ int main(int, char** argv) {
     if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
     if (mode == "quiet") run_quiet(runtime);
     if (mode == "waits") run_waits(runtime, argv[2]);
-    say("done");
-    return 0;
-  } catch (const pharos::PermissionDenied& e) {
-    return report("PermissionDenied", e);
-  } catch (const pharos::RuntimeStopped& e) {
-    return report("RuntimeStopped", e);
-  } catch (const pharos::Unavailable& e) {
-    return report("Unavailable", e);
-  } catch (const pharos::FailedPrecondition& e) {
-    return report("FailedPrecondition", e);
-  } catch (const pharos::ActorDied& e) {
-    return report("ActorDied", e);
-  } catch (const std::exception& e) {
-    return report("another", e);
-  }
+  });
 }

@@ -14,17 +14,16 @@
 
 #include <pharos/pharos.hpp>
 
+#include "report.hpp"
+
 namespace {
 
 using namespace std::chrono_literals;
 using pharos::Bytes;
 using pharos::Ref;
+using pharos::cluster::say;
 
 constexpr std::size_t kMib = std::size_t{1} << 20;
-
-void say(const std::string& line) {
-  std::cout << line << std::endl;
-}
 
 /// Words that count up from this number.
 Bytes block(std::size_t size, std::uint64_t number) {
@@ -196,16 +195,11 @@ void run_cut(pharos::Runtime& runtime) {
   say(std::string{"pulled: "} + (checked.get() ? "right" : "wrong"));
 }
 
-int report(const char* type, const std::exception& error) {
-  say(std::string{type} + ": " + error.what());
-  return 1;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  try {
+  return pharos::cluster::report([&] {
     pharos::Runtime runtime;
     if (mode == "keep") run_keep(runtime, argv[2]);
     if (mode == "chain") run_chain(runtime);
@@ -213,15 +207,5 @@ int main(int argc, char** argv) {
     if (mode == "once") run_once(runtime);
     if (mode == "ahead") run_ahead(runtime, argv[2]);
     if (mode == "cut") run_cut(runtime);
-    say("done");
-    return 0;
-  } catch (const pharos::ObjectLost& e) {
-    return report("ObjectLost", e);
-  } catch (const pharos::RuntimeStopped& e) {
-    return report("RuntimeStopped", e);
-  } catch (const pharos::ActorDied& e) {
-    return report("ActorDied", e);
-  } catch (const std::exception& e) {
-    return report("another", e);
-  }
+  });
 }

@@ -10,5 +10,7 @@ using Location = ObjectLocation;
 
 /// There is no such object any more: kOwnerDied or kObjectLost.
 Error lost(const Location& location, bool owner_has_ended = false);
+/// Whether that is what it says.
+bool is_lost(const Error& error);
 
 }  // namespace pharos::object_store

@@ -1,0 +1,69 @@
+#pragma once
+
+// What several messages hold, to and from their schema.
+
+#include <capnp/list.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <pharos/wire/message.hpp>
+
+#include "control.capnp.h"
+
+namespace pharos::wire {
+
+// Whole, with the zeros that it may hold.
+inline capnp::Text::Reader text_of(const std::string& from) {
+  return {from.c_str(), from.size()};
+}
+
+inline void set_texts(capnp::List<capnp::Text>::Builder to, const std::vector<std::string>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, text_of(from[i]));
+}
+
+inline std::vector<std::string> texts(capnp::List<capnp::Text>::Reader from) {
+  std::vector<std::string> to;
+  to.reserve(from.size());
+  for (const auto text : from) to.emplace_back(text.cStr(), text.size());
+  return to;
+}
+
+template <class Array>
+capnp::Data::Reader data_of(const Array& from) {
+  return {reinterpret_cast<const kj::byte*>(from.data()), from.size()};
+}
+
+/// Nothing when the sizes differ.
+template <class Array>
+bool read_exactly(capnp::Data::Reader from, Array& to) {
+  if (from.size() != to.size()) return false;
+  std::memcpy(to.data(), from.begin(), to.size());
+  return true;
+}
+
+inline std::string text(capnp::Text::Reader from) {
+  return {from.cStr(), from.size()};
+}
+
+inline std::vector<std::byte> bytes(capnp::Data::Reader from) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(from.begin());
+  return {begin, begin + from.size()};
+}
+
+inline void write_amounts(capnp::List<schema::Amount>::Builder to, const Amounts& amounts) {
+  unsigned i = 0;
+  for (const auto& [name, amount] : amounts) {
+    to[i].setName(text_of(name));
+    to[i++].setAmount(amount);
+  }
+}
+
+inline Amounts read_amounts(capnp::List<schema::Amount>::Reader from) {
+  Amounts amounts;
+  for (const auto each : from) amounts.insert_or_assign(text(each.getName()), each.getAmount());
+  return amounts;
+}
+
+}  // namespace pharos::wire
