@@ -1,5 +1,6 @@
 // pharos-bench: measures Pharos and, in the same run, what the machine allows.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +31,10 @@ int fail(const std::string& why) {
 }
 
 int run(int argc, char** argv) {
-  if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+  const auto asks_for_help = [](const char* word) {
+    return std::strcmp(word, "--help") == 0 || std::strcmp(word, "-h") == 0;
+  };
+  if (std::any_of(argv + 1, argv + argc, asks_for_help)) {
     std::fputs(kHelp, stdout);
     return 0;
   }
