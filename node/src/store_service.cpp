@@ -67,9 +67,9 @@ bool StoreService::on_message(const std::shared_ptr<net::Peer>& from, CallerId c
   } else if (const auto* const wanted = std::get_if<wire::ImportObject>(&parcel.message)) {
     const auto table = table_of(*from);
     if (table && request) {
-      background_.spawn(import(this, {*table, *request}, wanted->object));
+      background_.spawn(import(this, {from, *table, *request}, wanted->object));
     } else if (table) {
-      import_ahead(*table, wanted->object);
+      import_ahead({from, *table, 0}, wanted->object);
     } else if (request) {
       from->respond(*request, not_opened());
     }
@@ -238,7 +238,7 @@ void StoreService::ask(const std::shared_ptr<net::Peer>& from, std::variant<std:
     from->respond(request, not_opened());
     return;
   }
-  waiting_.push_back({{*table, request}, what, executor_.now() + kFullTime});
+  waiting_.push_back({{from, *table, request}, what, executor_.now() + kFullTime});
   serve_waiting();
 }
 
@@ -257,12 +257,16 @@ void StoreService::offer(const object_store::Wish& wish, Host::TakeOffer then) {
 void StoreService::bring(const Location& here, async::UniqueFunction<void(Result<void>)> then) {
   const std::uint64_t request = ++last_request_;
   own_requests_.emplace(request, std::move(then));
-  waiting_.push_back({{own_table_, request}, here, executor_.now() + kFullTime});
+  Asker self;
+  self.table = own_table_;
+  self.request = request;
+  waiting_.push_back({std::move(self), here, executor_.now() + kFullTime});
   executor_.post([this] { serve_waiting(); });
 }
 
 async::Async<void> StoreService::import(StoreService* self, Asker asker, Location object) {
   auto here = co_await Imports::import(self->imports_.get(), asker.table, object, Imports::kKeepTime);
+  self->forget_if_ended(asker);
   if (here) {
     self->answer(asker, wire::ObjectImported{*here});
   } else {
@@ -272,15 +276,16 @@ async::Async<void> StoreService::import(StoreService* self, Asker asker, Locatio
 }
 
 // As many as may wait for the others, and no more.
-void StoreService::import_ahead(std::uint32_t table, const Location& object) {
-  if (aheads_ < kAheadsMax) background_.spawn(import_ahead(this, table, object));
+void StoreService::import_ahead(const Asker& asker, const Location& object) {
+  if (aheads_ < kAheadsMax) background_.spawn(import_ahead(this, asker, object));
 }
 
 // Into memory that nobody needs for anything else now.
-async::Async<void> StoreService::import_ahead(StoreService* self, std::uint32_t table, Location object) {
+async::Async<void> StoreService::import_ahead(StoreService* self, Asker asker, Location object) {
   ++self->aheads_;
-  const auto here = co_await Imports::import(self->imports_.get(), table, object, Imports::kAheadTime);
+  const auto here = co_await Imports::import(self->imports_.get(), asker.table, object, Imports::kAheadTime);
   --self->aheads_;
+  self->forget_if_ended(asker);
   if (!here || !self->waiting_.empty() || self->returning_.contains(here->place)) co_return;
   const auto returns = self->store_->lender.begin_return(here->place);
   if (!returns) co_return;
@@ -293,23 +298,30 @@ async::Async<void> StoreService::import_ahead(StoreService* self, std::uint32_t 
 // ---- Answers
 
 bool StoreService::is_there(const Asker& asker) const {
-  return asker.table == own_table_ || processes_.contains(asker.table);
+  if (asker.peer == nullptr) return true;
+  const auto process = processes_.find(asker.table);
+  return process != processes_.end() && process->second.peer == asker.peer;
+}
+
+// What was kept for it in the meantime, nobody else will let go.
+void StoreService::forget_if_ended(const Asker& asker) {
+  if (!processes_.contains(asker.table)) imports_->process_ended(asker.table);
 }
 
 void StoreService::answer(const Asker& asker, const wire::Message& answer) {
-  if (const auto own = own_requests_.extract(asker.table == own_table_ ? asker.request : 0); !own.empty()) {
-    return own.mapped()({});
+  if (asker.peer == nullptr) {
+    own_requests_.extract(asker.request).mapped()({});
+  } else if (is_there(asker)) {
+    asker.peer->respond(asker.request, answer);
   }
-  const auto process = processes_.find(asker.table);
-  if (process != processes_.end()) process->second.peer->respond(asker.request, answer);
 }
 
 void StoreService::answer(const Asker& asker, Error error) {
-  if (const auto own = own_requests_.extract(asker.table == own_table_ ? asker.request : 0); !own.empty()) {
-    return own.mapped()(std::move(error));
+  if (asker.peer == nullptr) {
+    own_requests_.extract(asker.request).mapped()(std::move(error));
+  } else if (is_there(asker)) {
+    asker.peer->respond(asker.request, std::move(error));
   }
-  const auto process = processes_.find(asker.table);
-  if (process != processes_.end()) process->second.peer->respond(asker.request, std::move(error));
 }
 
 // In their order: one that needs much is not passed by those that need little.

@@ -65,9 +65,11 @@ class StoreService {
     std::shared_ptr<net::Peer> peer;
     std::shared_ptr<void> watch;  // over its life
   };
+  /// A table is another process's soon after it was one's: only both say who it is.
   struct Asker {
+    std::shared_ptr<net::Peer> peer;  // null: this node itself
     std::uint32_t table = 0;
-    std::uint64_t request = 0;  // of that process; or of this node itself
+    std::uint64_t request = 0;
   };
   struct Waiting {
     Asker asker;
@@ -78,6 +80,7 @@ class StoreService {
   Result<void> set_up();
   void bring(const Location& here, async::UniqueFunction<void(Result<void>)> then);
   bool is_there(const Asker& asker) const;
+  void forget_if_ended(const Asker& asker);
   Result<wire::StoreOpened> open(const std::shared_ptr<net::Peer>& peer, CallerId caller, std::vector<Fd>& descriptors);
   std::optional<std::uint32_t> table_of(const net::Peer& peer) const;
   void process_ended(std::uint32_t table);
@@ -120,8 +123,8 @@ class StoreService {
   void trim_later();
   void release_idle_later();
   static async::Async<void> import(StoreService* self, Asker asker, Location object);
-  void import_ahead(std::uint32_t table, const Location& object);
-  static async::Async<void> import_ahead(StoreService* self, std::uint32_t table, Location object);
+  void import_ahead(const Asker& asker, const Location& object);
+  static async::Async<void> import_ahead(StoreService* self, Asker asker, Location object);
   /// Runs `work` where it may block, then `done` here with what it gave.
   template <class Work, class Done>
   void run_aside(Work work, Done done);
