@@ -11,7 +11,6 @@
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 
-#include "demand.hpp"
 #include "filled.hpp"
 #include "function_table.hpp"
 #include "lineage.hpp"
@@ -176,7 +175,7 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
           *platform_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); },
           large_values_)},
       recipes_{std::make_shared<actors::Recipes>(executor_, *large_values_, [this] { return new_cell(); })},
-      tasks_{*this, executor_, scheduler::Resources::of_cpus(1)},
+      tasks_{*this, executor_, actors::Shape::of_cpus(1)},
       background_{executor_} {}
 
 std::shared_ptr<Caller> Caller::make(std::shared_ptr<actors::Platform> platform,
@@ -346,28 +345,29 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
 }
 
 Result<actors::TaskPool*> Caller::pool_of(const TaskOptions& options) {
-  if (options.cpus == 1 && options.gpus == 0 && options.resources.empty()) return &tasks_;
-  PHAROS_TRY(scheduler::Resources demand, actors::demand_of(options.cpus, options.gpus, options.resources));
-  if (demand == tasks_.demand()) return &tasks_;
+  const bool says_nothing = options.cpus == 1 && options.gpus == 0 && options.resources.empty() &&
+                            options.labels.empty() && !options.node && !options.near && !options.spread;
+  if (says_nothing) return &tasks_;
+  PHAROS_TRY(actors::Shape shape, actors::Shape::of(options));
+  if (shape == tasks_.shape()) return &tasks_;
   const std::lock_guard lock{mutex_};
   if (over_) return *over_;
-  if (const auto found = other_tasks_.find(demand); found != other_tasks_.end()) return found->second.get();
+  if (const auto found = other_tasks_.find(shape); found != other_tasks_.end()) return found->second.get();
   if (other_tasks_.size() >= kShapesMax) {
-    return Error{
-        ErrorCode::kOverloaded,
-        "this program has tasks that ask for " + std::to_string(kShapesMax) + " different amounts of resources",
-        "Round what tasks ask for."};
+    return Error{ErrorCode::kOverloaded,
+                 "this program has tasks that ask for " + std::to_string(kShapesMax) + " different things",
+                 "Round what tasks ask for."};
   }
-  auto pool = std::make_unique<actors::TaskPool>(*this, executor_, demand);
+  auto pool = std::make_unique<actors::TaskPool>(*this, executor_, shape);
   pool->set_requests_max(registered_.cpus);
-  return other_tasks_.emplace(std::move(demand), std::move(pool)).first->second.get();
+  return other_tasks_.emplace(std::move(shape), std::move(pool)).first->second.get();
 }
 
 // They stay until the end.
 std::vector<actors::TaskPool*> Caller::pools() {
   std::vector<actors::TaskPool*> all{&tasks_};
   const std::lock_guard lock{mutex_};
-  for (const auto& [demand, pool] : other_tasks_) all.push_back(pool.get());
+  for (const auto& [shape, pool] : other_tasks_) all.push_back(pool.get());
   return all;
 }
 
@@ -375,7 +375,7 @@ bool Caller::take_back(ResultCell& cell) {
   const auto all = pools();
   return std::any_of(all.begin(), all.end(), [&](actors::TaskPool* pool) {
     // What asks for more has to run where that is.
-    return pool->demand().only_cpus() && pool->take_back(cell);
+    return pool->shape().fits_anywhere() && pool->take_back(cell);
   });
 }
 
@@ -463,7 +463,7 @@ void Caller::request_lease(actors::TaskPool& pool) {
 async::Async<void> Caller::lease_worker(Caller* self, actors::TaskPool* pool) {
   self->begin_to_tend();
   const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
-  wire::Message ask = wire::LeaseWorker{pool->demand().amounts()};
+  wire::Message ask = wire::LeaseWorker{pool->shape().to_wire()};
   auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   if (!parcel) {
     pool->lease_refused(std::move(parcel).error().with("asking for a worker"));

@@ -16,6 +16,7 @@
 #include "call_link.hpp"
 #include "carried_actors.hpp"
 #include "flush_queue.hpp"
+#include "group_handle.hpp"
 #include "large_values.hpp"
 #include "platform.hpp"
 #include "recipes.hpp"
@@ -37,6 +38,8 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   std::shared_ptr<actors::LargeValues> large_values() const;
   /// What its constructor is called with: it may be called again.
   void keep_construction(CellHandle construction) { construction_ = std::move(construction); }
+  /// Its resources are a part of that.
+  void keep_group(std::shared_ptr<GroupHandle> group) { group_ = std::move(group); }
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   void kill();
   /// A user's share: when the last is gone, and every call is answered, the actor is let go.
@@ -57,6 +60,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   std::atomic<bool> ended_ = false;         // killed, or let go
   std::shared_ptr<actors::CallLink> link_;  // set once, by make()
   CellHandle construction_;
+  std::shared_ptr<GroupHandle> group_;
 };
 
 /// To what a caller belongs.
@@ -84,6 +88,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
                                      const RegisteredFunction& constructor, const Arguments& arguments);
+  std::shared_ptr<GroupHandle> reserve(const GroupOptions& options);
   /// The call of a pending result is wanted no more: Cancelled if it has not begun, else its worker is told.
   void cancel(ResultCell& cell);
   Result<std::shared_ptr<ActorHandle>> find_actor(const std::string& name, const std::string& name_space,
@@ -166,6 +171,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   std::vector<actors::TaskPool*> pools();
 
   static async::Async<void> lease_worker(Caller* self, actors::TaskPool* pool);
+  static async::Async<void> place_group(Caller* self, CellHandle cell, wire::PlaceGroup place);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
   static async::Async<void> connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen);
   Result<wire::ActorFound> ask_for_actor(wire::Message ask);
@@ -195,8 +201,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   std::mutex mutex_;
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
-  std::map<scheduler::Resources, std::unique_ptr<actors::TaskPool>> other_tasks_;  // of other shapes
-  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;                // oldest first
+  std::map<actors::Shape, std::unique_ptr<actors::TaskPool>> other_tasks_;  // of other shapes
+  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;         // oldest first
   std::uint64_t last_incomplete_ = 0;
   std::optional<Error> over_;  // why nothing can be asked of the node any more
   bool tends_tasks_ = false;   // the strand's

@@ -5,10 +5,10 @@
 #include <pharos/base/random.hpp>
 
 #include "caller.hpp"
-#include "demand.hpp"
 #include "function_table.hpp"
 #include "lineage.hpp"
 #include "refused.hpp"
+#include "shape.hpp"
 
 // The actors that a caller makes, finds and reaches.
 
@@ -32,8 +32,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                                            const RegisteredFunction& constructor, const Arguments& arguments) {
   if (abandoned()) throw_error(actors::forked());
   if (constructor.index == RegisteredFunction::kNoIndex) throw_error(actors::not_in_table(constructor.function));
-  const auto demand = actors::demand_of(options.cpus, options.gpus, options.resources);
-  if (!demand) throw_error(Error{demand.error()}.with("making an actor"));
+  const auto shape = actors::Shape::of(options);
+  if (!shape) throw_error(Error{shape.error()}.with("making an actor"));
   const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
   const std::string label = options.name.empty() ? actors::readable_name(type_name) : options.name;
   const wire::PromiseActor promise{.actor = ActorId{random_u64()},
@@ -55,6 +55,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     const std::lock_guard lock{mutex_};
     actors_.emplace(actor->id(), actor);
   }
+  actor->keep_group(options.group.handle());
   auto shared = actor->share();
   wire::StartActor start{.actor = actor->id(),
                          .label = label,
@@ -66,8 +67,10 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .max_restarts = options.max_restarts,
                          .detached = options.detached,
                          .max_task_retries = options.max_task_retries,
-                         .amounts = demand->amounts(),
+                         .demand = shape->to_wire(),
                          .trace = actors::Lineage::of_new_call().trace};
+  start.demand.group = options.group.id();
+  start.demand.bundle = options.bundle;
   if (refused) {
     lose_actor(*actor, *refused);
     return shared;

@@ -43,7 +43,7 @@ void Caller::add_pending(const CellHandle& cell, std::int32_t argument_of, std::
     if (!task) continue;
     take(static_cast<bool>(task->worker), task->number);
     result.worker = task->worker;
-    result.amounts = pool->demand().amounts();
+    result.amounts = pool->shape().demand.amounts.amounts();
   }
   for (const auto& actor : actors()) {
     const auto call = actor->link()->find(*cell);

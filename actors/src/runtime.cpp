@@ -68,6 +68,10 @@ detail::CellHandle Runtime::put_encoded(const Encoder& value) {
   return caller_->put(value);
 }
 
+PlacementGroup Runtime::reserve(const GroupOptions& options) {
+  return PlacementGroup{caller_->reserve(options)};
+}
+
 detail::CellHandle Runtime::submit_encoded(const TaskOptions& options, const detail::RegisteredFunction& function,
                                            detail::Arguments& arguments) {
   detail::CellHandle cell = caller_->submit(options, function, arguments);

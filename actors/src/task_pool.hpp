@@ -10,10 +10,10 @@
 
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
-#include <pharos/scheduler/resources.hpp>
 
 #include "call_link.hpp"
 #include "result_cell.hpp"
+#include "shape.hpp"
 
 namespace pharos::actors {
 
@@ -41,11 +41,11 @@ class TaskPool final : public CallLink::Observer {
     virtual Recipes& recipes() = 0;
   };
 
-  /// `demand`: what each of its tasks holds while it runs.
-  TaskPool(Leases& leases, const Clock& clock, scheduler::Resources demand)
-      : leases_{leases}, clock_{clock}, demand_{std::move(demand)} {}
+  TaskPool(Leases& leases, const Clock& clock, Shape shape)
+      : leases_{leases}, clock_{clock}, shape_{std::move(shape)} {}
 
-  const scheduler::Resources& demand() const { return demand_; }
+  /// Of each of its tasks.
+  const Shape& shape() const { return shape_; }
 
   /// How many leases are asked for at once.
   void set_requests_max(std::uint32_t requests);
@@ -105,7 +105,7 @@ class TaskPool final : public CallLink::Observer {
 
   Leases& leases_;
   const Clock& clock_;
-  const scheduler::Resources demand_;
+  const Shape shape_;
   std::mutex mutex_;
   std::uint32_t requests_max_ = 1;
   std::uint32_t leases_requested_ = 0;

@@ -75,6 +75,8 @@ void measure_objects(Report& report, int argc, char** argv);
 void measure_store(Report& report, int argc, char** argv);
 /// Objects from node to node.
 void measure_between_nodes(Report& report, int argc, char** argv);
+/// The head's decisions by themselves.
+void measure_placement(Report& report);
 /// One of its programs.
 int run_broadcast(int argc, char** argv, int nodes);
 /// Refs that are waited for, passed on and awaited; encoding.

@@ -12,10 +12,11 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: pharos-bench core|store [--json FILE] [--only NAME] [--gates]\n"
+    "usage: pharos-bench core|store|cluster [--json FILE] [--only NAME] [--gates]\n"
     "\n"
     "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
     "  store        large values in shared memory\n"
+    "  cluster      head, nodes and scheduler\n"
     "  --json FILE  writes machine and figures there\n"
     "  --only NAME  measures one figure\n"
     "  --gates      ends with status 1 if a figure misses its bound; for a machine with nothing else to do\n"
@@ -43,7 +44,7 @@ int run(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "broadcast-once") == 0)
     return bench::run_broadcast(argc, argv, std::atoi(argv[2]));
   const std::string what = argc < 2 ? "" : argv[1];
-  if (what != "core" && what != "store") return fail("say what to measure");
+  if (what != "core" && what != "store" && what != "cluster") return fail("say what to measure");
   std::string json;
   std::string only;
   bool gates = false;
@@ -65,12 +66,13 @@ int run(int argc, char** argv) {
   bench::Report report{only};
   bench::measure_limits(report);
   if (what == "core") bench::measure_core(report, argc, argv);
-  bench::measure_objects(report, argc, argv);
+  if (what == "core" || what == "store") bench::measure_objects(report, argc, argv);
   if (what == "core") bench::measure_refs(report, argc, argv);
   if (what == "store") {
     bench::measure_store(report, argc, argv);
     bench::measure_between_nodes(report, argc, argv);
   }
+  if (what == "cluster") bench::measure_placement(report);
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
   return gates && !report.holds_gates() ? 1 : 0;

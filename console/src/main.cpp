@@ -74,13 +74,24 @@ void add_store_options(CLI::App& command, Arguments& arguments) {
       ->capture_default_str();
 }
 
+/// The variables also say it where a program starts a daemon of its own.
+void add_resource_options(CLI::App& command, Arguments& arguments) {
+  command.add_option("--cpus", arguments.daemon.cpus,
+                     "CPUs that it gives (default: what --resources says, or all that there are)");
+  command.add_option("--resources", arguments.daemon.resources, "What else it gives: gpu=2,fast_disk=1")
+      ->type_name("NAME=AMOUNT,…")
+      ->envname("PHAROS_RESOURCES");
+  command.add_option("--labels", arguments.daemon.labels, "What is true of it: zone=a,disk=ssd")
+      ->type_name("NAME=VALUE,…")
+      ->envname("PHAROS_LABELS");
+}
+
 void add_daemon_options(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--folder", arguments.base_folder,
                   "Where its run folder is made (default: PHAROS_FOLDER, TMPDIR or /tmp)")
       ->type_name("FOLDER");
-  command.add_option("--cpus", arguments.daemon.cpus,
-                     "CPUs that it gives (default: what PHAROS_RESOURCES says, or all)");
+  add_resource_options(command, arguments);
   add_store_options(command, arguments);
 }
 
@@ -97,8 +108,8 @@ int main(int argc, char** argv) {
   keeper->group("");
   keeper->add_option("--base-folder", kept.base_folder)->required();
   keeper->add_option("--listen", kept.daemon.listen);
-  keeper->add_option("--cpus", kept.daemon.cpus);
   keeper->add_option("--head", kept.daemon.head);
+  add_resource_options(*keeper, kept);
   add_store_options(*keeper, kept);
 
   Arguments of_head;
@@ -114,7 +125,7 @@ int main(int argc, char** argv) {
       "Examples:\n"
       "  pharos head\n"
       "  pharos head --listen 10.0.0.1:7400 --token-file ~/cluster.token\n"
-      "  PHAROS_RESOURCES=gpu=2,fast_disk=1 pharos head --cpus 8");
+      "  pharos head --cpus 8 --resources gpu=2,fast_disk=1 --labels zone=a");
 
   Arguments of_node;
   CLI::App* const node = app.add_subcommand("node", "Runs a node of a cluster, until Ctrl-C or the head's end");
@@ -130,8 +141,7 @@ int main(int argc, char** argv) {
   node->footer(
       "Examples:\n"
       "  pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
-      "  PHAROS_RESOURCES=gpu=4 pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token --listen "
-      "10.0.0.2:7401\n"
+      "  pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token --resources gpu=4 --listen 10.0.0.2:7401\n"
       "Programs run on a node from the same path as where they were started.");
 
   std::string address;

@@ -78,7 +78,7 @@ class Daemon final {
   /// Until the driver, or the keeper, is gone. Returns the exit status.
   int serve_driver(Fd driver) {
     watch_processes();
-    auto machine = options_.head.empty() ? look_at_machine(options_.cpus) : Machine{};
+    auto machine = options_.head.empty() ? look_at_machine(options_) : Machine{};
     compose(machine ? *machine : Machine{});
     auto opened = machine ? open_folder() : Result<void>{machine.error()};
     if (opened && options_.head.empty() && !options_.listen.empty()) opened = listen_at(options_.listen);
@@ -111,7 +111,7 @@ class Daemon final {
   }
 
   Result<void> open_as_told() {
-    PHAROS_TRY(Machine machine, look_at_machine(options_.cpus));
+    PHAROS_TRY(Machine machine, look_at_machine(options_));
     compose(machine);
     PHAROS_TRY_VOID(open_folder());
     if (!options_.head.empty()) return {};

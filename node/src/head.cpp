@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "demands.hpp"
 #include "descriptions.hpp"
 
 namespace pharos::node {
@@ -22,7 +23,7 @@ constexpr auto kLetGoTime = 20ms;           // before a handle that is let go of
 void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) {
   nodes_.emplace(node, Node{description.address, std::move(tell)});
   // A node that gives nothing is there for its driver alone.
-  if (!description.total.empty()) apply(placement_.add_node(node, description.total));
+  if (!description.total.empty()) apply(placement_.add_node(node, description.total, description.labels));
 }
 
 void Head::remove_node(NodeId node) {
@@ -45,13 +46,20 @@ void Head::remove_node(NodeId node) {
   for (const auto& [actor, running] : running_) {
     if (running.node == node) actors.emplace_back(actor, running.incarnation);
   }
+  for (auto& [id, group] : groups_) {
+    for (std::uint32_t bundle = 0; bundle < group.nodes.size(); ++bundle) {
+      if (group.nodes[bundle] != node) continue;
+      group.nodes[bundle] = {};
+      group.unheld.insert(bundle);
+    }
+  }
   apply(placement_.remove_node(node));
   lose_leases_at(node);
   for (const auto& [actor, incarnation] : actors) incarnation_ended(actor, incarnation, reason);
 }
 
 std::uint32_t Head::cpus() const {
-  return static_cast<std::uint32_t>(placement_.total().cpus() / scheduler::Resources::kWhole);
+  return static_cast<std::uint32_t>(placement_.fleet().total().cpus() / scheduler::Resources::kWhole);
 }
 
 std::string Head::leftovers() const {
@@ -72,6 +80,7 @@ std::string Head::leftovers() const {
   count("early", early_.size());
   count("lease requests", lease_requests_.size());
   count("leases", leases_.size());
+  count("groups", groups_.size());
   return left;
 }
 
@@ -100,9 +109,23 @@ void Head::on_message(NodeId from, wire::Message message) {
     if (found != jobs_.end()) tell(found->second.node, std::move(message));
   } else if (const auto* const find = std::get_if<wire::FindNode>(&message)) {
     find_node(from, *find);
-  } else if (!on_lease_message(from, message)) {
+  } else if (!on_lease_message(from, message) && !on_group_message(from, message)) {
     on_question(from, message);
   }
+}
+
+bool Head::on_group_message(NodeId from, wire::Message& message) {
+  if (auto* const place = std::get_if<wire::PlaceGroup>(&message)) {
+    place_group(from, std::move(*place));
+  } else if (const auto* const remove = std::get_if<wire::RemoveGroup>(&message)) {
+    const auto found = groups_.find(remove->group);
+    if (found != groups_.end() && found->second.asker.job == remove->asker.job) remove_group(remove->group);
+  } else if (const auto* const held = std::get_if<wire::BundleHeld>(&message)) {
+    bundle_held(from, *held);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 bool Head::on_lease_message(NodeId from, wire::Message& message) {
@@ -223,8 +246,11 @@ void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
 
 void Head::start_actor(NodeId from, wire::StartActor start) {
   if (!program_goes_on(from, start.asker)) return;
-  if (const auto sane = scheduler::Resources::checked(start.amounts); !sane) {
+  if (const auto sane = checked(start.demand); !sane) {
     return tell(from, wire::Refused{start.asker.number, sane.error()});
+  }
+  if (!may_use_group(start.demand, start.asker.job)) {
+    return tell(from, wire::Refused{start.asker.number, Error{ErrorCode::kNotFound, "its group was removed"}});
   }
   const scheduler::ActorSpec spec = spec_of(start);
   const ActorId actor = start.actor;
@@ -283,14 +309,14 @@ void Head::hold_actor(const wire::HoldActor& hold) {
 }
 
 void Head::describe_actors(NodeId from, const wire::Asker& asker) {
-  wire::Inspected answer{.cluster = placement_.total().amounts(), .number = asker.number};
+  wire::Inspected answer{.cluster = placement_.fleet().total().amounts(), .number = asker.number};
   for (const auto& [actor, making] : makings_) {
     if (making.asker.job != asker.job) continue;
     wire::InspectedWorker told{.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}};
     if (unplaced_.contains(actor)) told.state = describe_shortage(making);
     if (const auto running = running_.find(actor); running != running_.end()) {
       const NodeId node = running->second.node;
-      told.amounts = making.amounts;
+      told.amounts = making.demand.amounts;
       if (node != from) told.elsewhere = describe_node(node, nodes_.at(node).address);
     }
     answer.workers.push_back(std::move(told));
@@ -303,7 +329,8 @@ void Head::describe_actors(NodeId from, const wire::Asker& asker) {
 }
 
 std::string Head::describe_shortage(const wire::StartActor& making) const {
-  const scheduler::Resources demand{making.amounts};
+  const scheduler::Demand demand = demand_of(making.demand);
+  if (making.demand.group) return "it waits for " + demand.amounts.to_string() + " of its group";
   const auto [use, holders] = placement_.shortage_of(demand);
   std::string text = "it waits for " + demand.to_string() + ": " + use;
   std::size_t told = 0;
@@ -332,6 +359,11 @@ void Head::end_caller(CallerId caller) {
   });
   callers_.erase(caller);
   end_leases_of(caller);
+  std::vector<GroupId> groups;
+  for (const auto& [id, group] : groups_) {
+    if (group.asker.caller == caller) groups.push_back(id);
+  }
+  for (const GroupId group : groups) remove_group(group);
   apply(actors_.caller_ended(caller));
 }
 
@@ -367,6 +399,11 @@ void Head::end_job(JobId job) {
     if (lease.asker.job == job) placement_.count_leases(lease.at, -1);
   }
   std::erase_if(callers_, [job](const auto& entry) { return entry.second.job == job; });
+  std::vector<GroupId> groups;
+  for (const auto& [id, group] : groups_) {
+    if (group.asker.job == job) groups.push_back(id);
+  }
+  for (const GroupId group : groups) remove_group(group);
   std::erase_if(lease_requests_, of_job);
   std::erase_if(leases_, of_job);
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
@@ -376,6 +413,66 @@ void Head::end_job(JobId job) {
     last_ends_.erase(entry.first);
     return true;
   });
+}
+
+// ---- Placement groups
+
+void Head::place_group(NodeId from, wire::PlaceGroup place) {
+  note_caller(place.asker, from);
+  if (!program_goes_on(from, place.asker)) return;
+  const auto refuse = [&](Error why) { tell(from, wire::Refused{place.asker.number, std::move(why)}); };
+  if (groups_.contains(place.group)) return refuse({ErrorCode::kAlreadyExists, "there is a group of that id"});
+  if (place.bundles.empty() || place.bundles.size() > scheduler::GroupSpec::kBundlesMax) {
+    return refuse({ErrorCode::kInvalidArgument,
+                   "group \"" + place.label + "\" has " + std::to_string(place.bundles.size()) + " bundles",
+                   "Give it between 1 and " + std::to_string(scheduler::GroupSpec::kBundlesMax) + "."});
+  }
+  scheduler::GroupSpec spec{place.label, {}, place.strategy};
+  for (const wire::Demand& bundle : place.bundles) {
+    auto demand = checked(bundle);
+    if (!demand) return refuse(std::move(demand).error().with("group \"" + place.label + "\""));
+    spec.bundles.push_back(*std::move(demand));
+  }
+  groups_.emplace(place.group, Group{place.asker, from, std::vector<NodeId>(place.bundles.size()), {}, false});
+  apply(placement_.place_group(place.group, std::move(spec)));
+}
+
+// Each of its nodes is asked, and the group is there when all have answered: tasks may have what it needs still.
+void Head::apply(const scheduler::GroupPlaced& placed) {
+  Group& group = groups_.at(placed.group);
+  for (const scheduler::PlacedBundle& bundle : placed.bundles) {
+    group.nodes[bundle.index] = bundle.node;
+    group.unheld.insert(bundle.index);
+    wire::HoldBundle hold{placed.group, bundle.index, bundle.allotment.amounts.amounts(), {}};
+    for (const auto& share : bundle.allotment.gpus) hold.gpus.push_back({share.index, share.amount});
+    tell(bundle.node, std::move(hold));
+  }
+}
+
+void Head::bundle_held(NodeId from, const wire::BundleHeld& held) {
+  const auto found = groups_.find(held.group);
+  if (found == groups_.end()) return;
+  Group& group = found->second;
+  if (held.bundle >= group.nodes.size() || group.nodes[held.bundle] != from) return;
+  group.unheld.erase(held.bundle);
+  if (!group.unheld.empty() || std::exchange(group.answered, true)) return;
+  tell(group.asked_from, wire::GroupReady{group.asker.number, group.nodes});
+}
+
+void Head::remove_group(GroupId id) {
+  const auto removed = groups_.extract(id);
+  if (removed.empty()) return;
+  const Group& group = removed.mapped();
+  if (!group.answered) {
+    tell(group.asked_from, wire::Refused{group.asker.number, Error{ErrorCode::kCancelled, "the group was removed"}});
+  }
+  apply(placement_.remove_group(id));
+}
+
+bool Head::may_use_group(const wire::Demand& demand, JobId job) const {
+  if (!demand.group) return true;
+  const auto found = groups_.find(demand.group);
+  return found != groups_.end() && found->second.asker.job == job;
 }
 
 // ---- Workers of one node for callers of another
@@ -388,15 +485,16 @@ void Head::show_job(NodeId node, JobId job) {
 
 void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
   note_caller(lease.asker, from);
-  const auto demand = scheduler::Resources::checked(lease.amounts);
-  const auto node = demand ? placement_.find_node(*demand, "a task") : demand.error();
+  const auto demand = checked(lease.demand);
+  const auto node =
+      demand ? placement_.find_node(*demand, preference_of(lease.demand, from), "a task") : demand.error();
   if (!node) return tell(from, wire::Refused{lease.asker.number, node.error()});
   if (!program_goes_on(from, lease.asker)) return;
   show_job(*node, lease.asker.job);
   const std::uint64_t number = ++last_request_;
-  lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.amounts, lease.nested});
+  lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.demand, lease.nested});
   placement_.count_leases(*node, 1);
-  tell(*node, wire::LeaseWorker{lease.amounts, {lease.asker.job, lease.asker.caller, number}, lease.nested});
+  tell(*node, wire::LeaseWorker{lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested});
 }
 
 // One that nobody waits for any more has been ended at its node already.
@@ -454,7 +552,7 @@ void Head::lose_leases_at(NodeId node) {
     return true;
   });
   for (const Lease& lease : again)
-    lease_worker(lease.asked_from, wire::LeaseWorker{lease.amounts, lease.asker, lease.nested});
+    lease_worker(lease.asked_from, wire::LeaseWorker{lease.demand, lease.asker, lease.nested});
 }
 
 // ---- The life of actors
@@ -492,38 +590,55 @@ void Head::place(ActorId actor, std::uint32_t incarnation) {
   const wire::StartActor& making = makings_.at(actor);
   if (jobs_.at(making.asker.job).stopping) return;
   unplaced_.insert_or_assign(actor, incarnation);
-  apply(placement_.place(actor, making.label, scheduler::Resources{making.amounts}, jobs_.at(making.asker.job).node));
+  if (const auto& demand = making.demand; demand.group) {
+    const auto bundle = demand.bundle < 0 ? std::nullopt : std::optional{static_cast<std::uint32_t>(demand.bundle)};
+    return apply(
+        placement_.place_in_group(actor, making.label, scheduler::Resources{demand.amounts}, demand.group, bundle));
+  }
+  apply(placement_.place(actor, making.label, demand_of(making.demand),
+                         preference_of(making.demand, jobs_.at(making.asker.job).node)));
 }
 
 void Head::apply(const scheduler::PlacementEffects& effects) {
   for (const auto& effect : effects) {
     if (const auto* const placed = std::get_if<scheduler::Placed>(&effect)) {
-      const wire::StartActor& making = makings_.at(placed->actor);
-      const std::uint32_t incarnation = unplaced_.extract(placed->actor).mapped();
-      if (jobs_.at(making.asker.job).stopping) {
-        apply(placement_.give_back(placed->actor));
-        continue;
-      }
-      running_.insert_or_assign(placed->actor, Running{incarnation, placed->node, {}});
-      wire::StartIncarnation start{.actor = placed->actor,
-                                   .incarnation = incarnation,
-                                   .job = making.asker.job,
-                                   .label = making.label,
-                                   .constructor = making.constructor,
-                                   .arguments = making.arguments,
-                                   .in_pieces = making.in_pieces,
-                                   .name_space = making.name_space,
-                                   .amounts = placed->allotment.amounts.amounts(),
-                                   .gpus = {},
-                                   .trace = making.trace};
-      show_job(placed->node, making.asker.job);
-      for (const auto& share : placed->allotment.gpus) start.gpus.push_back({share.index, share.amount});
-      tell(placed->node, std::move(start));
+      apply(*placed);
     } else if (const auto* const unplaceable = std::get_if<scheduler::Unplaceable>(&effect)) {
       const std::uint32_t incarnation = unplaced_.at(unplaceable->actor);
       apply(actors_.constructor_failed(unplaceable->actor, incarnation, unplaceable->why));
+    } else if (const auto* const group = std::get_if<scheduler::GroupPlaced>(&effect)) {
+      apply(*group);
+    } else if (const auto* const freed = std::get_if<scheduler::BundleFreed>(&effect)) {
+      tell(freed->node, wire::ReleaseBundle{freed->group, freed->index});
+    } else {
+      const auto& refused = std::get<scheduler::GroupUnplaceable>(effect);
+      const Group forgotten = groups_.extract(refused.group).mapped();
+      tell(forgotten.asked_from, wire::Refused{forgotten.asker.number, refused.why});
     }
   }
+}
+
+void Head::apply(const scheduler::Placed& placed) {
+  const wire::StartActor& making = makings_.at(placed.actor);
+  const std::uint32_t incarnation = unplaced_.extract(placed.actor).mapped();
+  if (jobs_.at(making.asker.job).stopping) return apply(placement_.give_back(placed.actor));
+  running_.insert_or_assign(placed.actor, Running{incarnation, placed.node, {}});
+  wire::StartIncarnation start{.actor = placed.actor,
+                               .incarnation = incarnation,
+                               .job = making.asker.job,
+                               .label = making.label,
+                               .constructor = making.constructor,
+                               .arguments = making.arguments,
+                               .in_pieces = making.in_pieces,
+                               .name_space = making.name_space,
+                               .amounts = placed.allotment.amounts.amounts(),
+                               .gpus = {},
+                               .trace = making.trace,
+                               .group = making.demand.group,
+                               .bundle = placed.bundle.value_or(0)};
+  show_job(placed.node, making.asker.job);
+  for (const auto& share : placed.allotment.gpus) start.gpus.push_back({share.index, share.amount});
+  tell(placed.node, std::move(start));
 }
 
 void Head::end_incarnation(const scheduler::EndIncarnation& end) {

@@ -31,6 +31,7 @@ class Head {
   struct NodeDescription {
     std::string address;  ///< for other nodes; empty: the head's own
     scheduler::Resources total;
+    scheduler::Labels labels{};
   };
   void add_node(NodeId node, const NodeDescription& description, Tell tell);
   bool knows(NodeId node) const { return nodes_.contains(node); }
@@ -73,7 +74,7 @@ class Head {
     NodeId at;
     NodeId asked_from;
     wire::Asker asker;
-    wire::Amounts amounts;
+    wire::Demand demand;
     bool nested;
   };
 
@@ -84,6 +85,7 @@ class Head {
   void promise_actor(NodeId from, const wire::PromiseActor& promise);
   void answer(NodeId from, wire::Message& message);
   bool on_lease_message(NodeId from, wire::Message& message);
+  bool on_group_message(NodeId from, wire::Message& message);
   void note_caller(const wire::Asker& asker, NodeId node);
   void start_actor(NodeId from, wire::StartActor start);
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
@@ -98,6 +100,11 @@ class Head {
   void end_job(JobId job);
   void end_caller(CallerId caller);
 
+  void place_group(NodeId from, wire::PlaceGroup place);
+  void remove_group(GroupId group);
+  void bundle_held(NodeId from, const wire::BundleHeld& held);
+  bool may_use_group(const wire::Demand& demand, JobId job) const;
+
   void lease_worker(NodeId from, const wire::LeaseWorker& lease);
   void grant_lease(NodeId from, const wire::LeaseGranted& granted);
   void refuse_lease(wire::Refused refused);
@@ -110,6 +117,8 @@ class Head {
   void reconnect(ActorId actor, std::uint32_t incarnation);
   void apply(const scheduler::ActorEffects& effects);
   void apply(const scheduler::PlacementEffects& effects);
+  void apply(const scheduler::Placed& placed);
+  void apply(const scheduler::GroupPlaced& placed);
   void place(ActorId actor, std::uint32_t incarnation);
   void end_incarnation(const scheduler::EndIncarnation& end);
   void tell(NodeId node, wire::Message message);
@@ -125,6 +134,15 @@ class Head {
   scheduler::ActorTable actors_;
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again
   scheduler::Placement placement_;
+  /// Of a program that may end, or of its worker.
+  struct Group {
+    wire::Asker asker;
+    NodeId asked_from;
+    std::vector<NodeId> nodes;                 // of each bundle, as far as they have one
+    std::unordered_set<std::uint32_t> unheld;  // that their nodes have not set aside yet
+    bool answered = false;
+  };
+  std::unordered_map<GroupId, Group> groups_;
   std::unordered_map<ActorId, std::uint32_t> unplaced_;  // incarnations that wait for resources
   std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
   std::unordered_map<ActorId, Running> running_;

@@ -72,17 +72,20 @@ std::vector<std::string> names_in(std::string_view visible) {
 
 }  // namespace
 
-Result<Machine> look_at_machine(std::uint32_t cpus) {
-  const char* const declared = std::getenv("PHAROS_RESOURCES");
+Result<Machine> look_at_machine(const DaemonOptions& options) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const std::string_view text = declared == nullptr ? "" : declared;
+  const std::string& text = options.resources;
   auto parsed = scheduler::Resources::parse(text);
-  if (!parsed) return std::move(parsed).error().with("reading PHAROS_RESOURCES=" + std::string{text});
-  Machine machine{*std::move(parsed), {}};
+  if (!parsed) return std::move(parsed).error().with("reading PHAROS_RESOURCES=" + text);
+  auto labels = scheduler::parse_labels(options.labels);
+  if (!labels) return std::move(labels).error().with("reading PHAROS_LABELS=" + options.labels);
+  Machine machine{*std::move(parsed), {}, *std::move(labels)};
   const auto names = [text](std::string_view name) {
     return text.starts_with(std::string{name} + "=") || text.find("," + std::string{name} + "=") != std::string::npos;
   };
-  if (cpus != 0 || !names("cpu")) PHAROS_TRY_VOID(machine.resources.set("cpu", cpus != 0 ? cpus : usable_cpus()));
+  if (options.cpus != 0 || !names("cpu")) {
+    PHAROS_TRY_VOID(machine.resources.set("cpu", options.cpus != 0 ? options.cpus : usable_cpus()));
+  }
 
   // A container may show fewer GPUs than the variable names; then CUDA finds those of them that are there.
   machine.gpus = visible != nullptr ? names_in(visible) : numbers_below(found_gpus());
@@ -94,15 +97,15 @@ Result<Machine> look_at_machine(std::uint32_t cpus) {
   const std::int64_t gpus = machine.resources.gpus();
   if (gpus % scheduler::Resources::kWhole != 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 "PHAROS_RESOURCES=" + std::string{text} + " declares a part of a GPU: a node has whole ones"};
+                 "PHAROS_RESOURCES=" + text + " declares a part of a GPU: a node has whole ones"};
   }
   const auto count = static_cast<std::size_t>(gpus / scheduler::Resources::kWhole);
   if (visible == nullptr) machine.gpus = numbers_below(count);
   if (machine.gpus.size() < count) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "PHAROS_RESOURCES=" + std::string{text} +
-                     " declares more GPUs than CUDA_VISIBLE_DEVICES=" + std::string{visible} + " names",
-                 "Declare at most as many, or unset CUDA_VISIBLE_DEVICES."};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "PHAROS_RESOURCES=" + text + " declares more GPUs than CUDA_VISIBLE_DEVICES=" + std::string{visible} + " names",
+        "Declare at most as many, or unset CUDA_VISIBLE_DEVICES."};
   }
   machine.gpus.resize(count);
   return machine;

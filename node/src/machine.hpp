@@ -1,10 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <pharos/base/result.hpp>
+#include <pharos/node/daemon.hpp>
+#include <pharos/scheduler/labels.hpp>
 #include <pharos/scheduler/resources.hpp>
 
 namespace pharos::node {
@@ -13,11 +14,12 @@ namespace pharos::node {
 struct Machine {
   scheduler::Resources resources;
   std::vector<std::string> gpus;  ///< by index, as CUDA_VISIBLE_DEVICES names them
+  scheduler::Labels labels{};
 };
 
-/// What PHAROS_RESOURCES says ("gpu=2,cpu=8,fast_disk=1"), and of CPUs and GPUs that it does not name what is found:
+/// What `resources` says ("gpu=2,cpu=8,fast_disk=1"), and of CPUs and GPUs that it does not name what is found:
 /// the CPUs that this process may use, by its affinity and its cgroups; the GPUs that the driver shows, of them those
-/// that CUDA_VISIBLE_DEVICES names. `cpus`, unless 0, counts more than either.
-Result<Machine> look_at_machine(std::uint32_t cpus);
+/// that CUDA_VISIBLE_DEVICES names. `cpus`, unless 0, counts more than either. What `labels` says: "zone=a,disk=ssd".
+Result<Machine> look_at_machine(const DaemonOptions& options);
 
 }  // namespace pharos::node

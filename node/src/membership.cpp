@@ -15,9 +15,11 @@ Membership::Membership(async::Executor& executor, Host& host, const Node::Settin
             [this] { return head_link_ == nullptr ? 0 : head_link_->queued(); }} {
   if (!head_address_.empty()) return;
   head_ = std::make_unique<Head>(executor);
-  head_->add_node(id_, {.address = {}, .total = settings.machine.resources}, [this](wire::Message message) {
-    executor_.post([this, message = std::move(message)]() mutable { node_.on_head_message(std::move(message)); });
-  });
+  head_->add_node(
+      id_, {.address = {}, .total = settings.machine.resources, .labels = settings.machine.labels},
+      [this](wire::Message message) {
+        executor_.post([this, message = std::move(message)]() mutable { node_.on_head_message(std::move(message)); });
+      });
 }
 
 // Never at once: what one says to the other is heard when the one is done.
@@ -39,7 +41,8 @@ std::shared_ptr<net::Peer> Membership::link_to(Fd socket) {
 async::Async<Result<void>> Membership::join(Membership* self, Fd head, std::string reached_at,
                                             async::Deadline deadline) {
   self->head_link_ = self->link_to(std::move(head));
-  wire::Message ask = wire::JoinCluster{self->id_, reached_at, self->node_.machine().resources.amounts()};
+  wire::Message ask =
+      wire::JoinCluster{self->id_, reached_at, self->node_.machine().resources.amounts(), self->node_.machine().labels};
   PHAROS_CO_TRY(const net::Parcel answer,
                 co_await self->head_link_->request(std::move(ask), std::vector<Fd>{}, deadline));
   const auto* const cluster = std::get_if<wire::ClusterJoined>(&answer.message);
@@ -72,13 +75,17 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
     return;
   }
   auto total = scheduler::Resources::checked(join.amounts);
+  if (total) {
+    const auto labels = scheduler::check_labels(join.labels);
+    if (!labels) total = labels.error();
+  }
   if (!total || head_->knows(join.node)) {
     node.peer->respond(
         request, total ? Error{ErrorCode::kAlreadyExists, "the node has joined before"} : std::move(total).error());
     return;
   }
   node.id = join.node;
-  head_->add_node(join.node, {.address = join.address, .total = *total},
+  head_->add_node(join.node, {.address = join.address, .total = *total, .labels = join.labels},
                   [peer = node.peer](wire::Message message) { peer->send(message); });
   node.peer->respond(request, wire::ClusterJoined{head_->cpus()});
 }

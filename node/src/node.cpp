@@ -78,6 +78,7 @@ std::string Node::leftovers() const {
   count("questions to the head", asked_.size());
   count("far leases", far_leases_.size());
   count("starting", starting_.size());
+  count("bundles", bundles_.size());
   count("inspections", inspections_.size());
   count("questions for nodes", node_questions_.size());
   count("coroutines", background_.size());
@@ -234,6 +235,14 @@ void Node::on_head_message(wire::Message message) {
     if (auto asked = node_questions_.extract(refused->number); !asked.empty()) asked.mapped().fail(refused->why);
   } else if (const auto* const node = std::get_if<wire::NodeFound>(&message)) {
     if (auto asked = node_questions_.extract(node->number); !asked.empty()) asked.mapped().complete(node->address);
+  } else if (const auto* const ready = std::get_if<wire::GroupReady>(&message)) {
+    if (const auto asked = asked_.extract(ready->number); !asked.empty()) {
+      asked.mapped().client.peer->respond(asked.mapped().request, *ready);
+    }
+  } else if (const auto* const hold = std::get_if<wire::HoldBundle>(&message)) {
+    hold_bundle(*hold);
+  } else if (const auto* const release = std::get_if<wire::ReleaseBundle>(&message)) {
+    release_bundle({release->group, release->bundle});
   } else if (auto* const job = std::get_if<wire::AddJob>(&message)) {
     add_far_job(std::move(*job));
   } else if (const auto* const ended = std::get_if<wire::EndJob>(&message)) {

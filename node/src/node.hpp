@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
@@ -18,6 +20,7 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
+#include <pharos/scheduler/fleet.hpp>
 #include <pharos/scheduler/leases.hpp>
 
 #include "host.hpp"
@@ -135,12 +138,17 @@ class Node final : public net::Peer::Owner {
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
 
   // Actors.
+  using BundleKey = std::pair<GroupId, std::uint32_t>;
   bool ask_head(const Client& client, wire::Message& message, std::optional<std::uint64_t> request);
   void on_actor_alive(const wire::ActorAlive& alive);
   static async::Async<void> reach_actor(Node* self, wire::ActorAlive alive);
   void ask_again(const wire::ActorAlive& alive, const Error& why);
   static async::Async<void> start_incarnation(Node* self, scheduler::ReservationId reservation);
   void reserve(wire::StartIncarnation start);
+  void begin(scheduler::ReservationId reservation);
+  void hold_bundle(const wire::HoldBundle& hold);
+  void note_held(const scheduler::Reserved& reserved);
+  void release_bundle(const BundleKey& key);
   void end_incarnation(const wire::EndIncarnation& end);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
                          const std::string& reason);
@@ -160,6 +168,7 @@ class Node final : public net::Peer::Owner {
   void serve_far_caller(const Introduction& introduction, Fd socket);
   static async::Async<Result<Fd>> connect_far(Node* self, std::string address, Introduction introduction);
   static async::Async<Result<std::string>> find_node(Node* self, NodeId node);
+  bool is_for_here(const scheduler::Demand& demand, const wire::Demand& asked) const;
   bool on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request);
   static async::Async<void> start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
                                          std::vector<std::string> gpus);
@@ -195,6 +204,13 @@ class Node final : public net::Peer::Owner {
     std::optional<wire::EndIncarnation> end;  // is wanted already
     bool begun = false;                       // it has its resources
   };
+  /// Of a placement group: what its actors have is a part of it.
+  struct Bundle {
+    scheduler::ReservationId reservation;
+    bool held = false;
+    std::vector<scheduler::ReservationId> starting{};  // once it is held
+  };
+  std::map<BundleKey, Bundle> bundles_;
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   bool ends_idle_workers_ = false;

@@ -14,6 +14,12 @@ constexpr auto kReachTime = 3s;
 constexpr auto kAskAgainTime = 200ms;
 constexpr auto kReachPatience = 15s;  // with an actor: longer than it takes to find that its node is lost
 
+scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vector<wire::GpuShare>& gpus) {
+  scheduler::Allotment allotment{scheduler::Resources{amounts}, {}};
+  for (const wire::GpuShare& share : gpus) allotment.gpus.push_back({share.index, share.amount});
+  return allotment;
+}
+
 }  // namespace
 
 // ---- Who asks for one
@@ -106,11 +112,49 @@ void Node::serve_far_caller(const Introduction& introduction, Fd socket) {
 // The head has given it these resources; tasks may have them still.
 void Node::reserve(wire::StartIncarnation start) {
   const scheduler::ReservationId reservation{++last_number_};
-  scheduler::Allotment allotment{scheduler::Resources{start.amounts}, {}};
-  for (const wire::GpuShare& share : start.gpus) allotment.gpus.push_back({share.index, share.amount});
+  const BundleKey key{start.group, start.bundle};
+  const scheduler::Allotment allotment = allotment_of(start.amounts, start.gpus);
   starting_.emplace(reservation, Starting{std::move(start), std::nullopt, false});
-  apply(leases_.reserve(reservation, allotment));
+  if (!key.first) return apply(leases_.reserve(reservation, allotment));
+  const auto bundle = bundles_.find(key);
+  if (bundle == bundles_.end()) {
+    const wire::StartIncarnation lost = starting_.extract(reservation).mapped().start;
+    return incarnation_ended(lost.actor, lost.incarnation, reservation, "its group was removed");
+  }
+  if (bundle->second.held) return begin(reservation);
+  bundle->second.starting.push_back(reservation);
 }
+
+void Node::begin(scheduler::ReservationId reservation) {
+  starting_.at(reservation).begun = true;
+  background_.spawn(start_incarnation(this, reservation));
+}
+
+// ---- Bundles of placement groups
+
+void Node::hold_bundle(const wire::HoldBundle& hold) {
+  const scheduler::ReservationId reservation{++last_number_};
+  bundles_.emplace(BundleKey{hold.group, hold.bundle}, Bundle{reservation});
+  apply(leases_.reserve(reservation, allotment_of(hold.amounts, hold.gpus)));
+}
+
+void Node::note_held(const scheduler::Reserved& reserved) {
+  const auto found = std::find_if(bundles_.begin(), bundles_.end(),
+                                  [&](const auto& entry) { return entry.second.reservation == reserved.reservation; });
+  if (found == bundles_.end()) return;
+  found->second.held = true;
+  tell_head_(wire::BundleHeld{found->first.first, found->first.second});
+  for (const auto reservation : std::exchange(found->second.starting, {})) {
+    if (starting_.contains(reservation)) begin(reservation);
+  }
+}
+
+void Node::release_bundle(const BundleKey& key) {
+  const auto released = bundles_.extract(key);
+  if (!released.empty()) apply(leases_.release(released.mapped().reservation));
+}
+
+// ---- Their processes
 
 async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId reservation) {
   const wire::StartIncarnation start = self->starting_.at(reservation).start;

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <chrono>
 
 #include <pharos/async/sleep.hpp>
 
+#include "demands.hpp"
 #include "node_records.hpp"
 
 namespace pharos::node {
@@ -9,22 +11,21 @@ namespace pharos::node {
 using namespace std::chrono_literals;
 
 bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request) {
-  const auto checked = scheduler::Resources::checked(lease.amounts);
-  if (!checked) {
-    client.peer->respond(request, checked.error());
+  const auto demand = checked(lease.demand);
+  if (!demand) {
+    client.peer->respond(request, demand.error());
     return true;
   }
-  const scheduler::Resources& demand = *checked;
   const bool nested = client.worker != nullptr;
-  if (!leases_.could_fit(demand)) {  // another node's, or nobody's
+  if (!is_for_here(*demand, lease.demand)) {  // another node's, or nobody's
     const std::uint64_t number = ++last_number_;
-    asked_.emplace(number, Asked{client, request, lease.amounts});
-    tell_head_(wire::LeaseWorker{lease.amounts, {client.job->id, client.caller, number}, nested});
+    asked_.emplace(number, Asked{client, request, lease.demand.amounts});
+    tell_head_(wire::LeaseWorker{lease.demand, {client.job->id, client.caller, number}, nested});
     return true;
   }
   const scheduler::LeaseRequestId id{++last_number_};
-  lease_requests_.emplace(id, Asked{client, request, lease.amounts});
-  auto effects = leases_.request(id, {client.job->id, client.caller, nested}, demand);
+  lease_requests_.emplace(id, Asked{client, request, lease.demand.amounts});
+  auto effects = leases_.request(id, {client.job->id, client.caller, nested}, demand->amounts);
   if (effects) {
     apply(*effects);
   } else {
@@ -32,6 +33,15 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
     client.peer->respond(request, std::move(effects).error());
   }
   return true;
+}
+
+/// Nothing speaks for another node.
+bool Node::is_for_here(const scheduler::Demand& demand, const wire::Demand& asked) const {
+  const NodeId here = settings_.id;
+  return !asked.spread && (!asked.near || asked.near == here) && (!demand.only || demand.only == here) &&
+         leases_.could_fit(demand.amounts) &&
+         std::all_of(demand.labels.begin(), demand.labels.end(),
+                     [&](const scheduler::LabelRule& rule) { return rule.holds_for(settings_.machine.labels); });
 }
 
 void Node::apply(const scheduler::LeaseEffects& effects) {
@@ -59,8 +69,11 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
     } else if (const auto* const refused = std::get_if<scheduler::Refuse>(&effect)) {
       if (const auto asked = lease_requests_.extract(refused->request)) refuse(asked.mapped(), refused->why);
     } else if (const auto* const reserved = std::get_if<scheduler::Reserved>(&effect)) {
-      starting_.at(reserved->reservation).begun = true;
-      background_.spawn(start_incarnation(this, reserved->reservation));
+      if (starting_.contains(reserved->reservation)) {
+        begin(reserved->reservation);
+      } else {
+        note_held(*reserved);
+      }
     }
   }
   if (leases_.idle() != 0 && !std::exchange(ends_idle_workers_, true)) background_.spawn(end_idle_workers(this));
@@ -116,17 +129,17 @@ bool Node::on_far_lease_message(wire::Message& message) {
 }
 
 void Node::lease_to_far(const wire::LeaseWorker& lease) {
-  const auto demand = scheduler::Resources::checked(lease.amounts);
+  const auto demand = checked(lease.demand);
   const auto job = jobs_.find(lease.asker.job);
   const Asked asked{{nullptr, job == jobs_.end() ? nullptr : job->second, nullptr, lease.asker.caller},
                     lease.asker.number,
-                    lease.amounts};
-  if (!demand || job == jobs_.end() || !leases_.could_fit(*demand)) {
+                    lease.demand.amounts};
+  if (!demand || job == jobs_.end() || !leases_.could_fit(demand->amounts)) {
     return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run that any more", "Try again."});
   }
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, asked);
-  auto effects = leases_.request(id, {lease.asker.job, lease.asker.caller, lease.nested}, *demand);
+  auto effects = leases_.request(id, {lease.asker.job, lease.asker.caller, lease.nested}, demand->amounts);
   if (effects) return apply(*effects);
   lease_requests_.erase(id);
   refuse(asked, std::move(effects).error());

@@ -1,116 +1,218 @@
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include <pharos/scheduler/placement.hpp>
 
 namespace pharos::scheduler {
 
-double Placement::Node::load() const {
-  return users / static_cast<double>(std::max(ledger.total().cpus(), Resources::kWhole));
-}
-
-PlacementEffects Placement::add_node(NodeId node, const Resources& total) {
-  nodes_.insert_or_assign(node, Node{Ledger{total}});
+PlacementEffects Placement::add_node(NodeId node, const Resources& total, Labels labels) {
+  fleet_.add(node, total, std::move(labels));
+  unsettled_.insert(node);
   PlacementEffects effects;
-  place_what_fits(effects);
+  // Groups that no plan was possible for.
+  for (auto& [id, group] : groups_) {
+    if (!group.waits || !group.plan.empty() || place_now(group, group.number, effects)) continue;
+    make_plan(group);
+  }
+  settle(effects);
   return effects;
 }
 
 PlacementEffects Placement::remove_node(NodeId node) {
-  nodes_.erase(node);
-  std::erase_if(placed_, [node](const auto& entry) { return entry.second.node == node; });
-  PlacementEffects effects;
-  refuse_what_never_fits(effects);
+  PlacementEffects effects = close_node(node);
+  std::erase_if(places_, [node](const auto& entry) { return entry.second.node == node; });
+  lose_bundles_at(node, effects);
+  fleet_.remove(node);
+  settle(effects);
   return effects;
 }
 
-PlacementEffects Placement::place(ActorId actor, const std::string& label, const Resources& demand, NodeId asked_at) {
+PlacementEffects Placement::close_node(NodeId id) {
   PlacementEffects effects;
-  if (!could_fit(demand)) {
-    effects.emplace_back(Unplaceable{actor, too_much("actor \"" + label + "\"", demand)});
-    return effects;
+  Node* const node = fleet_.find(id);
+  if (node == nullptr) return effects;
+  fleet_.close(*node);
+  std::vector<Line*> lines;
+  for (auto& [demand, line] : lines_) {
+    if (line.claim == id) lines.push_back(&line);
   }
-  waiting_.push(demand, {actor, label, asked_at});
-  place_what_fits(effects);
+  for (Line* const line : lines) wait_elsewhere(*line, effects);
+  for (auto& [group_id, group] : groups_) {
+    if (!group.plan.contains(id)) continue;
+    drop_plan(group);
+    if (!place_now(group, group.number, effects)) make_plan(group);
+  }
+  settle(effects);
+  return effects;
+}
+
+void Placement::note_tasks(NodeId id, Resources in_use) {
+  if (Node* const node = fleet_.find(id)) fleet_.set_tasks(*node, std::move(in_use));
+}
+
+PlacementEffects Placement::place(ActorId actor, const std::string& label, const Demand& demand,
+                                  const Preference& preference) {
+  PlacementEffects effects;
+  if (const auto line = lines_.find(demand); line != lines_.end()) {  // the first one of it has no room either
+    wait_in_line(actor, label, demand, preference, *fleet_.find(line->second.claim));
+  } else if (Node* const node = fleet_.choose(demand, preference)) {
+    Allotment allotment = fleet_.take(*node, demand.amounts);
+    places_.insert_or_assign(actor, Place{.node = node->id, .allotment = allotment});
+    effects.emplace_back(Placed{actor, node->id, std::move(allotment)});
+  } else if (Node* const claim = fleet_.choose_to_wait_for(demand)) {
+    wait_in_line(actor, label, demand, preference, *claim);
+  } else {
+    effects.emplace_back(Unplaceable{actor, fleet_.too_much("actor \"" + label + "\"", demand)});
+  }
   return effects;
 }
 
 PlacementEffects Placement::give_back(ActorId actor) {
   PlacementEffects effects;
-  if (const auto place = placed_.extract(actor); !place.empty()) {
-    Node& node = nodes_.at(place.mapped().node);
-    node.ledger.give_back(place.mapped().allotment);
-    --node.users;
+  const auto found = places_.extract(actor);
+  if (found.empty()) return effects;
+  const Place& place = found.mapped();
+  if (place.line != nullptr) {
+    leave_line(*place.line, place.number);
+  } else if (!place.group) {
+    fleet_.give_back(*fleet_.find(place.node), place.allotment);
+    unsettled_.insert(place.node);
   } else {
-    waiting_.erase_if([actor](const Resources&, const Waiting& waiting) { return waiting.actor == actor; });
+    Group& group = groups_.at(place.group);
+    if (place.node) {
+      Bundle& bundle = group.bundles[place.bundle];
+      bundle.ledger->give_back(place.allotment);
+      --bundle.users;
+      free_if_unused(group, place.bundle, effects);
+    } else {
+      waiting_ -= std::erase_if(group.line, [actor](const InGroup& each) { return each.actor == actor; });
+    }
+    serve_group(group, effects);
   }
-  place_what_fits(effects);
+  settle(effects);
   return effects;
 }
 
-void Placement::place_what_fits(PlacementEffects& effects) {
-  if (waiting_.empty()) return;
-  Rooms rooms;
-  for (const auto& [id, node] : nodes_) rooms.emplace(id, node.ledger.left());
-  waiting_.serve(
-      [&](const Resources& demand, const Waiting& waiting) { return offer(demand, waiting, rooms, effects); });
+// ---- Lines
+
+void Placement::wait_in_line(ActorId actor, const std::string& label, const Demand& demand,
+                             const Preference& preference, Node& claim) {
+  const std::uint64_t number = ++last_number_;
+  const auto [at, is_new] = lines_.try_emplace(demand);
+  Line& line = at->second;
+  if (is_new) {
+    line.demand = &at->first;
+    line.claim = claim.id;
+    fleet_.claim(claim, number, demand.amounts);
+    turns_.emplace(number, Turn{&line, nullptr, line.demand->amounts.cpus()});
+  }
+  line.waiting.emplace(number, Waiting{actor, label, preference});
+  places_.insert_or_assign(actor, Place{.line = &line, .number = number});
+  ++waiting_;
 }
 
-bool Placement::offer(const Resources& demand, const Waiting& waiting, Rooms& rooms, PlacementEffects& effects) {
-  std::optional<NodeId> best;
-  bool best_fits = false;
-  for (const auto& [id, node] : nodes_) {
-    if (!node.ledger.could_fit(demand)) continue;
-    const bool fits = demand.fits_in(rooms.at(id)) && node.ledger.fits(demand);
-    if (best && best_fits && !fits) continue;
-    const double best_load = best ? nodes_.at(*best).load() : 0;
-    if (!best || fits != best_fits || node.load() < best_load || (node.load() == best_load && id == waiting.asked_at)) {
-      best = id;
-      best_fits = fits;
-    }
+void Placement::serve_first(Line& line, Node& node, PlacementEffects& effects) {
+  const auto [number, first] = *line.waiting.begin();
+  Allotment allotment = fleet_.take(node, line.demand->amounts);
+  places_.insert_or_assign(first.actor, Place{.node = node.id, .allotment = allotment});
+  effects.emplace_back(Placed{first.actor, node.id, std::move(allotment)});
+  leave_line(line, number);
+}
+
+void Placement::leave_line(Line& line, std::uint64_t number) {
+  const bool was_first = line.waiting.begin()->first == number;
+  line.waiting.erase(number);
+  --waiting_;
+  if (!was_first) return;
+  // What was set aside for it is the next one's, who comes later than some who may have it now.
+  unsettled_.insert(line.claim);
+  turns_.erase(number);
+  Node& claim = *fleet_.find(line.claim);
+  if (line.waiting.empty()) {
+    fleet_.unclaim(claim, number);
+    lines_.erase(*line.demand);
+    return;
   }
-  if (!best) return false;
-  rooms.at(*best) -= demand;
-  if (!best_fits) return false;
-  Node& node = nodes_.at(*best);
-  Place place{*best, node.ledger.take(demand)};
-  ++node.users;
-  effects.emplace_back(Placed{waiting.actor, place.node, place.allotment});
-  placed_.insert_or_assign(waiting.actor, std::move(place));
+  const std::uint64_t next = line.waiting.begin()->first;
+  fleet_.pass_claim(claim, number, next);
+  turns_.emplace(next, Turn{&line, nullptr, line.demand->amounts.cpus()});
+}
+
+// Its claim's node is closed.
+void Placement::wait_elsewhere(Line& line, PlacementEffects& effects) {
+  const std::uint64_t number = line.waiting.begin()->first;
+  fleet_.unclaim(*fleet_.find(line.claim), number);
+  if (Node* const other = fleet_.choose_to_wait_for(*line.demand)) {
+    line.claim = other->id;
+    return fleet_.claim(*other, number, line.demand->amounts);
+  }
+  for (const auto& [each, waiting] : line.waiting) {
+    places_.erase(waiting.actor);
+    effects.emplace_back(Unplaceable{waiting.actor, fleet_.too_much("actor \"" + waiting.label + "\"", *line.demand)});
+  }
+  waiting_ -= line.waiting.size();
+  turns_.erase(number);
+  lines_.erase(*line.demand);
+}
+
+void Placement::settle(PlacementEffects& effects) {
+  while (!unsettled_.empty()) {
+    const NodeId id = unsettled_.extract(unsettled_.begin()).value();
+    Node* const node = fleet_.find(id);
+    if (node != nullptr && !node->closed) settle_at(*node, effects);
+  }
+}
+
+// Between two events nobody who waits has room anywhere; so who has room now has it where something has changed.
+void Placement::settle_at(Node& node, PlacementEffects& effects) {
+  Resources room = node.ledger.left();
+  std::int64_t cpus = room.cpus();
+  auto claim = node.claims.begin();
+  for (auto turn = turns_.begin(); turn != turns_.end();) {
+    const auto [number, next] = *turn;
+    const bool claimed = claim != node.claims.end() && claim->first == number;
+    if (!claimed && next.cpus > std::max<std::int64_t>(cpus, 0)) {  // so it is with nearly all of them
+      ++turn;
+      continue;
+    }
+    if (room.none_left()) return;
+    if (next.group != nullptr ? settle_group_at(*next.group, node, room, effects)
+                              : settle_line_at(*next.line, node, room, effects)) {
+      room = node.room_before(number + 1);
+      turn = turns_.upper_bound(number);
+      claim = node.claims.upper_bound(number);
+    } else {
+      if (claimed) room -= (claim++)->second;
+      ++turn;
+    }
+    cpus = room.cpus();
+  }
+}
+
+bool Placement::settle_line_at(Line& line, Node& node, const Resources& room, PlacementEffects& effects) {
+  const Demand& demand = *line.demand;
+  if (!demand.amounts.fits_in(room) || !Fleet::could_fit(node, demand) || !node.ledger.fits(demand.amounts)) {
+    return false;
+  }
+  serve_first(line, node, effects);
   return true;
 }
 
-void Placement::refuse_what_never_fits(PlacementEffects& effects) {
-  waiting_.serve([&](const Resources& demand, const Waiting& waiting) {
-    if (could_fit(demand)) return false;
-    effects.emplace_back(Unplaceable{waiting.actor, too_much("actor \"" + waiting.label + "\"", demand)});
-    return true;
-  });
-}
+// ---- Others
 
-bool Placement::could_fit(const Resources& demand) const {
-  return std::any_of(nodes_.begin(), nodes_.end(),
-                     [&](const auto& entry) { return entry.second.ledger.could_fit(demand); });
-}
-
-Resources Placement::total() const {
-  Resources total;
-  for (const auto& [id, node] : nodes_) total += node.ledger.total();
-  return total;
-}
-
-Placement::Shortage Placement::shortage_of(const Resources& demand) const {
+Placement::Shortage Placement::shortage_of(const Demand& demand) const {
   Resources total;
   Resources left;
-  for (const auto& [id, node] : nodes_) {
-    if (!node.ledger.could_fit(demand)) continue;
-    total += node.ledger.total();
-    left += node.ledger.left();
+  for (const Node* const node : fleet_.all()) {
+    if (!Fleet::could_fit(*node, demand)) continue;
+    total += node->ledger.total();
+    left += node->ledger.left();
   }
-  Shortage shortage{demand.use(total, left), {}};
-  const Resources scarce = demand.scarce_in(left);
-  for (const auto& [actor, place] : placed_) {
-    if (nodes_.at(place.node).ledger.could_fit(demand) && !scarce.as_in(place.allotment.amounts).empty()) {
+  Shortage shortage{demand.amounts.use(total, left), {}};
+  const Resources scarce = demand.amounts.scarce_in(left);
+  for (const auto& [actor, place] : places_) {
+    const Node* const node = place.node ? fleet_.find(place.node) : nullptr;
+    if (node != nullptr && Fleet::could_fit(*node, demand) && !scarce.as_in(place.allotment.amounts).empty()) {
       shortage.holders.push_back(actor);
     }
   }
@@ -118,39 +220,15 @@ Placement::Shortage Placement::shortage_of(const Resources& demand) const {
   return shortage;
 }
 
-Result<NodeId> Placement::find_node(const Resources& demand, const std::string& who) const {
-  std::optional<NodeId> best;
-  for (const auto& [id, node] : nodes_) {
-    if (!node.ledger.could_fit(demand)) continue;
-    if (!best || node.load() < nodes_.at(*best).load()) best = id;
-  }
-  if (!best) return too_much(who, demand);
-  return *best;
+Result<NodeId> Placement::find_node(const Demand& demand, const Preference& preference, const std::string& who) {
+  const Node* node = fleet_.choose(demand, preference);
+  if (node == nullptr) node = fleet_.choose_to_wait_for(demand);
+  if (node == nullptr) return fleet_.too_much(who, demand);
+  return node->id;
 }
 
-void Placement::count_leases(NodeId node, int more) {
-  if (const auto found = nodes_.find(node); found != nodes_.end()) found->second.users += more;
-}
-
-// Compared with the node that lacks the fewest of what is asked for.
-Error Placement::too_much(const std::string& who, const Resources& demand) const {
-  const Node* nearest = nullptr;
-  std::int64_t nearest_lacks = 0;
-  for (const auto& [id, node] : nodes_) {
-    std::int64_t lacks = 0;
-    for (const auto& [name, amount] : demand.amounts()) {
-      lacks += std::max<std::int64_t>(amount - node.ledger.total().of(name), 0);
-    }
-    if (nearest != nullptr && lacks >= nearest_lacks) continue;
-    nearest = &node;
-    nearest_lacks = lacks;
-  }
-  const char* const whose = nodes_.size() == 1 ? "the node" : "the node that comes nearest";
-  return {ErrorCode::kInvalidArgument,
-          who + " asks for " +
-              (nearest == nullptr ? demand.to_string() + "; there is no node"
-                                  : demand.shortage(nearest->ledger.total(), whose)),
-          "Ask for less, or add a node that has it (PHAROS_RESOURCES says what a node has)."};
+void Placement::count_leases(NodeId id, int more) {
+  if (Node* const node = fleet_.find(id)) fleet_.take_user(*node, more);
 }
 
 }  // namespace pharos::scheduler

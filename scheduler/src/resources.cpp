@@ -5,18 +5,10 @@
 
 #include <pharos/scheduler/resources.hpp>
 
+#include "names.hpp"
+
 namespace pharos::scheduler {
 namespace {
-
-constexpr std::size_t kNameBytesMax = 64;
-
-bool is_name(std::string_view text) {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view{"_-.:/"}.find(c) != std::string_view::npos;
-  };
-  return !text.empty() && text.size() <= kNameBytesMax && std::all_of(text.begin(), text.end(), fits);
-}
 
 std::string number(std::int64_t amount) {
   std::string text = std::to_string(std::abs(amount) / Resources::kWhole);
@@ -87,7 +79,7 @@ Result<Resources> Resources::parse(std::string_view text) {
 Result<void> Resources::set(std::string_view name, double amount) {
   const std::string text{name.substr(0, kNameBytesMax)};
   if (!is_name(name)) {
-    return makes_no_sense("\"" + text + "\"", "a name has 1 to 64 letters, digits, or one of _-.:/");
+    return makes_no_sense("\"" + text + "\"", kNameRule);
   }
   if (!(amount >= 0 && amount <= kMost)) return makes_no_sense(text, "an amount is between 0 and a million");
   const auto steps = static_cast<std::int64_t>(std::llround(amount * kWhole));
@@ -113,11 +105,6 @@ void Resources::add(const std::string& name, std::int64_t amount) {
 std::int64_t Resources::of(std::string_view name) const {
   const auto found = amounts_.find(std::string{name});
   return found == amounts_.end() ? 0 : found->second;
-}
-
-bool Resources::fits_in(const Resources& room) const {
-  return std::all_of(amounts_.begin(), amounts_.end(),
-                     [&](const auto& entry) { return entry.second <= room.of(entry.first); });
 }
 
 Resources& Resources::operator+=(const Resources& more) {
@@ -176,6 +163,13 @@ Ledger::Ledger(Resources total)
     : total_{std::move(total)},
       left_{total_},
       gpus_left_(static_cast<std::size_t>(total_.gpus() / Resources::kWhole), Resources::kWhole) {}
+
+Ledger::Ledger(const Allotment& total) : total_{total.amounts}, left_{total_} {
+  for (const GpuShare& share : total.gpus) {
+    gpus_left_.resize(std::max<std::size_t>(gpus_left_.size(), share.index + 1));
+    gpus_left_[share.index] = share.amount;
+  }
+}
 
 bool Ledger::fits(const Resources& demand) const {
   return demand.fits_in(left_) && (demand.gpus() == 0 || !choose_gpus(demand.gpus()).empty());

@@ -63,6 +63,45 @@ TEST_F(NodesTest, TasksOfADriverWithoutCpusBesideItRunOnNodes) {
   EXPECT_SAYS(end.output, "again on b: 42");
 }
 
+TEST_F(NodesTest, LabelsNodesAndNearnessSayWhereActorsAndTasksGo) {
+  start_head();
+  start_node("cpu=2,b=1", {{"PHAROS_LABELS", "zone=b"}});
+  start_node("cpu=2,c=1", {{"PHAROS_LABELS", "zone=c,disk=ssd"}});
+  const auto end = start_driver("placed")->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_EQ(end.output.find(": no\n"), std::string::npos) << end.output;
+  EXPECT_SAYS(end.output,
+              "a label's actor: yes\na label's task: yes\na node's actor: yes\na node's task: yes\nnear: yes");
+  EXPECT_SAYS(end.output, "actor \"lost\" asks for nothing on a node with zone=x; there is no such node");
+  EXPECT_SAYS(end.output, "the label \"zone=in(a, b\" makes no sense: a name has");
+  EXPECT_SAYS(end.output, "spread over 3\n");
+}
+
+TEST_F(NodesTest, AGroupHasAllItsBundlesOrNoneAndItsActorsHaveThose) {
+  start_three();
+  const auto end = start_driver("groups")->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_EQ(end.output.find(": no\n"), std::string::npos) << end.output;
+  EXPECT_SAYS(end.output, "spread over 3\neach in its bundle: yes\nanother waits: yes\nand has its turn: yes\n");
+  EXPECT_SAYS(end.output, "asks for 2 CPUs; no bundle of group \"\" has more; the first has 1 CPU");
+  EXPECT_SAYS(end.output, "group \"tight\" asks for 2 CPUs; the node that comes nearest has 1 CPU");
+  EXPECT_SAYS(end.output, "a second group waits: yes\nthen has 2\n");
+}
+
+TEST_F(NodesTest, AGroupWhoseNodeIsLostGetsAnotherAndItsActorsMoveThere) {
+  start_head();
+  start_node("cpu=1,both=1");
+  const auto driver = start_driver("group_loss");
+  read_until(*driver, "ready");
+  ::kill(daemon_of(*nodes_[0]), SIGKILL);
+  static_cast<void>(nodes_[0]->wait());
+  nodes_.clear();
+  start_node("cpu=1,both=1");
+  const auto end = driver->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "it moved with its bundle: yes");
+}
+
 TEST_F(NodesTest, LargeValuesReachAnotherNode) {
   start_three();
   const auto end = start_driver("large")->wait();

@@ -120,6 +120,12 @@ template <> struct RowOf<wire::ObjectClaimed> { static constexpr Row kRow = kOfS
 template <> struct RowOf<wire::ReleaseObject> { static constexpr Row kRow = kOfStores; };
 template <> struct RowOf<wire::FindNode> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::NodeFound> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::PlaceGroup> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::GroupReady> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::RemoveGroup> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::HoldBundle> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::BundleHeld> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::ReleaseBundle> { static constexpr Row kRow = kOfHead; };
 // clang-format on
 
 template <class... Messages>

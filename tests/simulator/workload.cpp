@@ -212,9 +212,11 @@ class DriverCode {
       const bool immortal = !lots().one_in(3);
       const std::int32_t retries = lots().one_in(2) ? kManyRetries : 0;
       const std::string name = lots().one_in(3) ? "ledger" + std::to_string(number_) + std::to_string(i) : "";
-      const ActorOptions options{.name = name,
-                                 .max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)),
-                                 .max_task_retries = retries};
+      ActorOptions options{.name = name,
+                           .max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)),
+                           .max_task_retries = retries};
+      if (lots().one_in(4)) sit_in_group(options);
+      if (lots().one_in(4)) static_cast<void>(runtime_.reserve({.bundles = {{.resources = {{"seat", 1}}}}}));
       auto actor = lots().one_in(4)
                        ? runtime_.spawn<Ledger>(options, runtime_.submit<&slow>({.max_retries = kManyRetries}))
                        : runtime_.spawn<Ledger>(options, std::int32_t{1});
@@ -223,6 +225,20 @@ class DriverCode {
       if (lots().one_in(3)) static_cast<void>(actor.call<&Ledger::turn_fragile>());
       if (!name.empty()) find(name);
       actors_.push_back({std::move(actor), retries});
+    }
+  }
+
+  void sit_in_group(ActorOptions& options) {
+    const auto strategy = lots().one_in(2) ? Strategy::kSpread : Strategy::kStrictPack;
+    options.resources = {{"seat", 1}};
+    options.group = runtime_.reserve(
+        {.bundles = {{.resources = {{"seat", 1}}}, {.resources = {{"seat", 2}}}}, .strategy = strategy});
+    options.bundle = static_cast<std::int32_t>(lots().between(0, 2)) - 1;
+    if (!lots().one_in(4)) return;
+    try {
+      static_cast<void>(options.group.nodes().get());
+    } catch (const std::exception&) {
+      World::of_this_program().note("user code", "got no group");
     }
   }
 

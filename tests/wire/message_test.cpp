@@ -54,6 +54,16 @@ Asker some_asker() {
   return {JobId{61}, CallerId{62}, 63};
 }
 
+Demand some_demand() {
+  return {{{"cpu", 10}, {"disk", -11}},
+          NodeId{91},
+          {{"zone", {"a", "b"}, true}, {"disk", {"s\0d"s}}},
+          NodeId{92},
+          true,
+          GroupId{93},
+          94};
+}
+
 Holding some_holding() {
   return {{{"cpu", 70}, {"gpu", 71}}, {"GPU-1", "3"}};
 }
@@ -69,22 +79,10 @@ const std::vector<Message>& one_of_each() {
                   .with_thrown({"9Overdrawn", some_bytes()})},
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
-      LeaseWorker{{{"cpu", 10}, {"disk", -11}}, some_asker(), true},
+      LeaseWorker{some_demand(), some_asker(), true},
       ReturnLease{WorkerId{3}, CallerId{72}, true},
-      StartActor{ActorId{4},
-                 "count\0er"s,
-                 40,
-                 some_bytes(),
-                 "space",
-                 "name",
-                 "7Counter",
-                 -1,
-                 true,
-                 41,
-                 true,
-                 {{"gpu", 64}},
-                 some_asker(),
-                 TraceId{87}},
+      StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, 41, true,
+                 some_demand(), some_asker(), TraceId{87}},
       KillActor{ActorId{5}, some_asker()},
       WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
@@ -126,7 +124,7 @@ const std::vector<Message>& one_of_each() {
       EndIncarnation{ActorId{42}, 43, true},
       IncarnationEnded{ActorId{44}, 45, "killed"},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400"},
-      JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}},
+      JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}},
       ClusterJoined{76},
       LeaseGranted{77, WorkerId{78}, NodeId{79}, "10.0.0.1:7400"},
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
@@ -147,6 +145,12 @@ const std::vector<Message>& one_of_each() {
       ReleaseObject{some_object()},
       FindNode{NodeId{96}, 99},
       NodeFound{97, "10.0.0.1:7400"},
+      PlaceGroup{GroupId{98}, "tr\0io"s, Strategy::kStrictSpread, {some_demand(), {}}, some_asker()},
+      GroupReady{99, {NodeId{100}, NodeId{101}}},
+      RemoveGroup{GroupId{102}, some_asker()},
+      HoldBundle{GroupId{103}, 104, {{"gpu", 105}}, {{106, 107}}},
+      BundleHeld{GroupId{108}, 109},
+      ReleaseBundle{GroupId{110}, 111},
   };
   return messages;
 }
@@ -171,8 +175,8 @@ auto fields(const JobRegistered& m) {
   return std::tie(job, caller, node, cpus, warning, address);
 }
 auto fields(const LeaseWorker& m) {
-  const auto& [amounts, asker, nested] = m;
-  return std::tuple_cat(std::tie(amounts, nested), fields(asker));
+  const auto& [demand, asker, nested] = m;
+  return std::tuple_cat(std::tie(demand, nested), fields(asker));
 }
 auto fields(const Holding& m) {
   const auto& [amounts, gpus] = m;
@@ -184,9 +188,9 @@ auto fields(const ReturnLease& m) {
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, max_task_retries,
-               in_pieces, amounts, asker, trace] = m;
+               in_pieces, demand, asker, trace] = m;
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
-                                 max_task_retries, in_pieces, amounts, trace),
+                                 max_task_retries, in_pieces, demand, trace),
                         fields(asker));
 }
 auto fields(const FindNode& m) {
@@ -243,11 +247,34 @@ auto fields(const EndCaller& m) {
   return std::tie(caller);
 }
 auto fields(const StartIncarnation& m) {
-  const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace] = m;
-  std::vector<std::pair<std::uint32_t, std::int64_t>> shares;
-  for (const auto& [index, amount] : gpus) shares.emplace_back(index, amount);
-  return std::tuple{actor,     incarnation, job,     label,  constructor, arguments,
-                    in_pieces, name_space,  amounts, shares, trace};
+  const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace,
+               group, bundle] = m;
+  return std::tie(actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace,
+                  group, bundle);
+}
+auto fields(const PlaceGroup& m) {
+  const auto& [group, label, strategy, bundles, asker] = m;
+  return std::tuple_cat(std::tie(group, label, strategy, bundles), fields(asker));
+}
+auto fields(const GroupReady& m) {
+  const auto& [number, nodes] = m;
+  return std::tie(number, nodes);
+}
+auto fields(const RemoveGroup& m) {
+  const auto& [group, asker] = m;
+  return std::tuple_cat(std::tie(group), fields(asker));
+}
+auto fields(const HoldBundle& m) {
+  const auto& [group, bundle, amounts, gpus] = m;
+  return std::tie(group, bundle, amounts, gpus);
+}
+auto fields(const BundleHeld& m) {
+  const auto& [group, bundle] = m;
+  return std::tie(group, bundle);
+}
+auto fields(const ReleaseBundle& m) {
+  const auto& [group, bundle] = m;
+  return std::tie(group, bundle);
 }
 auto fields(const EndIncarnation& m) {
   const auto& [actor, incarnation, kill] = m;
@@ -262,8 +289,8 @@ auto fields(const ActorAlive& m) {
   return std::tie(number, actor, incarnation, node, max_task_retries, ended, address);
 }
 auto fields(const JoinCluster& m) {
-  const auto& [node, address, amounts] = m;
-  return std::tie(node, address, amounts);
+  const auto& [node, address, amounts, labels] = m;
+  return std::tie(node, address, amounts, labels);
 }
 auto fields(const ClusterJoined& m) {
   const auto& [cpus] = m;

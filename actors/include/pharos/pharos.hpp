@@ -5,6 +5,7 @@
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/options.hpp>
+#include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/actors/runtime.hpp>
 #include <pharos/actors/wait.hpp>

@@ -65,6 +65,12 @@ struct Message {
     releaseObject @54 :Object;         # node to the node that has it
     findNode @55 :FindNode;            # node to head; answered by nodeFound
     nodeFound @56 :NodeFound;          # head to node
+    placeGroup @57 :PlaceGroup;        # caller to node, which tells the head; answered by groupReady
+    groupReady @58 :GroupReady;
+    removeGroup @59 :RemoveGroup;      # caller to node, which tells the head
+    holdBundle @60 :HoldBundle;        # head to node; answered by bundleHeld, when tasks have left what it needs
+    bundleHeld @61 :Bundle;            # node to head
+    releaseBundle @62 :Bundle;         # head to node
   }
 }
 
@@ -95,12 +101,23 @@ struct Asker {                    # who asks the head: filled in by its node, wh
 
 struct Amount { name @0 :Text; amount @1 :Int64; }      # of a resource, in steps of 1/10000
 struct GpuShare { index @0 :UInt32; amount @1 :Int64; }  # of one of the node's GPUs
+struct Label { name @0 :Text; value @1 :Text; }
+struct LabelRule { name @0 :Text; values @1 :List(Text); isNot @2 :Bool; }
+struct Demand {                   # what somebody asks of a node, and which one
+  amounts @0 :List(Amount);
+  only @1 :UInt64;
+  labels @2 :List(LabelRule);
+  near @3 :UInt64;
+  spread @4 :Bool;
+  group @5 :UInt64;
+  bundle @6 :Int32;               # negative: any
+}
 struct Holding {                  # what the code of a worker may use
   amounts @0 :List(Amount);
   gpus @1 :List(Text);            # as CUDA_VISIBLE_DEVICES names them
 }
 
-struct LeaseWorker { amounts @0 :List(Amount); asker @1 :Asker; nested @2 :Bool; }  # nested: for a worker; filled in by its node
+struct LeaseWorker { demand @0 :Demand; asker @1 :Asker; nested @2 :Bool; }  # nested: for a worker; filled in by its node
 struct ReturnLease { worker @0 :UInt64; caller @1 :UInt64; broken @2 :Bool; }  # caller: filled in by its node
 struct StartActor {
   actor @0 :UInt64;
@@ -114,7 +131,7 @@ struct StartActor {
   detached @8 :Bool;
   maxTaskRetries @9 :Int32;
   asker @10 :Asker;
-  amounts @11 :List(Amount);
+  demand @11 :Demand;
   inPieces @12 :Bool;             # the arguments begin with a list of objects, as a call's payload does
   trace @13 :UInt64;              # of the constructor, also of later incarnations
 }
@@ -163,6 +180,8 @@ struct StartIncarnation {
   gpus @8 :List(GpuShare);
   inPieces @9 :Bool;
   trace @10 :UInt64;
+  group @11 :UInt64;              # of whose bundle the amounts are a part; none: of no group's
+  bundle @12 :UInt32;
 }
 struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
@@ -171,7 +190,19 @@ struct JoinCluster {
   node @0 :UInt64;
   address @1 :Text;               # where other nodes reach it; empty: it has no workers
   amounts @2 :List(Amount);       # that it gives; nothing: it runs nothing
+  labels @3 :List(Label);
 }
+struct PlaceGroup {
+  group @0 :UInt64;
+  label @1 :Text;
+  strategy @2 :UInt8;
+  bundles @3 :List(Demand);
+  asker @4 :Asker;
+}
+struct GroupReady { number @0 :UInt64; nodes @1 :List(UInt64); }
+struct RemoveGroup { group @0 :UInt64; asker @1 :Asker; }
+struct HoldBundle { group @0 :UInt64; bundle @1 :UInt32; amounts @2 :List(Amount); gpus @3 :List(GpuShare); }
+struct Bundle { group @0 :UInt64; bundle @1 :UInt32; }
 struct ClusterJoined { cpus @0 :UInt32; }  # of all nodes
 struct LeaseGranted { number @0 :UInt64; worker @1 :UInt64; node @2 :UInt64; address @3 :Text; }  # address: empty for the head's
 struct Refused { number @0 :UInt64; failure @1 :Failure; }

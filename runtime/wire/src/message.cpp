@@ -35,6 +35,43 @@ void write_failure(schema::Failure::Builder to, const Error& error) {
   to.setThrown(data_of(error.thrown()->value));
 }
 
+void write_labels(capnp::List<schema::Label>::Builder to, const std::map<std::string, std::string>& labels) {
+  unsigned i = 0;
+  for (const auto& [name, value] : labels) {
+    to[i].setName(text_of(name));
+    to[i++].setValue(text_of(value));
+  }
+}
+
+void write_demand(schema::Demand::Builder to, const Demand& demand) {
+  write_amounts(to.initAmounts(static_cast<unsigned>(demand.amounts.size())), demand.amounts);
+  to.setOnly(demand.only.value());
+  auto rules = to.initLabels(static_cast<unsigned>(demand.labels.size()));
+  for (unsigned i = 0; i < rules.size(); ++i) {
+    const LabelRule& rule = demand.labels[i];
+    rules[i].setName(text_of(rule.name));
+    set_texts(rules[i].initValues(static_cast<unsigned>(rule.values.size())), rule.values);
+    rules[i].setIsNot(rule.is_not);
+  }
+  to.setNear(demand.near.value());
+  to.setSpread(demand.spread);
+  to.setGroup(demand.group.value());
+  to.setBundle(demand.bundle);
+}
+
+void write_gpus(capnp::List<schema::GpuShare>::Builder to, const std::vector<GpuShare>& gpus) {
+  for (unsigned i = 0; i < to.size(); ++i) {
+    to[i].setIndex(gpus[i].index);
+    to[i].setAmount(gpus[i].amount);
+  }
+}
+
+template <class Which>
+void write_bundle(schema::Bundle::Builder to, const Which& bundle) {
+  to.setGroup(bundle.group.value());
+  to.setBundle(bundle.bundle);
+}
+
 void write_holding(schema::Holding::Builder to, const Holding& holding) {
   write_amounts(to.initAmounts(static_cast<unsigned>(holding.amounts.size())), holding.amounts);
   set_texts(to.initGpus(static_cast<unsigned>(holding.gpus.size())), holding.gpus);
@@ -92,7 +129,7 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const LeaseWorker& m) {
                    auto b = to.initLeaseWorker();
-                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   write_demand(b.initDemand(), m.demand);
                    write_asker(b, m.asker);
                    b.setNested(m.nested);
                  },
@@ -108,7 +145,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setConstructor(m.constructor);
                    b.setArguments(data_of(m.arguments));
                    b.setMaxTaskRetries(m.max_task_retries);
-                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   write_demand(b.initDemand(), m.demand);
                    b.setInPieces(m.in_pieces);
                    write_asker(b, m.asker);
                    b.setTrace(m.trace.value());
@@ -191,13 +228,11 @@ void write(Schema::Builder to, const Message& message) {
                    b.setArguments(data_of(m.arguments));
                    b.setNameSpace(text_of(m.name_space));
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
-                   auto gpus = b.initGpus(static_cast<unsigned>(m.gpus.size()));
-                   for (unsigned i = 0; i < gpus.size(); ++i) {
-                     gpus[i].setIndex(m.gpus[i].index);
-                     gpus[i].setAmount(m.gpus[i].amount);
-                   }
+                   write_gpus(b.initGpus(static_cast<unsigned>(m.gpus.size())), m.gpus);
                    b.setInPieces(m.in_pieces);
                    b.setTrace(m.trace.value());
+                   b.setGroup(m.group.value());
+                   b.setBundle(m.bundle);
                  },
                  [&](const EndIncarnation& m) {
                    auto b = to.initEndIncarnation();
@@ -226,6 +261,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setNode(m.node.value());
                    b.setAddress(text_of(m.address));
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   write_labels(b.initLabels(static_cast<unsigned>(m.labels.size())), m.labels);
                  },
                  [&](const ClusterJoined& m) { to.initClusterJoined().setCpus(m.cpus); },
                  [&](const LeaseGranted& m) {
@@ -339,6 +375,35 @@ void write(Schema::Builder to, const Message& message) {
                    b.setNumber(m.number);
                    b.setAddress(m.address);
                  },
+                 [&](const PlaceGroup& m) {
+                   auto b = to.initPlaceGroup();
+                   b.setGroup(m.group.value());
+                   b.setLabel(text_of(m.label));
+                   b.setStrategy(static_cast<std::uint8_t>(m.strategy));
+                   auto bundles = b.initBundles(static_cast<unsigned>(m.bundles.size()));
+                   for (unsigned i = 0; i < bundles.size(); ++i) write_demand(bundles[i], m.bundles[i]);
+                   write_asker(b, m.asker);
+                 },
+                 [&](const GroupReady& m) {
+                   auto b = to.initGroupReady();
+                   b.setNumber(m.number);
+                   auto nodes = b.initNodes(static_cast<unsigned>(m.nodes.size()));
+                   for (unsigned i = 0; i < nodes.size(); ++i) nodes.set(i, m.nodes[i].value());
+                 },
+                 [&](const RemoveGroup& m) {
+                   auto b = to.initRemoveGroup();
+                   b.setGroup(m.group.value());
+                   write_asker(b, m.asker);
+                 },
+                 [&](const HoldBundle& m) {
+                   auto b = to.initHoldBundle();
+                   b.setGroup(m.group.value());
+                   b.setBundle(m.bundle);
+                   write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
+                   write_gpus(b.initGpus(static_cast<unsigned>(m.gpus.size())), m.gpus);
+                 },
+                 [&](const BundleHeld& m) { write_bundle(to.initBundleHeld(), m); },
+                 [&](const ReleaseBundle& m) { write_bundle(to.initReleaseBundle(), m); },
              },
              message);
 }
@@ -355,6 +420,26 @@ std::optional<Error> read_failure(schema::Failure::Reader from) {
     error = std::move(error).with_thrown({text(from.getThrownType()), bytes(from.getThrown())});
   }
   return error;
+}
+
+std::map<std::string, std::string> read_labels(capnp::List<schema::Label>::Reader from) {
+  std::map<std::string, std::string> labels;
+  for (const auto each : from) labels.emplace(text(each.getName()), text(each.getValue()));
+  return labels;
+}
+
+Demand read_demand(schema::Demand::Reader from) {
+  Demand demand{.amounts = read_amounts(from.getAmounts()),
+                .only = NodeId{from.getOnly()},
+                .labels = {},
+                .near = NodeId{from.getNear()},
+                .spread = from.getSpread(),
+                .group = GroupId{from.getGroup()},
+                .bundle = from.getBundle()};
+  for (const auto rule : from.getLabels()) {
+    demand.labels.push_back({text(rule.getName()), texts(rule.getValues()), rule.getIsNot()});
+  }
+  return demand;
 }
 
 std::vector<GpuShare> read_gpus(capnp::List<schema::GpuShare>::Reader from) {
@@ -400,7 +485,7 @@ std::optional<Message> read(Schema::Reader from) {
                            r.getCpus(),       text(r.getWarning()),    text(r.getAddress())};
     }
     case Schema::LEASE_WORKER:
-      return LeaseWorker{read_amounts(from.getLeaseWorker().getAmounts()), read_asker(from.getLeaseWorker().getAsker()),
+      return LeaseWorker{read_demand(from.getLeaseWorker().getDemand()), read_asker(from.getLeaseWorker().getAsker()),
                          from.getLeaseWorker().getNested()};
     case Schema::RETURN_LEASE:
       return ReturnLease{WorkerId{from.getReturnLease().getWorker()}, CallerId{from.getReturnLease().getCaller()},
@@ -418,7 +503,7 @@ std::optional<Message> read(Schema::Reader from) {
                         .detached = r.getDetached(),
                         .max_task_retries = r.getMaxTaskRetries(),
                         .in_pieces = r.getInPieces(),
-                        .amounts = read_amounts(r.getAmounts()),
+                        .demand = read_demand(r.getDemand()),
                         .asker = read_asker(r.getAsker()),
                         .trace = TraceId{r.getTrace()}};
     }
@@ -496,7 +581,9 @@ std::optional<Message> read(Schema::Reader from) {
                               .name_space = text(r.getNameSpace()),
                               .amounts = read_amounts(r.getAmounts()),
                               .gpus = read_gpus(r.getGpus()),
-                              .trace = TraceId{r.getTrace()}};
+                              .trace = TraceId{r.getTrace()},
+                              .group = GroupId{r.getGroup()},
+                              .bundle = r.getBundle()};
     }
     case Schema::END_INCARNATION: {
       const auto r = from.getEndIncarnation();
@@ -513,7 +600,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::JOIN_CLUSTER: {
       const auto r = from.getJoinCluster();
-      return JoinCluster{NodeId{r.getNode()}, text(r.getAddress()), read_amounts(r.getAmounts())};
+      return JoinCluster{NodeId{r.getNode()}, text(r.getAddress()), read_amounts(r.getAmounts()),
+                         read_labels(r.getLabels())};
     }
     case Schema::CLUSTER_JOINED: return ClusterJoined{from.getClusterJoined().getCpus()};
     case Schema::LEASE_GRANTED: {
@@ -598,6 +686,32 @@ std::optional<Message> read(Schema::Reader from) {
       const auto r = from.getNodeFound();
       return NodeFound{r.getNumber(), text(r.getAddress())};
     }
+    case Schema::PLACE_GROUP: {
+      const auto r = from.getPlaceGroup();
+      if (r.getStrategy() > static_cast<std::uint8_t>(Strategy::kStrictSpread)) return std::nullopt;
+      PlaceGroup place{GroupId{r.getGroup()},
+                       text(r.getLabel()),
+                       static_cast<Strategy>(r.getStrategy()),
+                       {},
+                       read_asker(r.getAsker())};
+      for (const auto bundle : r.getBundles()) place.bundles.push_back(read_demand(bundle));
+      return place;
+    }
+    case Schema::GROUP_READY: {
+      GroupReady ready{from.getGroupReady().getNumber(), {}};
+      for (const std::uint64_t node : from.getGroupReady().getNodes()) ready.nodes.emplace_back(node);
+      return ready;
+    }
+    case Schema::REMOVE_GROUP:
+      return RemoveGroup{GroupId{from.getRemoveGroup().getGroup()}, read_asker(from.getRemoveGroup().getAsker())};
+    case Schema::HOLD_BUNDLE: {
+      const auto r = from.getHoldBundle();
+      return HoldBundle{GroupId{r.getGroup()}, r.getBundle(), read_amounts(r.getAmounts()), read_gpus(r.getGpus())};
+    }
+    case Schema::BUNDLE_HELD:
+      return BundleHeld{GroupId{from.getBundleHeld().getGroup()}, from.getBundleHeld().getBundle()};
+    case Schema::RELEASE_BUNDLE:
+      return ReleaseBundle{GroupId{from.getReleaseBundle().getGroup()}, from.getReleaseBundle().getBundle()};
   }
   return std::nullopt;
 }
@@ -661,7 +775,13 @@ std::string_view name_of(const Message& message) {
                                                 "ObjectClaimed",
                                                 "ReleaseObject",
                                                 "FindNode",
-                                                "NodeFound"};
+                                                "NodeFound",
+                                                "PlaceGroup",
+                                                "GroupReady",
+                                                "RemoveGroup",
+                                                "HoldBundle",
+                                                "BundleHeld",
+                                                "ReleaseBundle"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

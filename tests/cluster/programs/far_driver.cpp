@@ -40,6 +40,7 @@ class Counter {
  public:
   int add(int amount) { return value_ += amount; }
   std::string node() { return where(); }
+  pharos::NodeId node_id() { return pharos::context().node; }
   int process() { return ::getpid(); }
   std::string gpus() {
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -162,6 +163,10 @@ class Writer {
     return write_all(sequence, caller, calls);
   }
 };
+
+pharos::NodeId node_id() {
+  return pharos::context().node;
+}
 
 int twice(int value) {
   return 2 * value;
@@ -338,6 +343,90 @@ void run_waits(pharos::Runtime& runtime, const std::string& what) {
   }
 }
 
+void say_whether(const std::string& what, bool right) {
+  say(what + (right ? ": yes" : ": no"));
+}
+template <class Work>
+void say_refusal(const Work& work) {
+  try {
+    work();
+    say("not refused");
+  } catch (const pharos::InvalidArgument& e) {
+    say(std::string{"InvalidArgument: "} + e.what());
+  }
+}
+
+/// On nodes with the labels zone=b and zone=c,disk=ssd.
+void run_placed(pharos::Runtime& runtime) {
+  {
+    std::vector<pharos::Actor<Counter>> spread;
+    std::set<pharos::NodeId> nodes;
+    for (int i = 0; i < 3; ++i) {
+      spread.push_back(runtime.spawn<Counter>({.cpus = 1, .spread = true}));
+      nodes.insert(wait_for(spread.back().call<&Counter::node_id>()));
+    }
+    say("spread over " + std::to_string(nodes.size()));
+  }
+  const auto b = wait_for(runtime.submit<&node_id>({.resources = {{"b", 1}}}));
+  const auto c = wait_for(runtime.submit<&node_id>({.resources = {{"c", 1}}}));
+  const auto node_with = [&](const pharos::ActorOptions& options) {
+    return wait_for(runtime.spawn<Counter>(options).call<&Counter::node_id>());
+  };
+  say_whether("a label's actor", node_with({.labels = {{"zone", "in(c, d)"}}}) == c);
+  say_whether("a label's task", wait_for(runtime.submit<&node_id>({.labels = {{"disk", "ssd"}}})) == c);
+  say_whether("a node's actor", node_with({.node = b}) == b);
+  say_whether("a node's task", wait_for(runtime.submit<&node_id>({.node = c})) == c);
+  say_whether("near", node_with({.near = c}) == c && wait_for(runtime.submit<&node_id>({.near = b})) == b);
+  say_refusal([&] { node_with({.name = "lost", .labels = {{"zone", "x"}}}); });
+  say_refusal([&] { node_with({.labels = {{"zone", "in(a, b"}}}); });
+}
+
+void run_groups(pharos::Runtime& runtime) {
+  const auto group = runtime.reserve(
+      {.bundles = {{.cpus = 1}, {.cpus = 1}, {.cpus = 1}}, .strategy = pharos::Strategy::kStrictSpread});
+  const auto nodes = wait_for(group.nodes());
+  say("spread over " + std::to_string(std::set(nodes.begin(), nodes.end()).size()));
+  bool there = true;
+  std::vector<pharos::Actor<Counter>> actors;
+  for (std::int32_t bundle = 0; bundle < 3; ++bundle) {
+    actors.push_back(runtime.spawn<Counter>({.cpus = 1, .group = group, .bundle = bundle}));
+    there = there && wait_for(actors.back().call<&Counter::node_id>()) == nodes[static_cast<std::size_t>(bundle)];
+  }
+  say_whether("each in its bundle", there);
+  const auto next = runtime.spawn<Counter>({.cpus = 1, .group = group});
+  const auto added = next.call<&Counter::add>(1);
+  const bool waits = !pharos::wait(std::vector{added}, {.deadline = pharos::Deadline::in(200ms)}).ready.empty();
+  say_whether("another waits", !waits);
+  actors.front().kill();
+  say_whether("and has its turn", wait_for(next.call<&Counter::node_id>()) == nodes.front());
+  say_refusal([&] { runtime.spawn<Counter>({.cpus = 2, .group = group}).call<&Counter::add>(1).get(); });
+  say_refusal([&] {
+    const pharos::GroupOptions tight{
+        .name = "tight", .bundles = {{.cpus = 1}, {.cpus = 2}}, .strategy = pharos::Strategy::kStrictPack};
+    wait_for(runtime.reserve(tight).nodes());
+  });
+  const auto later = runtime.reserve({.bundles = {{.cpus = 1}, {.cpus = 1}}});
+  say_whether("a second group waits",
+              pharos::wait(std::vector{later.nodes()}, {.deadline = pharos::Deadline::in(200ms)}).ready.empty());
+  group.remove();
+  for (const auto& actor : actors) actor.kill();
+  next.kill();
+  say("then has " + std::to_string(wait_for(later.nodes()).size()));
+}
+
+/// The test kills the node of its only bundle.
+void run_group_loss(pharos::Runtime& runtime) {
+  const auto group = runtime.reserve({.bundles = {{.resources = {{"both", 1}}}}});
+  const pharos::ActorOptions in_group{
+      .resources = {{"both", 1}}, .group = group, .max_restarts = -1, .max_task_retries = -1};
+  const auto actor = runtime.spawn<Counter>(in_group);
+  const std::string before = wait_for(actor.call<&Counter::node>());
+  say("ready");
+  std::string now = before;
+  while (now == before) now = wait_for(actor.call<&Counter::node>());
+  say_whether("it moved with its bundle", wait_for(actor.call<&Counter::restarted>()));
+}
+
 void run_quiet(pharos::Runtime& runtime) {
   const auto counter = runtime.spawn<Counter>();
   wait_for(counter.call<&Counter::add>(1));
@@ -363,6 +452,9 @@ int main(int, char** argv) {
     if (mode == "replaced") run_replaced(runtime, argv[2]);
     if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
     if (mode == "quiet") run_quiet(runtime);
+    if (mode == "placed") run_placed(runtime);
+    if (mode == "groups") run_groups(runtime);
+    if (mode == "group_loss") run_group_loss(runtime);
     if (mode == "waits") run_waits(runtime, argv[2]);
   });
 }

@@ -86,8 +86,9 @@ class SimulatedHost::NodeProgram final : public Program {
   static node::Node::Settings settings_of(const SimulatedHost& host) {
     node::Machine machine;
     if (host.settings_.cpus != 0) {
-      machine.resources = scheduler::Resources{
-          {{"cpu", host.settings_.cpus * scheduler::Resources::kWhole}, {"gpu", scheduler::Resources::kWhole}}};
+      machine.resources = scheduler::Resources{{{"cpu", host.settings_.cpus * scheduler::Resources::kWhole},
+                                                {"gpu", scheduler::Resources::kWhole},
+                                                {"seat", 16 * scheduler::Resources::kWhole}}};
       machine.gpus = {"0"};
     }
     const NodeId id{random_u64()};

@@ -22,6 +22,15 @@ struct TaskOptions {
   double gpus = 0;
   /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
   std::map<std::string, double> resources{};
+  /// What has to be true of its node's labels (PHAROS_LABELS): {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
+  std::map<std::string, std::string> labels{};
+  /// On this node and no other. When that is gone it is refused.
+  NodeId node{};
+  /// On this node, if it has room: what it needs lies there.
+  NodeId near{};
+  /// On the node of which the least is in use. Else nodes are filled to the half, one after the other, before more goes
+  /// to any of them; those with GPUs last, unless they are asked for.
+  bool spread = false;
   /// Nobody wants it after that: its Ref throws DeadlineExceeded, and it does not begin any more. What it calls in turn
   /// has no longer.
   Deadline deadline = Deadline::never();

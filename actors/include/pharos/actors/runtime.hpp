@@ -13,6 +13,7 @@
 #include <pharos/actors/call_site.hpp>
 #include <pharos/actors/function.hpp>
 #include <pharos/actors/options.hpp>
+#include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/actors/writable.hpp>
 #include <pharos/base/byte_count.hpp>
@@ -57,6 +58,18 @@ struct ActorOptions {
   double gpus = 0;
   /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
   std::map<std::string, double> resources{};
+  /// What has to be true of its node's labels (PHAROS_LABELS): {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
+  std::map<std::string, std::string> labels{};
+  /// On this node and no other. When that is gone it is refused.
+  NodeId node{};
+  /// On this node, if it has room: what it needs lies there.
+  NodeId near{};
+  /// On the node of which the least is in use. Else nodes are filled to the half, one after the other, before more goes
+  /// to any of them; those with GPUs last, unless they are asked for.
+  bool spread = false;
+  /// It has a part of what this group has: of that bundle, or of any. Then labels, node, near and spread say nothing.
+  PlacementGroup group{};
+  std::int32_t bundle = -1;
   /// How often a new process takes over when its own dies: it is constructed anew, from the same arguments. Negative:
   /// always. Restarts that follow each other closely wait, longer each time.
   std::int32_t max_restarts = 0;
@@ -160,6 +173,10 @@ class PHAROS_API Runtime {
     return Writable<T>{*caller_, size, first.site};
   }
   Writable<std::byte> create_bytes(detail::SitedExtent size) { return create<std::byte>(size); }
+
+  /// Sets resources aside for actors that come, all together or not at all:
+  /// `runtime.reserve({.bundles = {{.gpus = 1}, {.gpus = 1}}, .strategy = Strategy::kStrictSpread})`. Returns at once.
+  PlacementGroup reserve(const GroupOptions& options);
 
   template <class T>
   void kill(const Actor<T>& actor) {

@@ -11,7 +11,9 @@ namespace pharos::node {
 
 struct DaemonOptions {
   std::string listen;        ///< "127.0.0.1:7400"; empty: a driver's daemon does not, a node takes a free port
-  std::uint32_t cpus = 0;    ///< 0: what PHAROS_RESOURCES says, else as many as this process may use
+  std::uint32_t cpus = 0;    ///< 0: what `resources` says, else as many as this process may use
+  std::string resources{};   ///< "gpu=2,fast_disk=1"
+  std::string labels{};      ///< "zone=a,disk=ssd"
   std::string head;          ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
   std::string token_file{};  ///< what to tell people who want to join
   /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -40,7 +41,17 @@ class Resources {
   /// Nothing else, and perhaps none.
   bool only_cpus() const { return amounts_.size() == (cpus() == 0 ? 0 : 1); }
 
-  bool fits_in(const Resources& room) const;
+  /// Also when all these are taken from the room.
+  template <class... Taken>
+  bool fits_in(const Resources& room, const Taken&... taken) const {
+    return std::all_of(amounts_.begin(), amounts_.end(), [&](const auto& entry) {
+      return entry.second <= (room.of(entry.first) - ... - taken.of(entry.first));
+    });
+  }
+  /// Of nothing is there any; amounts may be less than nothing.
+  bool none_left() const {
+    return std::none_of(amounts_.begin(), amounts_.end(), [](const auto& entry) { return entry.second > 0; });
+  }
   Resources& operator+=(const Resources& more);
   Resources& operator-=(const Resources& less);
   friend auto operator<=>(const Resources&, const Resources&) = default;
@@ -84,6 +95,8 @@ struct Allotment {
 class Ledger {
  public:
   explicit Ledger(Resources total);
+  /// What somebody has, to be given on.
+  explicit Ledger(const Allotment& total);
 
   const Resources& total() const { return total_; }
   const Resources& left() const { return left_; }

@@ -37,6 +37,7 @@ using JobId = Id<struct JobTag>;        ///< one driver program
 using NodeId = Id<struct NodeTag>;      ///< one machine's daemon
 using WorkerId = Id<struct WorkerTag>;  ///< one worker process
 using ActorId = Id<struct ActorTag>;    ///< one actor, through all its incarnations
+using GroupId = Id<struct GroupTag>;    ///< one placement group
 using CallerId = Id<struct CallerTag>;  ///< what calls are numbered by: a driver, a worker incarnation, a light actor
 using TraceId = Id<struct TraceTag>;    ///< one call tree
 

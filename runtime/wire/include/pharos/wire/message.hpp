@@ -14,6 +14,7 @@
 #include <pharos/base/id.hpp>
 #include <pharos/base/object_location.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/base/strategy.hpp>
 
 namespace pharos::wire {
 
@@ -49,9 +50,28 @@ struct Asker {
 };
 /// Of resources, by name, in steps of 1/10000.
 using Amounts = std::map<std::string, std::int64_t>;
+/// One thing that has to be true of a node's labels.
+struct LabelRule {
+  std::string name;
+  std::vector<std::string> values;  ///< the node's is one of these
+  bool is_not = false;              ///< it is none of them, or the node has none
+  friend bool operator==(const LabelRule&, const LabelRule&) = default;
+};
+/// What somebody asks of a node, and which one.
+struct Demand {
+  Amounts amounts{};
+  NodeId only{};                    ///< no other
+  std::vector<LabelRule> labels{};  ///< all of them hold
+  NodeId near{};                    ///< this one, if it has room
+  bool spread = false;              ///< the least used one
+  GroupId group{};                  ///< with what a bundle of this group has
+  std::int32_t bundle = -1;         ///< which one; negative: any
+  friend bool operator==(const Demand&, const Demand&) = default;
+};
 struct GpuShare {
   std::uint32_t index = 0;  ///< among the node's
   std::int64_t amount = 0;
+  friend bool operator==(const GpuShare&, const GpuShare&) = default;
 };
 /// What the code of a worker may use.
 struct Holding {
@@ -59,7 +79,7 @@ struct Holding {
   std::vector<std::string> gpus;  ///< as CUDA_VISIBLE_DEVICES names them
 };
 struct LeaseWorker {
-  Amounts amounts;
+  Demand demand;
   Asker asker{};
   bool nested = false;  ///< for a worker; filled in by its node
 };
@@ -80,7 +100,7 @@ struct StartActor {
   bool detached = false;
   std::int32_t max_task_retries = 0;
   bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
-  Amounts amounts{};
+  Demand demand{};
   Asker asker{};
   TraceId trace{};  ///< of each incarnation's constructor
 };
@@ -171,6 +191,8 @@ struct StartIncarnation {
   Amounts amounts;
   std::vector<GpuShare> gpus;
   TraceId trace{};
+  GroupId group{};  ///< of whose bundle that is a part
+  std::uint32_t bundle = 0;
 };
 struct EndIncarnation {
   ActorId actor;
@@ -195,9 +217,42 @@ struct JoinCluster {
   NodeId node;
   std::string address;  ///< where other nodes reach it
   Amounts amounts;      ///< that it gives; nothing: it runs nothing
+  std::map<std::string, std::string> labels{};
 };
 struct ClusterJoined {
   std::uint32_t cpus = 0;  ///< of all nodes
+};
+/// Resources that are had together or not at all.
+struct PlaceGroup {
+  GroupId group;
+  std::string label{};
+  Strategy strategy = Strategy::kPack;
+  std::vector<Demand> bundles{};
+  Asker asker{};
+};
+/// All nodes have set aside what it asks for.
+struct GroupReady {
+  std::uint64_t number = 0;     ///< from the head: the asker's
+  std::vector<NodeId> nodes{};  ///< of each bundle
+};
+struct RemoveGroup {
+  GroupId group;
+  Asker asker{};
+};
+/// For the actors of one bundle, before all tasks.
+struct HoldBundle {
+  GroupId group;
+  std::uint32_t bundle = 0;
+  Amounts amounts{};
+  std::vector<GpuShare> gpus{};
+};
+struct BundleHeld {
+  GroupId group;
+  std::uint32_t bundle = 0;
+};
+struct ReleaseBundle {
+  GroupId group;
+  std::uint32_t bundle = 0;
 };
 struct LeaseGranted {
   std::uint64_t number = 0;
@@ -409,7 +464,7 @@ using Message =
                  ActorAlive, Refused, WorkerCrashed, Inspect, Inspected, JoinCluster, ClusterJoined, LeaseGranted,
                  OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore, BringObject, StopJob, JobStopped,
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
-                 FindNode, NodeFound>;
+                 FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <compare>
+#include <map>
+#include <string>
+
+#include <pharos/base/result.hpp>
+#include <pharos/scheduler/fleet.hpp>
+#include <pharos/wire/message.hpp>
+
+namespace pharos::actors {
+
+/// What a task or an actor asks for, and where it is to be. A value.
+struct Shape {
+  scheduler::Demand demand;
+  NodeId near{};
+  bool spread = false;
+
+  /// What options say: kInvalidArgument when it makes no sense.
+  template <class Options>
+  static Result<Shape> of(const Options& options) {
+    PHAROS_TRY(scheduler::Resources amounts, amounts_of(options.cpus, options.gpus, options.resources));
+    PHAROS_TRY(auto labels, rules_of(options.labels));
+    Shape shape{{std::move(amounts), options.node, std::move(labels)}};
+    if constexpr (requires { options.near; }) {
+      shape.near = options.near;
+      shape.spread = options.spread;
+    }
+    return shape;
+  }
+  /// Of tasks that say nothing.
+  static Shape of_cpus(std::uint32_t cpus) { return {{scheduler::Resources::of_cpus(cpus)}}; }
+
+  /// Who waits for such a task may run it himself.
+  bool fits_anywhere() const { return demand.amounts.only_cpus() && !demand.only && demand.labels.empty(); }
+  wire::Demand to_wire() const;
+  friend auto operator<=>(const Shape&, const Shape&) = default;
+
+ private:
+  static Result<scheduler::Resources> amounts_of(double cpus, double gpus, const std::map<std::string, double>& others);
+  static Result<std::vector<scheduler::LabelRule>> rules_of(const std::map<std::string, std::string>& rules);
+};
+
+}  // namespace pharos::actors

@@ -1,0 +1,25 @@
+#include "demands.hpp"
+
+namespace pharos::node {
+
+Result<scheduler::Demand> checked(const wire::Demand& demand) {
+  PHAROS_TRY_VOID(scheduler::Resources::checked(demand.amounts));
+  if (demand.labels.size() > scheduler::kLabelsMax) {
+    return Error{ErrorCode::kInvalidArgument, "there are more than 64 rules about labels"};
+  }
+  auto known = demand_of(demand);
+  for (const scheduler::LabelRule& rule : known.labels) PHAROS_TRY_VOID(rule.check());
+  return known;
+}
+
+scheduler::Demand demand_of(const wire::Demand& demand) {
+  scheduler::Demand known{scheduler::Resources{demand.amounts}, demand.only, {}};
+  for (const wire::LabelRule& rule : demand.labels) known.labels.push_back({rule.name, rule.values, rule.is_not});
+  return known;
+}
+
+scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at) {
+  return {.near = demand.near, .asked_at = asked_at, .spread = demand.spread};
+}
+
+}  // namespace pharos::node
