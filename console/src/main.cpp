@@ -14,7 +14,9 @@
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>
 
+#include "listing.hpp"
 #include "memory.hpp"
+#include "question.hpp"
 
 namespace {
 
@@ -53,11 +55,25 @@ Result<int> keep_daemon(const Arguments& arguments) {
   });
 }
 
+int status_of(const Result<void>& done) {
+  if (done) return 0;
+  std::cerr << "pharos: " << done.error().to_string() << '\n';
+  return 1;
+}
+
 int run_in_foreground(const Arguments& arguments) {
   const auto status = keep_daemon(arguments);
-  if (status) return *status;
-  std::cerr << "pharos: " << status.error().to_string() << '\n';
-  return 1;
+  return status ? *status : status_of(status.error());
+}
+
+void add_place_options(CLI::App& command, pharos::console::Place& place) {
+  command
+      .add_option("--address", place.address,
+                  "A node, best the head (default: PHAROS_ADDRESS, or the only one of yours on this machine)")
+      ->type_name("HOST:PORT|unix:PATH");
+  command.add_option("--token-file", place.token_file, "A copy of the cluster's token, to ask by HOST:PORT")
+      ->type_name("FILE")
+      ->envname("PHAROS_TOKEN_FILE");
 }
 
 void add_store_options(CLI::App& command, Arguments& arguments) {
@@ -144,6 +160,31 @@ int main(int argc, char** argv) {
       "  pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token --resources gpu=4 --listen 10.0.0.2:7401\n"
       "Programs run on a node from the same path as where they were started.");
 
+  pharos::console::Place place;
+  pharos::console::ListOptions listed;
+  CLI::App* const status = app.add_subcommand("status", "Shows nodes, what of them is in use, and who waits for what");
+  add_place_options(*status, place);
+  status->footer(
+      "Examples:\n"
+      "  pharos status\n"
+      "  pharos status --address 10.0.0.1:7400 --token-file ~/cluster.token");
+  CLI::App* const list = app.add_subcommand("list", "Lists nodes, actors, placement groups or jobs");
+  list->add_option("table", listed.table, "What to list")
+      ->required()
+      ->check(CLI::IsMember({"nodes", "actors", "groups", "jobs"}));
+  list->add_option("--filter", listed.filters, "Only rows where that is so; may be given several times")
+      ->type_name("COLUMN=VALUE");
+  list->add_option("--limit", listed.limit, "At most so many rows of those")->capture_default_str();
+  list->add_option("--format", listed.format, "How to print them")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  add_place_options(*list, place);
+  list->footer(
+      "Examples:\n"
+      "  pharos list nodes\n"
+      "  pharos list actors --filter state=alive --filter 'name!=monitor' --limit 20\n"
+      "  pharos list actors --format json | jq '.[].node'");
+
   std::string address;
   CLI::App* const memory =
       app.add_subcommand("memory", "Shows what lies in this machine's object store, and who keeps it there");
@@ -154,8 +195,15 @@ int main(int argc, char** argv) {
       "  pharos memory\n"
       "  watch -n 1 pharos memory");
 
-  CLI11_PARSE(app, argc, argv);
+  app.footer("Exit codes: 0 done, 1 it failed, 2 the arguments make no sense.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
   if (*keeper) return run_keeper(kept);
-  if (*memory) return pharos::console::print_memory(address);
+  if (*status) return status_of(pharos::console::print_status(place));
+  if (*list) return status_of(pharos::console::print_list(place, listed));
+  if (*memory) return status_of(pharos::console::print_memory(address));
   return run_in_foreground(*head ? of_head : of_node);
 }

@@ -26,13 +26,13 @@
 #include <pharos/net/reactor.hpp>
 #include <pharos/net/socket_link.hpp>
 #include <pharos/node/daemon.hpp>
+#include <pharos/node/introduction.hpp>
 #include <pharos/process/descendants.hpp>
 #include <pharos/process/inherited.hpp>
 #include <pharos/process/limits.hpp>
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>
 
-#include "introduction.hpp"
 #include "machine.hpp"
 #include "membership.hpp"
 #include "reactor_host.hpp"
@@ -121,7 +121,9 @@ class Daemon final {
               << "listening at " << listening_at_ << "; token in " << token_file << "\n"
               << "join with: pharos node --address " << listening_at_ << " --token-file " << token_file << "\n"
               << "run programs with: PHAROS_ADDRESS=" << listening_at_ << " PHAROS_TOKEN_FILE=" << token_file
-              << " ./app" << std::endl;
+              << " ./app\n"
+              << "look at it with: pharos status --address " << listening_at_ << " --token-file " << token_file
+              << std::endl;
     return {};
   }
 

@@ -109,6 +109,13 @@ void Head::on_message(NodeId from, wire::Message message) {
     if (found != jobs_.end()) tell(found->second.node, std::move(message));
   } else if (const auto* const find = std::get_if<wire::FindNode>(&message)) {
     find_node(from, *find);
+  } else if (const auto* const load = std::get_if<wire::NodeLoad>(&message)) {
+    placement_.note_tasks(from, scheduler::Resources{load->tasks});
+  } else if (const auto* const asked = std::get_if<wire::ListRows>(&message)) {
+    auto rows = list(*asked);
+    if (!rows) return tell(from, wire::Refused{asked->number, rows.error()});
+    rows->number = asked->number;
+    tell(from, *std::move(rows));
   } else if (!on_lease_message(from, message) && !on_group_message(from, message)) {
     on_question(from, message);
   }
@@ -428,12 +435,20 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
                    "Give it between 1 and " + std::to_string(scheduler::GroupSpec::kBundlesMax) + "."});
   }
   scheduler::GroupSpec spec{place.label, {}, place.strategy};
+  std::vector<std::string> bundles;
   for (const wire::Demand& bundle : place.bundles) {
     auto demand = checked(bundle);
     if (!demand) return refuse(std::move(demand).error().with("group \"" + place.label + "\""));
+    bundles.push_back(demand->to_string());
     spec.bundles.push_back(*std::move(demand));
   }
-  groups_.emplace(place.group, Group{place.asker, from, std::vector<NodeId>(place.bundles.size()), {}, false});
+  groups_.emplace(place.group, Group{.asker = place.asker,
+                                     .asked_from = from,
+                                     .label = place.label,
+                                     .strategy = place.strategy,
+                                     .bundles = std::move(bundles),
+                                     .nodes = std::vector<NodeId>(place.bundles.size()),
+                                     .unheld = {}});
   apply(placement_.place_group(place.group, std::move(spec)));
 }
 

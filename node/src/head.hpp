@@ -90,6 +90,12 @@ class Head {
   void start_actor(NodeId from, wire::StartActor start);
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
   void find_node(NodeId from, const wire::FindNode& find);
+  Result<wire::Rows> list(const wire::ListRows& asked) const;
+  wire::Rows list_nodes() const;
+  wire::Rows list_actors() const;
+  wire::Rows list_groups() const;
+  wire::Rows list_jobs() const;
+  wire::Rows list_pending() const;
   void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);
@@ -134,10 +140,12 @@ class Head {
   scheduler::ActorTable actors_;
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again
   scheduler::Placement placement_;
-  /// Of a program that may end, or of its worker.
   struct Group {
     wire::Asker asker;
     NodeId asked_from;
+    std::string label;
+    Strategy strategy;
+    std::vector<std::string> bundles;          // what each asks for
     std::vector<NodeId> nodes;                 // of each bundle, as far as they have one
     std::unordered_set<std::uint32_t> unheld;  // that their nodes have not set aside yet
     bool answered = false;

@@ -18,9 +18,8 @@
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
 #include <pharos/net/socket_link.hpp>
+#include <pharos/node/introduction.hpp>
 #include <pharos/object_store/transfer.hpp>
-
-#include "introduction.hpp"
 
 namespace pharos::node {
 

@@ -97,7 +97,10 @@ void Node::when_gone(const std::shared_ptr<net::Peer>& driver, std::function<voi
 }
 
 std::shared_ptr<net::Peer> Node::add_peer(Fd socket) {
-  const auto link = host_.make_link(std::move(socket), net::Descriptors::kAccepted);
+  return add_client(host_.make_link(std::move(socket), net::Descriptors::kAccepted));
+}
+
+std::shared_ptr<net::Peer> Node::add_client(const std::shared_ptr<net::Link>& link) {
   auto peer = net::Peer::make(executor_, link, *this);
   clients_.emplace(peer.get(), Client{peer, nullptr, nullptr, {}});
   link->start(peer);
@@ -115,6 +118,11 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
       from.respond(*request, wire::Inspected{.store = inspect_store()});
       return;
+    }
+    if (auto* const list = std::get_if<wire::ListRows>(&parcel.message); list != nullptr && request) {
+      list->number = ++last_number_;
+      asked_.emplace(list->number, Asked{client, *request});
+      return tell_head_(std::move(*list));
     }
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
@@ -178,7 +186,10 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   const Client client = found->second;  // keeps it until this is done
   clients_.erase(found);
   if (const auto watched = when_gone_.extract(&peer); !watched.empty()) watched.mapped()();
-  if (client.job == nullptr) return;
+  if (client.job == nullptr) {
+    std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.peer == client.peer; });
+    return;
+  }
   if (client.worker != nullptr) {
     end_caller(client);
     return background_.spawn(conclude_worker(this, client.worker));
@@ -238,6 +249,10 @@ void Node::on_head_message(wire::Message message) {
   } else if (const auto* const ready = std::get_if<wire::GroupReady>(&message)) {
     if (const auto asked = asked_.extract(ready->number); !asked.empty()) {
       asked.mapped().client.peer->respond(asked.mapped().request, *ready);
+    }
+  } else if (const auto* const rows = std::get_if<wire::Rows>(&message)) {
+    if (const auto asked = asked_.extract(rows->number); !asked.empty()) {
+      asked.mapped().client.peer->respond(asked.mapped().request, *rows);
     }
   } else if (const auto* const hold = std::get_if<wire::HoldBundle>(&message)) {
     hold_bundle(*hold);

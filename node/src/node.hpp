@@ -20,11 +20,11 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/peer.hpp>
+#include <pharos/node/introduction.hpp>
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/scheduler/leases.hpp>
 
 #include "host.hpp"
-#include "introduction.hpp"
 #include "machine.hpp"
 #include "store_service.hpp"
 
@@ -89,6 +89,7 @@ class Node final : public net::Peer::Owner {
 
   // Connections.
   std::shared_ptr<net::Peer> add_peer(Fd socket);
+  std::shared_ptr<net::Peer> add_client(const std::shared_ptr<net::Link>& link);
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
   bool on_caller_message(const Client& client, net::Parcel& parcel, std::optional<std::uint64_t> request);
@@ -174,6 +175,7 @@ class Node final : public net::Peer::Owner {
                                          std::vector<std::string> gpus);
   static async::Async<void> end_idle_workers(Node* self);
   void apply(const scheduler::LeaseEffects& effects);
+  void tell_load_later();
   std::vector<std::string> names_of(const std::vector<scheduler::GpuShare>& gpus) const;
 
   async::Executor& executor_;
@@ -214,6 +216,8 @@ class Node final : public net::Peer::Owner {
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   bool ends_idle_workers_ = false;
+  scheduler::Resources told_load_;                  // that tasks have
+  bool tells_load_ = false;                         // soon
   std::unordered_map<std::uint64_t, Asked> asked_;  // the head, by number
   /// A worker of another node.
   struct FarLease {

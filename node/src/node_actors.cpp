@@ -90,6 +90,7 @@ void Node::serve_far(const Introduction& introduction, Fd socket) {
       return host_.serve_pull(std::move(socket), [this](const object_store::Wish& wish, Host::TakeOffer then) {
         offer(wish, std::move(then));
       });
+    case Purpose::kAsk: add_client(host_.make_link(std::move(socket), net::Descriptors::kRefused)); return;
     case Purpose::kJoin: break;
   }
 }

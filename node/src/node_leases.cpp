@@ -10,6 +10,10 @@ namespace pharos::node {
 
 using namespace std::chrono_literals;
 
+namespace {
+constexpr auto kLoadTime = 100ms;  // between two words of what tasks have
+}
+
 bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request) {
   const auto demand = checked(lease.demand);
   if (!demand) {
@@ -77,6 +81,19 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
     }
   }
   if (leases_.idle() != 0 && !std::exchange(ends_idle_workers_, true)) background_.spawn(end_idle_workers(this));
+  tell_load_later();
+}
+
+// Short tasks change it all the time.
+void Node::tell_load_later() {
+  if (tells_load_ || leases_.tasks() == told_load_) return;
+  tells_load_ = true;
+  executor_.run_at(executor_.now() + kLoadTime, [this] {
+    tells_load_ = false;
+    if (leases_.tasks() == told_load_) return;
+    told_load_ = leases_.tasks();
+    tell_head_(wire::NodeLoad{told_load_.amounts()});
+  });
 }
 
 async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request,

@@ -298,6 +298,16 @@ std::vector<ActorId> ActorTable::promised_in(JobId job) const {
   return promised;
 }
 
+std::vector<ActorTable::Seen> ActorTable::look() const {
+  std::vector<Seen> all;
+  all.reserve(actors_.size());
+  for (const auto& [id, actor] : actors_) {
+    all.push_back(
+        {id, &actor.spec, describe(id), actor.incarnation, actor.restarts, actor.why ? &*actor.why : nullptr});
+  }
+  return all;
+}
+
 std::string_view ActorTable::describe(ActorId actor) const {
   const auto found = actors_.find(actor);
   if (found == actors_.end()) return "not known";

@@ -168,6 +168,13 @@ Resources Leases::held_by(WorkerId worker) const {
   return held;
 }
 
+Resources Leases::tasks() const {
+  Resources sum = ledger_.total();
+  sum -= ledger_.left();
+  for (const auto& [reservation, allotment] : reserved_) sum -= allotment.amounts;
+  return sum;
+}
+
 void Leases::grant_what_fits(LeaseEffects& effects) {
   Resources room = ledger_.left();  // without what is set aside
   std::erase_if(reserving_, [&](const auto& entry) {

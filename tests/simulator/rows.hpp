@@ -54,6 +54,9 @@ inline constexpr Row kInspection{
     "of a worker that does not answer in time the answer says so; a question whose node is gone ends with less in it",
     "the same", "the same", kTakenOnce, "Rows"};
 
+inline constexpr Row kOfPeople{"who asks is told that the node is gone", "the same", "the same; nothing waits for it",
+                               kTakenOnce, "tests/console; a question changes nothing"};
+
 /// A message without a row does not compile.
 template <class Message>
 struct RowOf {
@@ -126,6 +129,9 @@ template <> struct RowOf<wire::RemoveGroup> { static constexpr Row kRow = kOfCal
 template <> struct RowOf<wire::HoldBundle> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::BundleHeld> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::ReleaseBundle> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::NodeLoad> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::ListRows> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::Rows> { static constexpr Row kRow = kOfPeople; };
 // clang-format on
 
 template <class... Messages>

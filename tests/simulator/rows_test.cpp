@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <typeinfo>
@@ -98,8 +99,17 @@ INSTANTIATE_TEST_SUITE_P(EachFrame, FrameRows,
                                                           Fault::kReceiverDies, Fault::kTwice)),
                          name_of_frame);
 
+/// What people ask, nobody asks here.
+std::vector<std::size_t> simulated_rows() {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < kRows.size(); ++row) {
+    if (std::string_view{kRows[row].tested}.starts_with("Rows")) rows.push_back(row);
+  }
+  return rows;
+}
+
 INSTANTIATE_TEST_SUITE_P(EachMessage, Rows,
-                         testing::Combine(testing::Range(std::size_t{0}, kRows.size()),
+                         testing::Combine(testing::ValuesIn(simulated_rows()),
                                           testing::Values(Fault::kLost, Fault::kReplyLost, Fault::kSenderDies,
                                                           Fault::kReceiverDies, Fault::kTwice)),
                          name_of);

@@ -151,6 +151,9 @@ const std::vector<Message>& one_of_each() {
       HoldBundle{GroupId{103}, 104, {{"gpu", 105}}, {{106, 107}}},
       BundleHeld{GroupId{108}, 109},
       ReleaseBundle{GroupId{110}, 111},
+      NodeLoad{{{"cpu", 112}}},
+      ListRows{"act\0ors"s, {{"state", "alive", true}, {"na\0me"s, "x"}}, 113, 114},
+      Rows{{"id", "na\0me"s}, {{"1", "a"}, {"2", "b\0"s}}, 115, 116},
   };
   return messages;
 }
@@ -251,6 +254,18 @@ auto fields(const StartIncarnation& m) {
                group, bundle] = m;
   return std::tie(actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace,
                   group, bundle);
+}
+auto fields(const NodeLoad& m) {
+  const auto& [tasks] = m;
+  return std::tie(tasks);
+}
+auto fields(const ListRows& m) {
+  const auto& [table, filters, limit, number] = m;
+  return std::tie(table, filters, limit, number);
+}
+auto fields(const Rows& m) {
+  const auto& [columns, rows, matching, number] = m;
+  return std::tie(columns, rows, matching, number);
 }
 auto fields(const PlaceGroup& m) {
   const auto& [group, label, strategy, bundles, asker] = m;

@@ -71,6 +71,9 @@ struct Message {
     holdBundle @60 :HoldBundle;        # head to node; answered by bundleHeld, when tasks have left what it needs
     bundleHeld @61 :Bundle;            # node to head
     releaseBundle @62 :Bundle;         # head to node
+    nodeLoad @63 :NodeLoad;            # node to head
+    listRows @64 :ListRows;            # people's question to any node, which tells the head; answered by rows
+    rows @65 :Rows;
   }
 }
 
@@ -192,6 +195,10 @@ struct JoinCluster {
   amounts @2 :List(Amount);       # that it gives; nothing: it runs nothing
   labels @3 :List(Label);
 }
+struct NodeLoad { tasks @0 :List(Amount); }
+struct RowFilter { column @0 :Text; value @1 :Text; isNot @2 :Bool; }
+struct ListRows { table @0 :Text; filters @1 :List(RowFilter); limit @2 :UInt32; number @3 :UInt64; }
+struct Rows { columns @0 :List(Text); rows @1 :List(List(Text)); matching @2 :UInt64; number @3 :UInt64; }
 struct PlaceGroup {
   group @0 :UInt64;
   label @1 :Text;

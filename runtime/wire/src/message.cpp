@@ -404,6 +404,31 @@ void write(Schema::Builder to, const Message& message) {
                  },
                  [&](const BundleHeld& m) { write_bundle(to.initBundleHeld(), m); },
                  [&](const ReleaseBundle& m) { write_bundle(to.initReleaseBundle(), m); },
+                 [&](const NodeLoad& m) {
+                   write_amounts(to.initNodeLoad().initTasks(static_cast<unsigned>(m.tasks.size())), m.tasks);
+                 },
+                 [&](const ListRows& m) {
+                   auto b = to.initListRows();
+                   b.setTable(text_of(m.table));
+                   auto filters = b.initFilters(static_cast<unsigned>(m.filters.size()));
+                   for (unsigned i = 0; i < filters.size(); ++i) {
+                     filters[i].setColumn(text_of(m.filters[i].column));
+                     filters[i].setValue(text_of(m.filters[i].value));
+                     filters[i].setIsNot(m.filters[i].is_not);
+                   }
+                   b.setLimit(m.limit);
+                   b.setNumber(m.number);
+                 },
+                 [&](const Rows& m) {
+                   auto b = to.initRows();
+                   set_texts(b.initColumns(static_cast<unsigned>(m.columns.size())), m.columns);
+                   auto rows = b.initRows(static_cast<unsigned>(m.rows.size()));
+                   for (unsigned i = 0; i < rows.size(); ++i) {
+                     set_texts(rows.init(i, static_cast<unsigned>(m.rows[i].size())), m.rows[i]);
+                   }
+                   b.setMatching(m.matching);
+                   b.setNumber(m.number);
+                 },
              },
              message);
 }
@@ -712,6 +737,24 @@ std::optional<Message> read(Schema::Reader from) {
       return BundleHeld{GroupId{from.getBundleHeld().getGroup()}, from.getBundleHeld().getBundle()};
     case Schema::RELEASE_BUNDLE:
       return ReleaseBundle{GroupId{from.getReleaseBundle().getGroup()}, from.getReleaseBundle().getBundle()};
+    case Schema::NODE_LOAD: return NodeLoad{read_amounts(from.getNodeLoad().getTasks())};
+    case Schema::LIST_ROWS: {
+      const auto r = from.getListRows();
+      ListRows list{.table = text(r.getTable()), .filters = {}, .limit = r.getLimit(), .number = r.getNumber()};
+      for (const auto each : r.getFilters()) {
+        list.filters.push_back({text(each.getColumn()), text(each.getValue()), each.getIsNot()});
+      }
+      return list;
+    }
+    case Schema::ROWS: {
+      const auto r = from.getRows();
+      Rows rows{texts(r.getColumns()), {}, r.getMatching(), r.getNumber()};
+      for (const auto row : r.getRows()) {
+        rows.rows.push_back(texts(row));
+        if (rows.rows.back().size() != rows.columns.size()) return std::nullopt;
+      }
+      return rows;
+    }
   }
   return std::nullopt;
 }
@@ -781,7 +824,10 @@ std::string_view name_of(const Message& message) {
                                                 "RemoveGroup",
                                                 "HoldBundle",
                                                 "BundleHeld",
-                                                "ReleaseBundle"};
+                                                "ReleaseBundle",
+                                                "NodeLoad",
+                                                "ListRows",
+                                                "Rows"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

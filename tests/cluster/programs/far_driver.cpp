@@ -427,6 +427,18 @@ void run_group_loss(pharos::Runtime& runtime) {
   say_whether("it moved with its bundle", wait_for(actor.call<&Counter::restarted>()));
 }
 
+/// Some have what others wait for, until the test ends it.
+void run_crowd(pharos::Runtime& runtime) {
+  const auto holder = runtime.spawn<Counter>({.name = "holder", .resources = {{"b", 1}}});
+  const auto next = runtime.spawn<Counter>({.name = "next", .resources = {{"b", 1}}});
+  const auto early = runtime.reserve({.name = "early", .bundles = {{.resources = {{"c", 1}}}}});
+  const auto late = runtime.reserve({.name = "late", .bundles = {{.resources = {{"c", 1}}}}});
+  wait_for(early.nodes());
+  wait_for(holder.call<&Counter::add>(1));
+  say("ready");
+  next.call<&Counter::add>(1).get();
+}
+
 void run_quiet(pharos::Runtime& runtime) {
   const auto counter = runtime.spawn<Counter>();
   wait_for(counter.call<&Counter::add>(1));
@@ -451,6 +463,7 @@ int main(int, char** argv) {
     if (mode == "loss") run_loss(runtime);
     if (mode == "replaced") run_replaced(runtime, argv[2]);
     if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
+    if (mode == "crowd") run_crowd(runtime);
     if (mode == "quiet") run_quiet(runtime);
     if (mode == "placed") run_placed(runtime);
     if (mode == "groups") run_groups(runtime);

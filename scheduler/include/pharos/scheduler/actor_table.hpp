@@ -141,6 +141,17 @@ class ActorTable {
   const ActorSpec* find_spec(ActorId actor) const;
   /// Those that have no constructor's arguments yet.
   std::vector<ActorId> promised_in(JobId job) const;
+  /// One actor, for people; what it points to is valid until the next event.
+  struct Seen {
+    ActorId actor;
+    const ActorSpec* spec;
+    std::string_view state;
+    std::uint32_t incarnation;
+    std::uint32_t restarts;
+    const Error* why;  ///< it ended for good; null: it has not
+  };
+  /// All of them, also those that have died.
+  std::vector<Seen> look() const;
   /// For people: "alive", "starts", …; "not known".
   std::string_view describe(ActorId actor) const;
 

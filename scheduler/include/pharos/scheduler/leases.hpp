@@ -102,6 +102,8 @@ class Leases {
   Resources held_by(WorkerId worker) const;
   const Resources& total() const { return ledger_.total(); }
   bool could_fit(const Resources& demand) const { return ledger_.could_fit(demand); }
+  /// What tasks have.
+  Resources tasks() const;
   /// Not taken: by actors, by workers that are being started for a lease, or leased and not blocked.
   const Resources& left() const { return ledger_.left(); }
   std::size_t waiting() const { return waiting_.size(); }

@@ -456,6 +456,32 @@ struct Inspected {
   InspectedStore store{};    ///< for one who has no job here
 };
 
+/// What tasks have of a node. Said when it has changed.
+struct NodeLoad {
+  Amounts tasks{};
+};
+
+/// What is asked of a row's cell.
+struct RowFilter {
+  std::string column;
+  std::string value;
+  bool is_not = false;
+  friend bool operator==(const RowFilter&, const RowFilter&) = default;
+};
+/// For people: rows of one of the head's tables.
+struct ListRows {
+  std::string table;
+  std::vector<RowFilter> filters{};
+  std::uint32_t limit = 0;
+  std::uint64_t number = 0;  ///< of the question; filled in by the node that passes it on
+};
+struct Rows {
+  std::vector<std::string> columns{};
+  std::vector<std::vector<std::string>> rows{};  ///< as many cells each
+  std::uint64_t matching = 0;                    ///< rows, also those past the limit
+  std::uint64_t number = 0;
+};
+
 using Message =
     std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
                  WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
@@ -464,7 +490,8 @@ using Message =
                  ActorAlive, Refused, WorkerCrashed, Inspect, Inspected, JoinCluster, ClusterJoined, LeaseGranted,
                  OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore, BringObject, StopJob, JobStopped,
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
-                 FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle>;
+                 FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
+                 NodeLoad, ListRows, Rows>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

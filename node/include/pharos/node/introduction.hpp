@@ -13,6 +13,7 @@ struct Introduction {
     kServeCaller = 2,
     kClaims = 3,  ///< of objects; the caller is the node
     kPull = 4,    ///< of one
+    kAsk = 5,     ///< no node, but a person's question
   };
 
   Purpose purpose{};

@@ -1,0 +1,105 @@
+#include "question.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <pharos/async/async_group.hpp>
+#include <pharos/net/address.hpp>
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/net/handshake.hpp>
+#include <pharos/net/peer.hpp>
+#include <pharos/net/reactor.hpp>
+#include <pharos/net/socket_link.hpp>
+#include <pharos/node/introduction.hpp>
+#include <pharos/process/run_folder.hpp>
+#include <pharos/process/token.hpp>
+
+namespace pharos::console {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+constexpr auto kAnswerTime = 10s;
+
+class Silent final : public net::Peer::Owner {
+ public:
+  void on_message(net::Peer&, net::Parcel, std::optional<std::uint64_t>) override {}
+  void on_peer_closed(net::Peer&, const Error&) override {}
+};
+
+/// Of a cluster that runs here.
+Result<std::string> only_address() {
+  if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::string{given};
+  PHAROS_TRY(const std::string base, process::ensure_base_folder());
+  process::sweep_run_folders(base);
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator{base, error}) {
+    if (fs::exists(entry.path() / "node.sock")) found.push_back("unix:" + (entry.path() / "node.sock").string());
+  }
+  if (found.size() == 1) return found.front();
+  if (found.empty()) {
+    return Error{ErrorCode::kNotFound, "no cluster of this user runs on this machine, as far as " + base + " shows",
+                 "Say where one is: --address HOST:PORT --token-file FILE, or --address unix:/path/node.sock"};
+  }
+  std::string all;
+  for (const std::string& each : found) all += "\n  --address " + each;
+  return Error{ErrorCode::kInvalidArgument, "several clusters run on this machine", "Choose one:" + all};
+}
+
+// A node's own socket takes drivers; the other one nodes, and whoever says what it wants.
+Result<Fd> connect(const net::Address& address, const std::string& token_file, async::Deadline deadline) {
+  const bool here = address.unix_socket;
+  PHAROS_TRY(const net::Key token,
+             process::read_token(here ? fs::path{address.place}.parent_path() / "token" : fs::path{token_file}));
+  PHAROS_TRY(Fd socket, net::connect_to(address, deadline));
+  const net::Identity self{here ? net::Role::kDriver : net::Role::kNode, 0};
+  PHAROS_TRY([[maybe_unused]] const auto node, net::initiate(socket.get(), token, self, deadline));
+  if (here) return socket;
+  const node::Introduction introduction{.purpose = node::Introduction::Purpose::kAsk};
+  PHAROS_TRY_VOID(net::send_all(socket.get(), std::as_bytes(std::span{&introduction, 1}), deadline));
+  return socket;
+}
+
+async::Async<void> wait_for_answer(std::shared_ptr<net::Peer> from, wire::Message question,
+                                   std::optional<Result<net::Parcel>>* to, async::Deadline until) {
+  to->emplace(co_await from->request(std::move(question), std::vector<Fd>{}, until));
+}
+
+Result<wire::Message> ask_at(const std::string& text, const std::string& token_file, wire::Message question) {
+  PHAROS_TRY(const net::Address address, net::parse_address(text));
+  if (!address.unix_socket && token_file.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "the cluster's token is needed",
+                 "Name a copy of it: --token-file FILE, or PHAROS_TOKEN_FILE."};
+  }
+  const auto deadline = async::Deadline::after(kAnswerTime, std::chrono::steady_clock::now());
+  PHAROS_TRY(Fd socket, connect(address, token_file, deadline));
+  net::Reactor reactor;
+  Silent owner;
+  const auto link = net::SocketLink::make(reactor, std::move(socket), net::Descriptors::kRefused);
+  const auto peer = net::Peer::make(reactor, link, owner);
+  link->start(peer);
+  std::optional<Result<net::Parcel>> answer;
+  async::AsyncGroup group{reactor};
+  group.spawn(wait_for_answer(peer, std::move(question), &answer, deadline));
+  while (!answer) reactor.poll_one(deadline);
+  peer->close();
+  if (!*answer) return std::move(*answer).error();
+  return std::move((*answer)->message);
+}
+
+}  // namespace
+
+Result<wire::Message> ask(const Place& place, wire::Message question) {
+  PHAROS_TRY(const std::string address, place.address.empty() ? only_address() : Result<std::string>{place.address});
+  auto answer = ask_at(address, place.token_file, std::move(question));
+  if (!answer) return std::move(answer).error().with("asking " + address);
+  return answer;
+}
+
+}  // namespace pharos::console

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace pharos::console {
+
+/// Rows under a heading, each column as wide as it needs to be.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> heads) { add(std::move(heads)); }
+  void add(std::vector<std::string> cells);
+  void print() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::size_t> widths_;
+};
+
+}  // namespace pharos::console

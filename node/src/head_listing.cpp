@@ -1,0 +1,149 @@
+// What people ask the head: its nodes, actors, groups and jobs as rows of texts.
+
+#include <algorithm>
+#include <string_view>
+
+#include "demands.hpp"
+#include "head.hpp"
+
+namespace pharos::node {
+namespace {
+
+constexpr std::uint32_t kRowsMax = 10'000;
+
+using Row = std::vector<std::string>;
+
+std::string text_of(const scheduler::Resources& resources) {
+  return resources.empty() ? "" : resources.to_string();
+}
+
+std::string text_of(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kPack: return "pack";
+    case Strategy::kSpread: return "spread";
+    case Strategy::kStrictPack: return "strict pack";
+    case Strategy::kStrictSpread: return "strict spread";
+  }
+  return "";
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+/// "alive", of "it is alive".
+std::string state_of(std::string_view sentence) {
+  for (const std::string_view begin : {"it is ", "it "}) {
+    if (sentence.starts_with(begin)) return std::string{sentence.substr(begin.size())};
+  }
+  return std::string{sentence};
+}
+
+}  // namespace
+
+// Filtered before it is cut.
+Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
+  wire::Rows all;
+  if (asked.table == "nodes") {
+    all = list_nodes();
+  } else if (asked.table == "actors") {
+    all = list_actors();
+  } else if (asked.table == "groups") {
+    all = list_groups();
+  } else if (asked.table == "jobs") {
+    all = list_jobs();
+  } else if (asked.table == "pending") {
+    all = list_pending();
+  } else {
+    return Error{ErrorCode::kInvalidArgument, "there is no list of \"" + asked.table + "\"",
+                 "There are nodes, actors, groups, jobs and pending."};
+  }
+  for (const wire::RowFilter& filter : asked.filters) {
+    const auto column = std::find(all.columns.begin(), all.columns.end(), filter.column);
+    if (column == all.columns.end()) {
+      return Error{ErrorCode::kInvalidArgument, asked.table + " have no \"" + filter.column + "\"",
+                   "They have " + joined(all.columns) + "."};
+    }
+    const auto index = static_cast<std::size_t>(column - all.columns.begin());
+    std::erase_if(all.rows, [&](const Row& row) { return (row[index] == filter.value) == filter.is_not; });
+  }
+  all.matching = all.rows.size();
+  const std::size_t limit = std::min(asked.limit, kRowsMax);
+  std::sort(all.rows.begin(), all.rows.end());
+  if (all.rows.size() > limit) all.rows.resize(limit);
+  return all;
+}
+
+wire::Rows Head::list_nodes() const {
+  wire::Rows all{{"id", "address", "state", "has", "actors_have", "tasks_have", "labels"}, {}, 0, 0};
+  for (const auto& [id, node] : nodes_) {
+    const scheduler::Fleet::Node* const known = placement_.fleet().find(id);
+    if (known == nullptr) continue;  // a program's own, which gives nothing
+    scheduler::Resources taken = known->ledger.total();
+    taken -= known->ledger.left();
+    std::vector<std::string> labels;
+    for (const auto& [name, value] : known->labels) labels.push_back(name + "=" + value);
+    all.rows.push_back({to_string(id), node.address.empty() ? "the head's" : node.address,
+                        known->closed ? "drains" : "alive", text_of(known->ledger.total()), text_of(taken),
+                        text_of(known->tasks), joined(labels)});
+  }
+  return all;
+}
+
+wire::Rows Head::list_actors() const {
+  wire::Rows all{
+      {"id", "name", "namespace", "state", "node", "job", "incarnation", "restarts", "has", "why"}, {}, 0, 0};
+  for (const auto& seen : actors_.look()) {
+    const auto making = makings_.find(seen.actor);
+    const auto running = running_.find(seen.actor);
+    std::string why = seen.why == nullptr ? "" : seen.why->message();
+    if (unplaced_.contains(seen.actor) && making != makings_.end()) why = describe_shortage(making->second);
+    all.rows.push_back({to_string(seen.actor), seen.spec->label, seen.spec->name.empty() ? "" : seen.spec->name_space,
+                        state_of(seen.state), running == running_.end() ? "" : to_string(running->second.node),
+                        to_string(seen.spec->job), std::to_string(seen.incarnation), std::to_string(seen.restarts),
+                        making == makings_.end() ? "" : text_of(demand_of(making->second.demand).amounts), why});
+  }
+  return all;
+}
+
+wire::Rows Head::list_groups() const {
+  wire::Rows all{{"id", "name", "strategy", "state", "bundles", "nodes", "job"}, {}, 0, 0};
+  for (const auto& [id, group] : groups_) {
+    std::vector<std::string> nodes;
+    for (const NodeId node : group.nodes) nodes.push_back(node ? to_string(node) : "none");
+    const bool placed = std::all_of(group.nodes.begin(), group.nodes.end(), [](NodeId node) { return bool{node}; });
+    const std::string state = !placed ? "waits for room" : group.unheld.empty() ? "ready" : "waits for tasks to end";
+    all.rows.push_back({to_string(id), group.label, text_of(group.strategy), state, joined(group.bundles),
+                        joined(nodes), to_string(group.asker.job)});
+  }
+  return all;
+}
+
+wire::Rows Head::list_jobs() const {
+  wire::Rows all{{"id", "program", "state", "node"}, {}, 0, 0};
+  for (const auto& [id, job] : jobs_) {
+    all.rows.push_back({to_string(id), job.program.executable, job.stopping ? "stops" : "runs", to_string(job.node)});
+  }
+  return all;
+}
+
+wire::Rows Head::list_pending() const {
+  wire::Rows all{{"what", "why", "job"}, {}, 0, 0};
+  for (const auto& [actor, incarnation] : unplaced_) {
+    const wire::StartActor& making = makings_.at(actor);
+    all.rows.push_back({"actor \"" + making.label + '"', describe_shortage(making), to_string(making.asker.job)});
+  }
+  for (const auto& [id, group] : groups_) {
+    const bool placed = std::all_of(group.nodes.begin(), group.nodes.end(), [](NodeId node) { return bool{node}; });
+    if (placed && group.unheld.empty()) continue;
+    all.rows.push_back({"group \"" + group.label + '"',
+                        (placed ? "it waits for tasks to leave " : "it waits for ") + joined(group.bundles) + " (" +
+                            text_of(group.strategy) + ")",
+                        to_string(group.asker.job)});
+  }
+  return all;
+}
+
+}  // namespace pharos::node

@@ -1,0 +1,113 @@
+// What people ask of a cluster: pharos status, pharos list.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "several_nodes.hpp"
+
+namespace pharos::cluster::listing {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ListingTest : public SeveralNodes {
+ protected:
+  void SetUp() override {
+    SeveralNodes::SetUp();
+    start_head();
+    start_node("cpu=1,b=1", {{"PHAROS_LABELS", "zone=a"}});
+    start_node("cpu=1,c=1,gpu=1");
+    driver_ = start_driver("crowd");
+    read_until(*driver_, "ready");
+  }
+  void TearDown() override {
+    driver_->kill(SIGKILL);
+    driver_->wait();
+    SeveralNodes::TearDown();
+  }
+  /// By TCP, as from another machine.
+  ChildProgram::End ask(std::vector<std::string> words) const {
+    words.insert(words.end(), {"--address", address_, "--token-file", token_file()});
+    return ChildProgram{PHAROS_EXECUTABLE, words}.wait();
+  }
+
+  std::unique_ptr<ChildProgram> driver_;
+};
+
+TEST_F(ListingTest, TheStatusSaysWhatThereIsAndWhoWaitsForWhat) {
+  const auto end = ask({"status"});
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "3 nodes, 1 program\n");
+  EXPECT_SAYS(end.output, "zone=a");
+  EXPECT_SAYS(end.output, "1 c, 1 CPU, 1 GPU");
+  EXPECT_SAYS(end.output, "2 demands that cannot be met now:\n");
+  EXPECT_SAYS(end.output, "actor \"next\": it waits for 1 b: 1 of 1 b are in use, by actor \"holder\"\n");
+  EXPECT_SAYS(end.output, "group \"late\": it waits for 1 c (pack)\n");
+}
+
+TEST_F(ListingTest, ListsAreFilteredBeforeTheyAreCut) {
+  const auto all = ask({"list", "actors"});
+  EXPECT_EQ(all.status, 0) << all.error;
+  EXPECT_SAYS(all.output, "holder");
+  EXPECT_SAYS(all.output, "next");
+  const auto alive = ask({"list", "actors", "--filter", "state=alive", "--limit", "1"});
+  EXPECT_SAYS(alive.output, "holder");
+  EXPECT_EQ(alive.output.find("next"), std::string::npos) << alive.output;
+  EXPECT_EQ(alive.output.find("more"), std::string::npos) << alive.output;
+  const auto cut = ask({"list", "nodes", "--limit", "2"});
+  EXPECT_SAYS(cut.output, "… and 1 more");
+  const auto others = ask({"list", "actors", "--filter", "name!=holder", "--filter", "name!=next"});
+  EXPECT_EQ(others.output, "no actors like that\n");
+}
+
+TEST_F(ListingTest, JsonIsForPrograms) {
+  const auto groups = ask({"list", "groups", "--filter", "name=late", "--format", "json"});
+  EXPECT_SAYS(groups.output, "[\n  {\"id\": \"");
+  EXPECT_SAYS(groups.output,
+              "\"name\": \"late\", \"strategy\": \"pack\", \"state\": \"waits for room\", \"bundles\": \"1 c\"");
+  const auto none = ask({"list", "groups", "--filter", "name=x", "--format", "json"});
+  EXPECT_EQ(none.output, "[]\n");
+  const auto jobs = ask({"list", "jobs", "--format", "json"});
+  EXPECT_SAYS(jobs.output, "far_driver\", \"state\": \"runs\"");
+}
+
+TEST_F(ListingTest, WhatMakesNoSenseIsSaid) {
+  const auto column = ask({"list", "actors", "--filter", "color=red"});
+  EXPECT_EQ(column.status, 256);
+  EXPECT_SAYS(column.error, "actors have no \"color\". They have id, name, namespace, state");
+  const auto filter = ask({"list", "actors", "--filter", "red"});
+  EXPECT_EQ(filter.status, 256);
+  EXPECT_SAYS(filter.error, "the filter \"red\" makes no sense");
+  EXPECT_EQ(ask({"list", "planets"}).status, 512);
+  const auto nobody =
+      ChildProgram{PHAROS_EXECUTABLE, {"status", "--address", "127.0.0.1:1", "--token-file", token_file()}}.wait();
+  EXPECT_EQ(nobody.status, 256);
+  EXPECT_SAYS(nobody.error, "asking 127.0.0.1:1");
+  const auto without = ChildProgram{PHAROS_EXECUTABLE, {"status", "--address", address_}}.wait();
+  EXPECT_SAYS(without.error, "the cluster's token is needed");
+}
+
+using TasksListingTest = SeveralNodes;
+
+TEST_F(TasksListingTest, WhatTasksHaveIsTold) {
+  start_head();
+  start_node("cpu=1,c=1");
+  const auto busy = start_driver("waits", {"task"});
+  read_until(*busy, "c is ");
+  const auto tasks_have = [&] {
+    return ChildProgram{
+        PHAROS_EXECUTABLE,
+        {"list", "nodes", "--filter", "tasks_have=1 c, 1 CPU", "--address", address_, "--token-file", token_file()}}
+        .wait()
+        .output;
+  };
+  EXPECT_TRUE(eventually([&] { return tasks_have().find("alive") != std::string::npos; }, 10s));
+  busy->kill(SIGKILL);
+  busy->wait();
+  EXPECT_TRUE(eventually([&] { return tasks_have() == "no nodes like that\n"; }, 10s));
+}
+
+}  // namespace
+}  // namespace pharos::cluster::listing
