@@ -418,7 +418,7 @@ void run_groups(pharos::Runtime& runtime) {
 void run_group_loss(pharos::Runtime& runtime) {
   const auto group = runtime.reserve({.bundles = {{.resources = {{"both", 1}}}}});
   const pharos::ActorOptions in_group{
-      .resources = {{"both", 1}}, .group = group, .max_restarts = -1, .max_task_retries = -1};
+      .resources = {{"both", 1}}, .group = group, .max_restarts = -1, .max_task_retries = 3};
   const auto actor = runtime.spawn<Counter>(in_group);
   const std::string before = wait_for(actor.call<&Counter::node>());
   say("ready");
