@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -92,6 +94,9 @@ class Head {
   void find_node(NodeId from, const wire::FindNode& find);
   Result<wire::Rows> list(const wire::ListRows& asked) const;
   wire::Rows list_nodes() const;
+  /// Why actors wait, of one job and one demand each, so that it is looked up once for all of them.
+  using Reasons = std::map<std::tuple<JobId, GroupId, scheduler::Demand>, std::string>;
+  const std::string& reason_of(const wire::StartActor& making, Reasons& known) const;
   wire::Rows list_actors() const;
   wire::Rows list_groups() const;
   wire::Rows list_jobs() const;

@@ -92,14 +92,21 @@ wire::Rows Head::list_nodes() const {
   return all;
 }
 
+const std::string& Head::reason_of(const wire::StartActor& making, Reasons& known) const {
+  std::string& reason = known[{making.asker.job, making.demand.group, demand_of(making.demand)}];
+  if (reason.empty()) reason = describe_shortage(making);
+  return reason;
+}
+
 wire::Rows Head::list_actors() const {
+  Reasons reasons;
   wire::Rows all{
       {"id", "name", "namespace", "state", "node", "job", "incarnation", "restarts", "has", "why"}, {}, 0, 0};
   for (const auto& seen : actors_.look()) {
     const auto making = makings_.find(seen.actor);
     const auto running = running_.find(seen.actor);
     std::string why = seen.why == nullptr ? "" : seen.why->message();
-    if (unplaced_.contains(seen.actor) && making != makings_.end()) why = describe_shortage(making->second);
+    if (unplaced_.contains(seen.actor) && making != makings_.end()) why = reason_of(making->second, reasons);
     all.rows.push_back({to_string(seen.actor), seen.spec->label, seen.spec->name.empty() ? "" : seen.spec->name_space,
                         state_of(seen.state), running == running_.end() ? "" : to_string(running->second.node),
                         to_string(seen.spec->job), std::to_string(seen.incarnation), std::to_string(seen.restarts),
@@ -131,9 +138,10 @@ wire::Rows Head::list_jobs() const {
 
 wire::Rows Head::list_pending() const {
   wire::Rows all{{"what", "why", "job"}, {}, 0, 0};
+  Reasons reasons;
   for (const auto& [actor, incarnation] : unplaced_) {
     const wire::StartActor& making = makings_.at(actor);
-    all.rows.push_back({"actor \"" + making.label + '"', describe_shortage(making), to_string(making.asker.job)});
+    all.rows.push_back({"actor \"" + making.label + '"', reason_of(making, reasons), to_string(making.asker.job)});
   }
   for (const auto& [id, group] : groups_) {
     const bool placed = std::all_of(group.nodes.begin(), group.nodes.end(), [](NodeId node) { return bool{node}; });
