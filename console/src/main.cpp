@@ -69,7 +69,7 @@ int run_in_foreground(const Arguments& arguments) {
 void add_place_options(CLI::App& command, pharos::console::Place& place) {
   command
       .add_option("--address", place.address,
-                  "A node, best the head (default: PHAROS_ADDRESS, or the only one of yours on this machine)")
+                  "A node of it (default: PHAROS_ADDRESS, or the only one of yours on this machine)")
       ->type_name("HOST:PORT|unix:PATH");
   command.add_option("--token-file", place.token_file, "A copy of the cluster's token, to ask by HOST:PORT")
       ->type_name("FILE")
@@ -185,11 +185,9 @@ int main(int argc, char** argv) {
       "  pharos list actors --filter state=alive --filter 'name!=monitor' --limit 20\n"
       "  pharos list actors --format json | jq '.[].node'");
 
-  std::string address;
   CLI::App* const memory =
-      app.add_subcommand("memory", "Shows what lies in this machine's object store, and who keeps it there");
-  memory->add_option("--address", address, "The node's Unix socket (default: PHAROS_ADDRESS, or the only one there is)")
-      ->type_name("unix:PATH");
+      app.add_subcommand("memory", "Shows what lies in a node's object store, and who keeps it there");
+  add_place_options(*memory, place);
   memory->footer(
       "Examples:\n"
       "  pharos memory\n"
@@ -204,6 +202,6 @@ int main(int argc, char** argv) {
   if (*keeper) return run_keeper(kept);
   if (*status) return status_of(pharos::console::print_status(place));
   if (*list) return status_of(pharos::console::print_list(place, listed));
-  if (*memory) return status_of(pharos::console::print_memory(address));
+  if (*memory) return status_of(pharos::console::print_memory(place));
   return run_in_foreground(*head ? of_head : of_node);
 }

@@ -7,7 +7,6 @@
 
 #include <pharos/base/byte_count.hpp>
 
-#include "question.hpp"
 #include "table.hpp"
 
 namespace pharos::console {
@@ -69,12 +68,8 @@ void show(const wire::InspectedStore& store) {
 
 }  // namespace
 
-Result<void> print_memory(const std::string& address) {
-  if (!address.empty() && !address.starts_with("unix:")) {
-    return Error{ErrorCode::kInvalidArgument, address + " is no Unix socket",
-                 "Ask on the node's own machine: pharos memory --address unix:/path/node.sock"};
-  }
-  PHAROS_TRY(const wire::Message answer, ask({address, ""}, wire::Inspect{}));
+Result<void> print_memory(const Place& place) {
+  PHAROS_TRY(const wire::Message answer, ask(place, wire::Inspect{}));
   const auto* const inspected = std::get_if<wire::Inspected>(&answer);
   if (inspected == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
   show(inspected->store);

@@ -112,7 +112,7 @@ TEST_F(MemoryTest, FindsTheOnlyClusterAndSaysWhenThereIsNone) {
   EXPECT_EQ(run_memory("").status, 0);
   const Said wrong = run_memory("--address 127.0.0.1:1");
   EXPECT_EQ(wrong.status, 1);
-  EXPECT_SAYS(wrong.text(), "Unix socket");
+  EXPECT_SAYS(wrong.text(), "token");
 }
 
 }  // namespace

@@ -1,0 +1,107 @@
+// The head's placement groups: who asked for them, and which nodes have set their bundles aside.
+
+#include <utility>
+
+#include "demands.hpp"
+#include "head.hpp"
+
+namespace pharos::node {
+
+bool Head::on_group_message(NodeId from, wire::Message& message) {
+  if (auto* const place = std::get_if<wire::PlaceGroup>(&message)) {
+    place_group(from, std::move(*place));
+  } else if (const auto* const remove = std::get_if<wire::RemoveGroup>(&message)) {
+    const auto found = groups_.find(remove->group);
+    if (found != groups_.end() && found->second.asker.job == remove->asker.job) remove_group(remove->group);
+  } else if (const auto* const held = std::get_if<wire::BundleHeld>(&message)) {
+    bundle_held(from, *held);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Head::on_lease_message(NodeId from, wire::Message& message) {
+  if (const auto* const lease = std::get_if<wire::LeaseWorker>(&message)) {
+    lease_worker(from, *lease);
+  } else if (const auto* const granted = std::get_if<wire::LeaseGranted>(&message)) {
+    grant_lease(from, *granted);
+  } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
+    refuse_lease(std::move(*refused));
+  } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&message)) {
+    end_lease(returned->worker, returned->broken, nullptr);
+  } else if (const auto* const ended = std::get_if<wire::WorkerEnded>(&message)) {
+    end_lease(ended->worker, false, ended);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Head::place_group(NodeId from, wire::PlaceGroup place) {
+  note_caller(place.asker, from);
+  if (!program_goes_on(from, place.asker)) return;
+  const auto refuse = [&](Error why) { tell(from, wire::Refused{place.asker.number, std::move(why)}); };
+  if (groups_.contains(place.group)) return refuse({ErrorCode::kAlreadyExists, "there is a group of that id"});
+  if (place.bundles.empty() || place.bundles.size() > scheduler::GroupSpec::kBundlesMax) {
+    return refuse({ErrorCode::kInvalidArgument,
+                   "group \"" + place.label + "\" has " + std::to_string(place.bundles.size()) + " bundles",
+                   "Give it between 1 and " + std::to_string(scheduler::GroupSpec::kBundlesMax) + "."});
+  }
+  scheduler::GroupSpec spec{place.label, {}, place.strategy};
+  std::vector<std::string> bundles;
+  for (const wire::Demand& bundle : place.bundles) {
+    auto demand = checked(bundle);
+    if (!demand) return refuse(std::move(demand).error().with("group \"" + place.label + "\""));
+    bundles.push_back(demand->to_string());
+    spec.bundles.push_back(*std::move(demand));
+  }
+  groups_.emplace(place.group, Group{.asker = place.asker,
+                                     .asked_from = from,
+                                     .label = place.label,
+                                     .strategy = place.strategy,
+                                     .bundles = std::move(bundles),
+                                     .nodes = std::vector<NodeId>(place.bundles.size()),
+                                     .unheld = {}});
+  apply(placement_.place_group(place.group, std::move(spec)));
+}
+
+// Each of its nodes is asked, and the group is there when all have answered: tasks may have what it needs still.
+void Head::apply(const scheduler::GroupPlaced& placed) {
+  Group& group = groups_.at(placed.group);
+  for (const scheduler::PlacedBundle& bundle : placed.bundles) {
+    group.nodes[bundle.index] = bundle.node;
+    group.unheld.insert(bundle.index);
+    wire::HoldBundle hold{placed.group, bundle.index, bundle.allotment.amounts.amounts(), {}};
+    for (const auto& share : bundle.allotment.gpus) hold.gpus.push_back({share.index, share.amount});
+    tell(bundle.node, std::move(hold));
+  }
+}
+
+void Head::bundle_held(NodeId from, const wire::BundleHeld& held) {
+  const auto found = groups_.find(held.group);
+  if (found == groups_.end()) return;
+  Group& group = found->second;
+  if (held.bundle >= group.nodes.size() || group.nodes[held.bundle] != from) return;
+  group.unheld.erase(held.bundle);
+  if (!group.unheld.empty() || std::exchange(group.answered, true)) return;
+  tell(group.asked_from, wire::GroupReady{group.asker.number, group.nodes});
+}
+
+void Head::remove_group(GroupId id) {
+  const auto removed = groups_.extract(id);
+  if (removed.empty()) return;
+  const Group& group = removed.mapped();
+  if (!group.answered) {
+    tell(group.asked_from, wire::Refused{group.asker.number, Error{ErrorCode::kCancelled, "the group was removed"}});
+  }
+  apply(placement_.remove_group(id));
+}
+
+bool Head::may_use_group(const wire::Demand& demand, JobId job) const {
+  if (!demand.group) return true;
+  const auto found = groups_.find(demand.group);
+  return found != groups_.end() && found->second.asker.job == job;
+}
+
+}  // namespace pharos::node
