@@ -170,6 +170,10 @@ class ResultCell {
   /// From here on nobody else completes it: false if somebody has, or is about to.
   bool claim() { return begin_to_complete(); }
   void fail_claimed(Error error) {
+    // Not this time; but an attempt before may have.
+    if (call_.attempt != 0 && error.outcome() == Outcome::kNotStarted) {
+      error = std::move(error).with_outcome(Outcome::kUnknown);
+    }
     error_ = std::make_unique<Error>(std::move(error));
     complete();
   }

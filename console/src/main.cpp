@@ -35,9 +35,17 @@ int run_keeper(const Arguments& arguments) {
   });
 }
 
-/// The token in the file. A head makes the file if there is none, and without a file a token that is in its run folder
-/// alone; a node has to be given one.
-Result<pharos::net::Key> token_of(const pharos::node::DaemonOptions& options) {
+/// The token in the file. A head makes the file if there is none: with a state folder in there, else in its run folder
+/// alone. A node has to be given one.
+Result<pharos::net::Key> token_of(pharos::node::DaemonOptions& options) {
+  if (options.token_file.empty() && !options.state.empty()) {
+    std::error_code failed;
+    std::filesystem::create_directories(options.state, failed);
+    if (failed) {
+      return pharos::Error{pharos::ErrorCode::kPermissionDenied, "making " + options.state + ": " + failed.message()};
+    }
+    options.token_file = options.state + "/token";
+  }
   const bool there = !options.token_file.empty() && std::filesystem::exists(options.token_file);
   if (!options.head.empty() || there) return pharos::process::read_token(options.token_file);
   pharos::net::Key token;
@@ -46,7 +54,7 @@ Result<pharos::net::Key> token_of(const pharos::node::DaemonOptions& options) {
   return token;
 }
 
-Result<int> keep_daemon(const Arguments& arguments) {
+Result<int> keep_daemon(Arguments& arguments) {
   if (!arguments.base_folder.empty()) ::setenv("PHAROS_FOLDER", arguments.base_folder.c_str(), 1);
   PHAROS_TRY(const std::string base, pharos::process::ensure_base_folder());
   PHAROS_TRY(const pharos::net::Key token, token_of(arguments.daemon));
@@ -61,7 +69,7 @@ int status_of(const Result<void>& done) {
   return 1;
 }
 
-int run_in_foreground(const Arguments& arguments) {
+int run_in_foreground(Arguments& arguments) {
   const auto status = keep_daemon(arguments);
   return status ? *status : status_of(status.error());
 }
@@ -136,11 +144,14 @@ int main(int argc, char** argv) {
       ->default_val("127.0.0.1:7400");
   head->add_option("--token-file", of_head.daemon.token_file, "The cluster's token; made if it is not there")
       ->type_name("FILE");
+  head->add_option("--state", of_head.daemon.state,
+                   "Where it keeps what must outlive it, on a disk; a head that starts there again goes on")
+      ->type_name("FOLDER");
   add_daemon_options(*head, of_head);
   head->footer(
       "Examples:\n"
       "  pharos head\n"
-      "  pharos head --listen 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "  pharos head --listen 10.0.0.1:7400 --state /var/lib/pharos\n"
       "  pharos head --cpus 8 --resources gpu=2,fast_disk=1 --labels zone=a");
 
   Arguments of_node;

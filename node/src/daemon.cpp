@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
+#include <pharos/async/sleep.hpp>
 #include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
@@ -32,6 +33,7 @@
 #include <pharos/process/limits.hpp>
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>
+#include <pharos/storage/rocksdb_kv_store.hpp>
 
 #include "machine.hpp"
 #include "membership.hpp"
@@ -77,9 +79,11 @@ class Daemon final {
 
   /// Until the driver, or the keeper, is gone. Returns the exit status.
   int serve_driver(Fd driver) {
+    serves_one_driver_ = true;
     watch_processes();
     auto machine = options_.head.empty() ? look_at_machine(options_) : Machine{};
-    compose(machine ? *machine : Machine{});
+    if (machine) machine_ = *machine;
+    compose();
     auto opened = machine ? open_folder() : Result<void>{machine.error()};
     if (opened && options_.head.empty() && !options_.listen.empty()) opened = listen_at(options_.listen);
     if (!opened) node().refuse_jobs(std::move(opened).error());
@@ -92,7 +96,13 @@ class Daemon final {
     watch_processes();
     auto opened = open_as_told();
     if (!opened) return fail(opened.error());
-    if (!options_.head.empty()) background_.spawn(join_and_say(this));
+    if (!options_.head.empty()) {
+      background_.spawn(join_and_say(this));
+    } else if (!options_.state.empty()) {
+      background_.spawn(start_head(this));
+    } else {
+      say_head_runs();
+    }
     return poll();
   }
 
@@ -111,20 +121,22 @@ class Daemon final {
   }
 
   Result<void> open_as_told() {
-    PHAROS_TRY(Machine machine, look_at_machine(options_));
-    compose(machine);
+    PHAROS_TRY(machine_, look_at_machine(options_));
+    compose();
     PHAROS_TRY_VOID(open_folder());
-    if (!options_.head.empty()) return {};
-    PHAROS_TRY_VOID(listen_at(options_.listen));
+    if (options_.head.empty()) PHAROS_TRY_VOID(listen_at(options_.listen));
+    return {};
+  }
+
+  void say_head_runs() {
     const std::string token_file = options_.token_file.empty() ? kept_.run_folder + "/token" : options_.token_file;
-    std::cout << "Pharos head, and a node with " << machine.resources.to_string() << "\n"
+    std::cout << "Pharos head, and a node with " << machine_.resources.to_string() << "\n"
               << "listening at " << listening_at_ << "; token in " << token_file << "\n"
               << "join with: pharos node --address " << listening_at_ << " --token-file " << token_file << "\n"
               << "run programs with: PHAROS_ADDRESS=" << listening_at_ << " PHAROS_TOKEN_FILE=" << token_file
               << " ./app\n"
               << "look at it with: pharos status --address " << listening_at_ << " --token-file " << token_file
               << std::endl;
-    return {};
   }
 
   void watch_processes() {
@@ -161,19 +173,60 @@ class Daemon final {
     }
   }
 
-  void compose(const Machine& machine) {
+  void compose() {
     host_ = std::make_unique<ReactorHost>(reactor_, ReactorHost::Settings{.node = identity(), .token = token_});
     const Node::Settings settings{
         .id = id_,
         .address = "unix:" + kept_.run_folder + "/node.sock",
         .head_address = options_.head,
-        .machine = machine,
+        .machine = machine_,
         .object_store = {
             .node = id_, .capacity = ByteCount{options_.object_store}, .spill_folder = options_.spill_folder}};
-    membership_ = std::make_unique<Membership>(reactor_, *host_, settings, [this](const Error& why) {
-      log(LogLevel::kError, "the head is gone; the node ends", {kv("head", options_.head), kv("error", why)});
-      end(1);
-    });
+    Membership::OpenRecords open_records;
+    if (!options_.state.empty()) open_records = [folder = options_.state] { return storage::open_rocksdb(folder); };
+    membership_ =
+        std::make_unique<Membership>(reactor_, *host_, Membership::Settings{settings, std::move(open_records)},
+                                     Membership::Ends{.lost = [this](const Error& why) { end_without_head(why); },
+                                                      .given_up = [this] { background_.spawn(begin_anew(this)); }});
+  }
+
+  void end_without_head(const Error& why) {
+    log(LogLevel::kError, "the head is gone; the node ends", {kv("head", options_.head), kv("error", why)});
+    end(1);
+  }
+
+  // What ran here has its place elsewhere by now, if it has any.
+  static async::Async<void> begin_anew(Daemon* self) {
+    log(LogLevel::kWarn, "the cluster has given this node up; what it ran ends, and it joins as another one",
+        {kv("node", self->id_)});
+    if (self->serves_one_driver_) {
+      self->end(1);
+      co_return;
+    }
+    self->membership_->close();
+    self->host_->close();
+    while (!self->membership_->closed() || !self->host_->closed()) {
+      const auto slept = co_await async::sleep(1ms);
+      if (!slept) co_return;
+    }
+    self->membership_.reset();
+    self->host_.reset();
+    if (auto killed = process::kill_descendants(async::Deadline::after(kKillTime, self->reactor_.now())); !killed) {
+      log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});
+    }
+    self->id_ = NodeId{random_u64()};
+    self->compose();
+    co_await join_and_say(self);
+  }
+
+  static async::Async<void> start_head(Daemon* self) {
+    const auto started = co_await Membership::start(self->membership_.get());
+    if (started) {
+      self->say_head_runs();
+    } else {
+      std::cerr << "pharos: " << started.error().to_string() << std::endl;
+      self->end(1);
+    }
   }
 
   Node& node() { return membership_->node(); }
@@ -233,7 +286,7 @@ class Daemon final {
 
   static async::Async<void> serve_driver_of_folder(Daemon* self, Fd socket) {
     const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
-    if (greeted) self->membership_->add_driver(std::move(socket));
+    if (greeted && self->membership_ != nullptr) self->membership_->add_driver(std::move(socket));
   }
 
   static async::Async<void> serve_first_driver(Daemon* self, Fd socket) {
@@ -258,7 +311,7 @@ class Daemon final {
     const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
     const auto received = co_await net::receive_exactly(&self->reactor_, socket.get(),
                                                         std::as_writable_bytes(std::span{&introduction, 1}), deadline);
-    if (!received) co_return;
+    if (!received || self->membership_ == nullptr) co_return;
     if (introduction.purpose == Introduction::Purpose::kJoin) {
       self->membership_->add_node(std::move(socket));
     } else {
@@ -280,21 +333,20 @@ class Daemon final {
   }
 
   static async::Async<Result<void>> join(Daemon* self) {
-    auto joined = co_await join_head(self);
+    const auto deadline = async::Deadline::after(kJoinTime, self->reactor_.now());
+    Membership::ReachedAt reached_at = [self](int head) { return self->listen_beside(head); };
+    auto joined = co_await Membership::join(self->membership_.get(), std::move(reached_at), deadline);
     if (joined) co_return {};
     co_return Error{joined.error()}.with("joining the head at " + self->options_.head);
   }
 
-  static async::Async<Result<void>> join_head(Daemon* self) {
-    const auto deadline = async::Deadline::after(kJoinTime, self->reactor_.now());
-    const Introduction introduction{.purpose = Introduction::Purpose::kJoin};
-    PHAROS_CO_TRY(Fd socket, co_await self->host_->reach(self->options_.head, introduction, deadline));
-    PHAROS_CO_TRY(const net::Address here, net::bound_address(socket.get()));
-
-    // Other nodes reach it as the head does.
-    PHAROS_CO_TRY_VOID(self->listen_at(self->options_.listen.empty() ? here.place + ":0" : self->options_.listen));
-    const std::string reached_at = here.place + self->listening_at_.substr(self->listening_at_.rfind(':'));
-    co_return co_await Membership::join(self->membership_.get(), std::move(socket), reached_at, deadline);
+  /// Other nodes reach it as the head does.
+  Result<std::string> listen_beside(int head) {
+    PHAROS_TRY(const net::Address here, net::bound_address(head));
+    if (listening_at_.empty()) {
+      PHAROS_TRY_VOID(listen_at(options_.listen.empty() ? here.place + ":0" : options_.listen));
+    }
+    return here.place + listening_at_.substr(listening_at_.rfind(':'));
   }
 
   // ---- The end
@@ -320,7 +372,9 @@ class Daemon final {
   const process::Kept kept_;
   const DaemonOptions options_;
   const net::Key token_;
-  const NodeId id_{random_u64()};
+  NodeId id_{random_u64()};
+  Machine machine_;
+  bool serves_one_driver_ = false;
   bool ending_ = false;
   int status_ = 0;
 

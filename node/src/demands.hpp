@@ -1,6 +1,7 @@
 #pragma once
 
 #include <pharos/base/result.hpp>
+#include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/wire/message.hpp>
 
@@ -11,5 +12,17 @@ Result<scheduler::Demand> checked(const wire::Demand& demand);
 /// Of what was checked.
 scheduler::Demand demand_of(const wire::Demand& demand);
 scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at);
+
+/// Of an actor that is promised or started.
+template <class Message>
+scheduler::ActorSpec spec_of(const Message& message) {
+  return {.job = message.asker.job,
+          .label = message.label,
+          .name = message.name,
+          .name_space = message.name_space,
+          .type = message.type,
+          .max_restarts = message.max_restarts,
+          .detached = message.detached};
+}
 
 }  // namespace pharos::node

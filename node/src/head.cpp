@@ -3,8 +3,12 @@
 #include <chrono>
 #include <utility>
 
+#include <pharos/base/random.hpp>
+
 #include "demands.hpp"
 #include "descriptions.hpp"
+#include "head_keys.hpp"
+#include "said_again.hpp"
 
 namespace pharos::node {
 namespace {
@@ -20,16 +24,35 @@ constexpr auto kLetGoTime = 20ms;           // before a handle that is let go of
 
 }  // namespace
 
-void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) {
-  nodes_.emplace(node, Node{description.address, std::move(tell)});
+// Numbers of requests are not those of another head, whose answers may be on their way still.
+Head::Head(async::Executor& executor, NodeId own, Records* records)
+    : executor_{executor}, own_{own}, records_{records}, last_request_{records == nullptr ? 0 : random_u64()} {}
+
+void Head::add_node(NodeId node, const NodeDescription& description, Tell tell, Welcome welcome) {
+  welcome_ = std::move(welcome);
+  nodes_.emplace(node, Node{.address = description.address, .tell = std::move(tell)});
+  if (records_ != nullptr) {
+    records_->put(node_key(node),
+                  wire::JoinCluster{node, description.address, description.total.amounts(), description.labels});
+  }
   // A node that gives nothing is there for its driver alone.
   if (!description.total.empty()) apply(placement_.add_node(node, description.total, description.labels));
+  end_event();
 }
 
 void Head::remove_node(NodeId node) {
-  const auto lost = nodes_.extract(node);
-  if (lost.empty()) return;
-  const std::string reason = "its node, at " + lost.mapped().address + ", was lost";
+  if (const auto lost = nodes_.extract(node); !lost.empty()) {
+    lose_node(node, "its node, at " + lost.mapped().address + ", was lost");
+  } else if (const auto awaited = expected_.extract(node); !awaited.empty()) {
+    lose_node(node, "its node, at " + awaited.mapped() + ", did not come back to the head");
+  }
+  end_event();
+}
+
+void Head::lose_node(NodeId node, const std::string& reason) {
+  if (records_ != nullptr) records_->erase(node_key(node));
+  reporting_.erase(node);
+  std::erase_if(borrowed_, [node](const auto& entry) { return entry.second == node; });
   std::vector<JobId> jobs;
   for (auto& [id, job] : jobs_) {
     job.known_at.erase(node);
@@ -51,11 +74,14 @@ void Head::remove_node(NodeId node) {
       if (group.nodes[bundle] != node) continue;
       group.nodes[bundle] = {};
       group.unheld.insert(bundle);
+      moved_groups_.insert(id);
     }
   }
+  moved_groups_.insert(removed_groups_.begin(), removed_groups_.end());
   apply(placement_.remove_node(node));
   lose_leases_at(node);
   for (const auto& [actor, incarnation] : actors) incarnation_ended(actor, incarnation, reason);
+  end_recovery_if_over();
 }
 
 std::uint32_t Head::cpus() const {
@@ -85,12 +111,26 @@ std::string Head::leftovers() const {
 }
 
 void Head::tell(NodeId node, wire::Message message) {
-  if (const auto found = nodes_.find(node); found != nodes_.end()) found->second.tell(std::move(message));
+  outbox_.emplace_back(node, std::move(message));
 }
 
 void Head::on_message(NodeId from, wire::Message message) {
+  const auto node = nodes_.find(from);
+  if (node == nodes_.end()) return;  // it was lost
+  if (is_said_again(message)) {
+    if (node->second.said++ == node->second.confirmed) confirm_later(from);
+  }
+  on_event(from, std::move(message));
+  end_event();
+}
+
+void Head::on_event(NodeId from, wire::Message message) {
   if (auto* const job = std::get_if<wire::AddJob>(&message)) {
+    job->node = from;
+    if (records_ != nullptr && !jobs_.contains(job->job)) records_->put(job_key(job->job), *job);
     jobs_.emplace(job->job, Job{from, std::move(job->program), {from}, std::nullopt});
+  } else if (auto* const report = std::get_if<wire::Report>(&message)) {
+    on_report(from, std::move(*report));
   } else if (const auto* const ended_job = std::get_if<wire::EndJob>(&message)) {
     end_job(ended_job->job);
   } else if (const auto* const stop = std::get_if<wire::StopJob>(&message)) {
@@ -141,10 +181,16 @@ bool Head::put_off(NodeId from, const wire::Message& message) {
   auto& waiting = early_[actor];
   if (waiting.size() >= kEarlyMax) return false;
   waiting.emplace_back(from, message);
-  if (waiting.size() == 1) {
-    executor_.run_at(executor_.now() + kEarlyTime, [this, actor] { answer_early(actor); });
-  }
+  if (waiting.size() == 1) answer_early_later(actor);
   return true;
+}
+
+// Its maker may be at a node that has not come back yet.
+void Head::answer_early_later(ActorId actor) {
+  run_later(kEarlyTime, [this, actor] {
+    if (recovering()) return answer_early_later(actor);
+    answer_early(actor);
+  });
 }
 
 void Head::answer_early(ActorId actor) {
@@ -172,7 +218,6 @@ void Head::answer(NodeId from, wire::Message& message) {
   } else if (const auto* const kill = std::get_if<wire::KillActor>(&message)) {
     const auto* const spec = actors_.find_spec(kill->actor);
     if (spec != nullptr && spec->job == kill->asker.job) apply(actors_.kill(kill->actor, "its program ended it"));
-    forget_if_over(kill->actor);
   }
 }
 
@@ -188,22 +233,6 @@ scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& as
   return id;
 }
 
-namespace {
-
-/// Of an actor that is promised or started.
-template <class Message>
-scheduler::ActorSpec spec_of(const Message& message) {
-  return {.job = message.asker.job,
-          .label = message.label,
-          .name = message.name,
-          .name_space = message.name_space,
-          .type = message.type,
-          .max_restarts = message.max_restarts,
-          .detached = message.detached};
-}
-
-}  // namespace
-
 // Else whoever asks is told so.
 bool Head::program_goes_on(NodeId from, const wire::Asker& asker) {
   const auto job = jobs_.find(asker.job);
@@ -216,6 +245,7 @@ void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
   if (!program_goes_on(from, promise.asker)) return;
   const auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return tell(from, wire::Refused{promise.asker.number, promised.error()});
+  if (records_ != nullptr && *promised == promise.actor) records_->put(actor_key(promise.actor), promise);
   tell(from, wire::ActorFound{*promised, actors_.find_spec(*promised)->label, promise.asker.number});
   answer_early(promise.actor);
 }
@@ -226,16 +256,17 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
     return tell(from, wire::Refused{start.asker.number, sane.error()});
   }
   if (!may_use_group(start.demand, start.asker.job)) {
+    if (recovering()) return put_off_.emplace_back(from, std::move(start)), void();
     return tell(from, wire::Refused{start.asker.number, Error{ErrorCode::kNotFound, "its group was removed"}});
   }
   const scheduler::ActorSpec spec = spec_of(start);
   const ActorId actor = start.actor;
   const CallerId creator = start.asker.caller;
   const auto request = expect_answer(from, start.asker);
-  makings_.try_emplace(actor, std::move(start));
+  const auto [making, is_new] = makings_.try_emplace(actor, std::move(start));
+  if (is_new && records_ != nullptr) records_->put(actor_key(actor), making->second);
   apply(actors_.create(request, actor, spec, creator));
   answer_early(actor);
-  forget_if_over(actor);
 }
 
 void Head::connect_actor(NodeId from, const wire::ConnectActor& connect) {
@@ -244,8 +275,8 @@ void Head::connect_actor(NodeId from, const wire::ConnectActor& connect) {
   if (lost == nullptr) return apply(actors_.connect(request, connect.actor, connect.seen));
   // Nearly always the process has died, and that is known in a moment.
   lost->reconnecting.push_back(request);
-  executor_.run_at(executor_.now() + (lost->node == from ? kReasonTime : kFarReasonTime),
-                   [this, actor = connect.actor, seen = connect.seen] { reconnect(actor, seen); });
+  run_later(lost->node == from ? kReasonTime : kFarReasonTime,
+            [this, actor = connect.actor, seen = connect.seen] { reconnect(actor, seen); });
 }
 
 void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
@@ -256,13 +287,18 @@ void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
   }
 }
 
+/// Of one that has not come back yet, too.
+const std::string& Head::address_of(NodeId node) const {
+  const auto awaited = expected_.find(node);
+  return awaited != expected_.end() ? awaited->second : nodes_.at(node).address;
+}
+
 void Head::find_node(NodeId from, const wire::FindNode& find) {
-  const auto found = nodes_.find(find.node);
-  if (found == nodes_.end()) {
+  if (!knows(find.node) && !expects(find.node)) {
     return tell(from,
                 wire::Refused{find.number, Error{ErrorCode::kNotFound, "it is no node of this cluster any more"}});
   }
-  tell(from, wire::NodeFound{find.number, found->second.address});
+  tell(from, wire::NodeFound{find.number, address_of(find.node)});
 }
 
 void Head::find_actor(NodeId from, const wire::FindActor& find) {
@@ -275,13 +311,10 @@ void Head::find_actor(NodeId from, const wire::FindActor& find) {
 }
 
 void Head::hold_actor(const wire::HoldActor& hold) {
-  const auto count = [this, hold] {
-    apply(actors_.hold(hold.actor, hold.asker.caller, hold.count));
-    forget_if_over(hold.actor);
-  };
+  const auto count = [this, hold] { apply(actors_.hold(hold.actor, hold.asker.caller, hold.count)); };
   if (hold.count >= 0) return count();
   // A handle that was passed on may be let go of before its new holder is heard.
-  executor_.run_at(executor_.now() + kLetGoTime, count);
+  run_later(kLetGoTime, count);
 }
 
 void Head::describe_actors(NodeId from, const wire::Asker& asker) {
@@ -293,7 +326,7 @@ void Head::describe_actors(NodeId from, const wire::Asker& asker) {
     if (const auto running = running_.find(actor); running != running_.end()) {
       const NodeId node = running->second.node;
       told.amounts = making.demand.amounts;
-      if (node != from) told.elsewhere = describe_node(node, nodes_.at(node).address);
+      if (node != from) told.elsewhere = describe_node(node, address_of(node));
     }
     answer.workers.push_back(std::move(told));
   }
@@ -364,6 +397,7 @@ void Head::job_stopped(JobId job, NodeId node) {
 void Head::end_job(JobId job) {
   const auto ended = jobs_.extract(job);
   if (ended.empty()) return;
+  if (records_ != nullptr) records_->erase(job_key(job));
   for (const NodeId node : ended.mapped().known_at) {
     if (node != ended.mapped().node) tell(node, wire::EndJob{job});
   }
@@ -404,6 +438,7 @@ void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
   const auto demand = checked(lease.demand);
   const auto node =
       demand ? placement_.find_node(*demand, preference_of(lease.demand, from), "a task") : demand.error();
+  if (!node && recovering()) return put_off_.emplace_back(from, lease), void();
   if (!node) return tell(from, wire::Refused{lease.asker.number, node.error()});
   if (!program_goes_on(from, lease.asker)) return;
   show_job(*node, lease.asker.job);
@@ -418,7 +453,7 @@ void Head::grant_lease(NodeId from, const wire::LeaseGranted& granted) {
   const auto asked = lease_requests_.extract(granted.number);
   if (asked.empty()) return;
   const Lease& lease = asked.mapped();
-  tell(lease.asked_from, wire::LeaseGranted{lease.asker.number, granted.worker, from, nodes_.at(from).address});
+  tell(lease.asked_from, wire::LeaseGranted{lease.asker.number, granted.worker, from, address_of(from)});
   leases_.insert_or_assign(granted.worker, lease);
 }
 
@@ -493,7 +528,7 @@ void Head::apply(const scheduler::ActorEffects& effects) {
       tell(asked.mapped().node,
            wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation, running->node,
                             makings_.at(ready->actor).max_task_retries,
-                            last_end == last_ends_.end() ? "" : last_end->second, nodes_.at(running->node).address});
+                            last_end == last_ends_.end() ? "" : last_end->second, address_of(running->node)});
     } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
       const auto asked = requests_.extract(refused->request);
       if (!asked.empty()) tell(asked.mapped().node, wire::Refused{asked.mapped().asker.number, refused->why});
@@ -521,14 +556,20 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
       apply(*placed);
     } else if (const auto* const unplaceable = std::get_if<scheduler::Unplaceable>(&effect)) {
       const std::uint32_t incarnation = unplaced_.at(unplaceable->actor);
+      if (recovering()) {
+        unplaceable_yet_.push_back(unplaceable->actor);
+        continue;
+      }
       apply(actors_.constructor_failed(unplaceable->actor, incarnation, unplaceable->why));
     } else if (const auto* const group = std::get_if<scheduler::GroupPlaced>(&effect)) {
       apply(*group);
     } else if (const auto* const freed = std::get_if<scheduler::BundleFreed>(&effect)) {
+      moved_groups_.insert(freed->group);
       tell(freed->node, wire::ReleaseBundle{freed->group, freed->index});
     } else {
       const auto& refused = std::get<scheduler::GroupUnplaceable>(effect);
       const Group forgotten = groups_.extract(refused.group).mapped();
+      moved_groups_.insert(refused.group);
       tell(forgotten.asked_from, wire::Refused{forgotten.asker.number, refused.why});
     }
   }
@@ -538,23 +579,33 @@ void Head::apply(const scheduler::Placed& placed) {
   const wire::StartActor& making = makings_.at(placed.actor);
   const std::uint32_t incarnation = unplaced_.extract(placed.actor).mapped();
   if (jobs_.at(making.asker.job).stopping) return apply(placement_.give_back(placed.actor));
-  running_.insert_or_assign(placed.actor, Running{incarnation, placed.node, {}});
-  wire::StartIncarnation start{.actor = placed.actor,
-                               .incarnation = incarnation,
+  // In a bundle that it has there already: a node that is not back yet hears of it when it is.
+  const bool is_back = !expected_.contains(placed.node) && !reporting_.contains(placed.node);
+  running_.insert_or_assign(placed.actor, Running{incarnation, placed.node, {}, !is_back});
+  moved_.insert(placed.actor);
+  if (is_back) start_incarnation(placed.actor);
+}
+
+void Head::start_incarnation(ActorId actor) {
+  const wire::StartActor& making = makings_.at(actor);
+  const auto seat = placement_.seat_of(actor);
+  PHAROS_CHECK(seat, actor);
+  wire::StartIncarnation start{.actor = actor,
+                               .incarnation = running_.at(actor).incarnation,
                                .job = making.asker.job,
                                .label = making.label,
                                .constructor = making.constructor,
                                .arguments = making.arguments,
                                .in_pieces = making.in_pieces,
                                .name_space = making.name_space,
-                               .amounts = placed.allotment.amounts.amounts(),
+                               .amounts = seat->allotment->amounts.amounts(),
                                .gpus = {},
                                .trace = making.trace,
-                               .group = making.demand.group,
-                               .bundle = placed.bundle.value_or(0)};
-  show_job(placed.node, making.asker.job);
-  for (const auto& share : placed.allotment.gpus) start.gpus.push_back({share.index, share.amount});
-  tell(placed.node, std::move(start));
+                               .group = seat->group,
+                               .bundle = seat->bundle};
+  for (const auto& share : seat->allotment->gpus) start.gpus.push_back({share.index, share.amount});
+  show_job(seat->node, making.asker.job);
+  tell(seat->node, std::move(start));
 }
 
 void Head::end_incarnation(const scheduler::EndIncarnation& end) {
@@ -566,19 +617,18 @@ void Head::end_incarnation(const scheduler::EndIncarnation& end) {
   unplaced_.erase(unplaced);
   apply(placement_.give_back(end.actor));
   apply(actors_.incarnation_ended(end.actor, end.incarnation, "it waited for resources", executor_.now()));
-  forget_if_over(end.actor);
 }
 
 void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason) {
   if (find_running(actor, incarnation) == nullptr) return;
   const Running ended = std::move(running_.extract(actor).mapped());
+  moved_.insert(actor);
   apply(placement_.give_back(actor));
   last_ends_[actor] = reason;
   apply(actors_.incarnation_ended(actor, incarnation, reason, executor_.now()));
   for (const auto request : ended.reconnecting) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
   }
-  forget_if_over(actor);
 }
 
 void Head::forget_if_over(ActorId actor) {
@@ -594,7 +644,7 @@ void Head::forget_if_over(ActorId actor) {
 void Head::tick_actors_at(TimePoint when) {
   if (when >= next_tick_) return;
   next_tick_ = when;
-  executor_.run_at(when, [this, when] {
+  run_later(when - executor_.now(), [this, when] {
     if (next_tick_ == when) next_tick_ = TimePoint::max();
     apply(actors_.tick(executor_.now()));
   });

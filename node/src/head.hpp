@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -16,9 +18,13 @@
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
+#include "records.hpp"
+
 namespace pharos::node {
 
 /// The head of a cluster: its nodes, its jobs, the life of its actors and their names. Never on the path of a call.
+/// What must outlive it is in Records: nodes, jobs, actors and groups. Who holds what, who waits for what and who has
+/// leased what, nodes know, and report it to a head that has started again.
 /// Head and nodes tell each other control messages (runtime/wire), over whatever lies between them; that which is in
 /// the head's own process is a node like the others.
 /// Runs on one strand, and so does whatever it is given. Does not block.
@@ -27,16 +33,26 @@ class Head {
   /// Tells a node something; never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
 
-  explicit Head(async::Executor& executor) : executor_{executor} {}
+  /// `own`: the node in the head's own process. Without `records` nothing outlives it.
+  explicit Head(async::Executor& executor, NodeId own = {}, Records* records = nullptr);
   Head(Head&&) = delete;
+  /// Goes on where another head stopped, before all else. What cannot be is set aside.
+  /// Its nodes have kReturnTime to come back, each by return_node() and what it reports; then they are lost. Until all
+  /// are back or lost, nobody is told that something can never be, and no actor ends because nobody holds it.
+  void restore(Records::Found found);
 
   struct NodeDescription {
     std::string address;  ///< for other nodes; empty: the head's own
     scheduler::Resources total;
     scheduler::Labels labels{};
   };
-  void add_node(NodeId node, const NodeDescription& description, Tell tell);
+  /// Says how many CPUs there are, with it, before it is told anything else.
+  using Welcome = async::UniqueFunction<void(std::uint32_t cpus)>;
+  void add_node(NodeId node, const NodeDescription& description, Tell tell, Welcome welcome = {});
   bool knows(NodeId node) const { return nodes_.contains(node); }
+  /// A node of the head before this one, which has not come back yet.
+  bool expects(NodeId node) const { return expected_.contains(node); }
+  void return_node(NodeId node, const NodeDescription& description, Tell tell);
   /// Its connection has ended: whatever was there is gone.
   void remove_node(NodeId node);
   void on_message(NodeId from, wire::Message message);
@@ -50,6 +66,8 @@ class Head {
   struct Node {
     std::string address;
     Tell tell;
+    std::uint64_t said = 0;       // of what it would say again
+    std::uint64_t confirmed = 0;  // of that
   };
   struct Job {
     NodeId node;  // its driver's
@@ -62,6 +80,7 @@ class Head {
     std::uint32_t incarnation = 0;
     NodeId node;
     std::vector<scheduler::ActorRequestId> reconnecting;  // of callers that have lost their connection to it
+    bool untold = false;                                  // its node may not know: it has not come back yet
   };
   struct CallerPlace {
     NodeId node;
@@ -82,6 +101,7 @@ class Head {
 
   void on_question(NodeId from, wire::Message& message);
   bool put_off(NodeId from, const wire::Message& message);
+  void answer_early_later(ActorId actor);
   void answer_early(ActorId actor);
   bool program_goes_on(NodeId from, const wire::Asker& asker);
   void promise_actor(NodeId from, const wire::PromiseActor& promise);
@@ -91,6 +111,7 @@ class Head {
   void note_caller(const wire::Asker& asker, NodeId node);
   void start_actor(NodeId from, wire::StartActor start);
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
+  const std::string& address_of(NodeId node) const;
   void find_node(NodeId from, const wire::FindNode& find);
   Result<wire::Rows> list(const wire::ListRows& asked) const;
   wire::Rows list_nodes() const;
@@ -130,14 +151,45 @@ class Head {
   void apply(const scheduler::PlacementEffects& effects);
   void apply(const scheduler::Placed& placed);
   void apply(const scheduler::GroupPlaced& placed);
+  void start_incarnation(ActorId actor);
+  void hold_bundle(GroupId group, std::uint32_t index, NodeId node, const scheduler::Allotment& allotment);
   void place(ActorId actor, std::uint32_t incarnation);
   void end_incarnation(const scheduler::EndIncarnation& end);
   void tell(NodeId node, wire::Message message);
   void forget_if_over(ActorId actor);
   void tick_actors_at(TimePoint when);
   Running* find_running(ActorId actor, std::uint32_t incarnation);
+  void lose_node(NodeId node, const std::string& reason);
+
+  // What is written down (head_records.cpp).
+  void on_event(NodeId from, wire::Message message);
+  void run_later(Duration after, async::UniqueFunction<void()> then);
+  void end_event();
+  void confirm_later(NodeId node);
+  void write_changes();
+  void write_life(ActorId actor);
+  void write_group(GroupId group);
+  struct Restored;
+  bool restore_node(const wire::JoinCluster& join);
+  bool restore_group(const wire::PlaceGroup* place, const wire::GroupPlaces* places);
+  bool restore_actor(const wire::ActorLife* life, const wire::StartActor* making, const wire::PromiseActor* promise);
+  void begin_again();
+  void on_report(NodeId from, wire::Report report);
+  void take_reported_bundles(NodeId from, const wire::Report& report);
+  void take_reported_incarnations(NodeId from, const wire::Report& report);
+  bool recovering() const { return recovering_; }
+  void end_recovery_if_over();
+  void settle_leases();
 
   async::Executor& executor_;
+  const NodeId own_;
+  Records* const records_;                           // null: nothing is written down
+  std::vector<std::pair<NodeId, wire::Message>> outbox_;  // of the event that is under way
+  Welcome welcome_;                                       // of the same
+  std::unordered_set<ActorId> moved_;                // since the last event: their places, or how they ended
+  std::unordered_set<GroupId> moved_groups_;
+  std::unordered_set<GroupId> removed_groups_;            // of which actors have something still
+
   std::unordered_map<NodeId, Node> nodes_;
   std::unordered_map<CallerId, CallerPlace> callers_;  // that have asked something
   std::unordered_map<JobId, Job> jobs_;
@@ -154,7 +206,9 @@ class Head {
     std::vector<NodeId> nodes;                 // of each bundle, as far as they have one
     std::unordered_set<std::uint32_t> unheld;  // that their nodes have not set aside yet
     bool answered = false;
+    std::unordered_set<std::uint32_t> restored{};  // whose nodes have not said whether they are there
   };
+  void answer_if_held(Group& group);
   std::unordered_map<GroupId, Group> groups_;
   std::unordered_map<ActorId, std::uint32_t> unplaced_;  // incarnations that wait for resources
   std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
@@ -163,8 +217,19 @@ class Head {
   std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not heard of yet
   std::unordered_map<std::uint64_t, Lease> lease_requests_;                           // by number
   std::unordered_map<WorkerId, Lease> leases_;
-  std::uint64_t last_request_ = 0;
+  std::uint64_t last_request_;
   TimePoint next_tick_ = TimePoint::max();
+
+  std::size_t set_aside_ = 0;  // of its records, by this head and those before it
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+
+  // Until all is as it was.
+  bool recovering_ = false;
+  std::unordered_map<NodeId, std::string> expected_;       // where it was reached
+  std::unordered_map<NodeId, wire::Report> reporting_;     // back, and not all of it told
+  std::unordered_map<WorkerId, NodeId> borrowed_;          // by which nodes
+  std::vector<ActorId> unplaceable_yet_;
+  std::vector<std::pair<NodeId, wire::Message>> put_off_;  // what cannot be decided yet
 };
 
 }  // namespace pharos::node

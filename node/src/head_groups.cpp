@@ -4,6 +4,7 @@
 
 #include "demands.hpp"
 #include "head.hpp"
+#include "head_keys.hpp"
 
 namespace pharos::node {
 
@@ -12,7 +13,11 @@ bool Head::on_group_message(NodeId from, wire::Message& message) {
     place_group(from, std::move(*place));
   } else if (const auto* const remove = std::get_if<wire::RemoveGroup>(&message)) {
     const auto found = groups_.find(remove->group);
-    if (found != groups_.end() && found->second.asker.job == remove->asker.job) remove_group(remove->group);
+    if (found == groups_.end() && recovering()) {
+      put_off_.emplace_back(from, std::move(message));
+    } else if (found != groups_.end() && found->second.asker.job == remove->asker.job) {
+      remove_group(remove->group);
+    }
   } else if (const auto* const held = std::get_if<wire::BundleHeld>(&message)) {
     bundle_held(from, *held);
   } else {
@@ -42,7 +47,17 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
   note_caller(place.asker, from);
   if (!program_goes_on(from, place.asker)) return;
   const auto refuse = [&](Error why) { tell(from, wire::Refused{place.asker.number, std::move(why)}); };
-  if (groups_.contains(place.group)) return refuse({ErrorCode::kAlreadyExists, "there is a group of that id"});
+  if (const auto known = groups_.find(place.group); known != groups_.end()) {
+    Group& group = known->second;
+    if (group.asker.caller != place.asker.caller) {
+      return refuse({ErrorCode::kAlreadyExists, "there is a group of that id"});
+    }
+    // Its answer was lost with another head.
+    group.asker = place.asker;
+    group.asked_from = from;
+    group.answered = false;
+    return answer_if_held(group);
+  }
   if (place.bundles.empty() || place.bundles.size() > scheduler::GroupSpec::kBundlesMax) {
     return refuse({ErrorCode::kInvalidArgument,
                    "group \"" + place.label + "\" has " + std::to_string(place.bundles.size()) + " bundles",
@@ -56,6 +71,9 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
     bundles.push_back(demand->to_string());
     spec.bundles.push_back(*std::move(demand));
   }
+  if (recovering()) return put_off_.emplace_back(from, std::move(place)), void();
+  if (records_ != nullptr) records_->put(group_key(place.group), place);
+  moved_groups_.insert(place.group);
   groups_.emplace(place.group, Group{.asker = place.asker,
                                      .asked_from = from,
                                      .label = place.label,
@@ -69,13 +87,18 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
 // Each of its nodes is asked, and the group is there when all have answered: tasks may have what it needs still.
 void Head::apply(const scheduler::GroupPlaced& placed) {
   Group& group = groups_.at(placed.group);
+  moved_groups_.insert(placed.group);
   for (const scheduler::PlacedBundle& bundle : placed.bundles) {
     group.nodes[bundle.index] = bundle.node;
     group.unheld.insert(bundle.index);
-    wire::HoldBundle hold{placed.group, bundle.index, bundle.allotment.amounts.amounts(), {}};
-    for (const auto& share : bundle.allotment.gpus) hold.gpus.push_back({share.index, share.amount});
-    tell(bundle.node, std::move(hold));
+    hold_bundle(placed.group, bundle.index, bundle.node, bundle.allotment);
   }
+}
+
+void Head::hold_bundle(GroupId group, std::uint32_t index, NodeId node, const scheduler::Allotment& allotment) {
+  wire::HoldBundle hold{group, index, allotment.amounts.amounts(), {}};
+  for (const auto& share : allotment.gpus) hold.gpus.push_back({share.index, share.amount});
+  tell(node, std::move(hold));
 }
 
 void Head::bundle_held(NodeId from, const wire::BundleHeld& held) {
@@ -84,6 +107,10 @@ void Head::bundle_held(NodeId from, const wire::BundleHeld& held) {
   Group& group = found->second;
   if (held.bundle >= group.nodes.size() || group.nodes[held.bundle] != from) return;
   group.unheld.erase(held.bundle);
+  answer_if_held(group);
+}
+
+void Head::answer_if_held(Group& group) {
   if (!group.unheld.empty() || std::exchange(group.answered, true)) return;
   tell(group.asked_from, wire::GroupReady{group.asker.number, group.nodes});
 }
@@ -91,6 +118,7 @@ void Head::bundle_held(NodeId from, const wire::BundleHeld& held) {
 void Head::remove_group(GroupId id) {
   const auto removed = groups_.extract(id);
   if (removed.empty()) return;
+  moved_groups_.insert(id);
   const Group& group = removed.mapped();
   if (!group.answered) {
     tell(group.asked_from, wire::Refused{group.asker.number, Error{ErrorCode::kCancelled, "the group was removed"}});

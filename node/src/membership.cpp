@@ -1,33 +1,79 @@
 #include "membership.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
-namespace pharos::node {
+#include <pharos/async/sleep.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/base/random.hpp>
 
-Membership::Membership(async::Executor& executor, Host& host, const Node::Settings& settings,
-                       std::function<void(const Error& why)> when_lost)
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTickTime = 1s;
+constexpr auto kJoinPause = 100ms;
+constexpr auto kRejoinTime = 5s;
+constexpr Duration kFirstPause = 50ms;  // before the head is looked for again
+constexpr Duration kLongestPause = 500ms;
+constexpr auto kReopenTime = 500ms;
+
+/// Nothing: it is no question.
+std::optional<std::uint64_t> number_of(const wire::Message& message) {
+  return std::visit(
+      [](const auto& question) -> std::optional<std::uint64_t> {
+        if constexpr (requires { question.asker.number; }) return question.asker.number;
+        return std::nullopt;
+      },
+      message);
+}
+
+/// So that a thousand nodes do not come in the same moment.
+Duration about(Duration pause) {
+  return pause / 2 + Duration{static_cast<std::int64_t>(random_u64() % static_cast<std::uint64_t>(pause.count()))};
+}
+
+}  // namespace
+
+Membership::Membership(async::Executor& executor, Host& host, Settings settings, Ends ends)
     : executor_{executor},
       host_{host},
-      id_{settings.id},
-      head_address_{settings.head_address},
-      when_lost_{std::move(when_lost)},
-      node_{executor, host, settings, [this](wire::Message message) { tell_head(std::move(message)); },
-            [this] { return head_link_ == nullptr ? 0 : head_link_->queued(); }} {
-  if (!head_address_.empty()) return;
+      id_{settings.node.id},
+      head_address_{settings.node.head_address},
+      open_records_{std::move(settings.open_records)},
+      away_max_{settings.away_max},
+      ends_{std::move(ends)},
+      node_{executor, host, settings.node, [this](wire::Message message) { tell_head(std::move(message)); },
+            [this] { return head_link_ == nullptr ? 0 : head_link_->queued(); }},
+      background_{executor} {
+  if (!head_address_.empty() || open_records_) return;
   head_ = std::make_unique<Head>(executor);
-  head_->add_node(
-      id_, {.address = {}, .total = settings.machine.resources, .labels = settings.machine.labels},
-      [this](wire::Message message) {
-        executor_.post([this, message = std::move(message)]() mutable { node_.on_head_message(std::move(message)); });
-      });
+  head_->add_node(id_, own_description(), tell_own_node());
+  joined_ = true;
+}
+
+Head::NodeDescription Membership::own_description() const {
+  return {.address = {}, .total = node_.machine().resources, .labels = node_.machine().labels};
 }
 
 // Never at once: what one says to the other is heard when the one is done.
+Head::Tell Membership::tell_own_node() {
+  return [this](wire::Message message) {
+    executor_.post([this, message = std::move(message)]() mutable { node_.on_head_message(std::move(message)); });
+  };
+}
+
 void Membership::tell_head(wire::Message message) {
-  if (head_ != nullptr) {
-    executor_.post([this, message = std::move(message)]() mutable { head_->on_message(id_, std::move(message)); });
-  } else if (head_link_ != nullptr) {
-    head_link_->send(message);
+  if (!head_address_.empty()) {
+    if (head_link_ != nullptr && !coming_back_) head_link_->send(message);
+  } else if (head_ != nullptr) {
+    executor_.post([this, message = std::move(message)]() mutable {
+      if (head_ != nullptr) head_->on_message(id_, std::move(message));
+    });
+  } else if (const auto number = number_of(message); number && trouble_) {
+    executor_.post([this, refused = wire::Refused{*number, *trouble_}] { node_.on_head_message(refused); });
   }
 }
 
@@ -38,75 +84,256 @@ std::shared_ptr<net::Peer> Membership::link_to(Fd socket) {
   return peer;
 }
 
-async::Async<Result<void>> Membership::join(Membership* self, Fd head, std::string reached_at,
-                                            async::Deadline deadline) {
-  self->head_link_ = self->link_to(std::move(head));
-  wire::Message ask =
-      wire::JoinCluster{self->id_, reached_at, self->node_.machine().resources.amounts(), self->node_.machine().labels};
-  PHAROS_CO_TRY(const net::Parcel answer,
-                co_await self->head_link_->request(std::move(ask), std::vector<Fd>{}, deadline));
-  const auto* const cluster = std::get_if<wire::ClusterJoined>(&answer.message);
-  if (cluster == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
-  self->node_.note_cluster(cluster->cpus);
-  self->joined_ = true;
-  for (Fd& driver : self->waiting_) self->node_.add_driver(std::move(driver));
-  self->waiting_.clear();
-  co_return {};
-}
-
 // A node that has not joined has nobody to tell of a job.
 void Membership::add_driver(Fd socket) {
-  if (head_ != nullptr || joined_) {
+  if (joined_) {
     node_.add_driver(std::move(socket));
   } else if (waiting_.size() < kWaitingMax) {
     waiting_.push_back(std::move(socket));
   }
 }
 
+void Membership::admit_waiting_drivers() {
+  joined_ = true;
+  for (Fd& driver : std::exchange(waiting_, {})) node_.add_driver(std::move(driver));
+}
+
+// ---- The head here
+
+async::Async<Result<std::unique_ptr<storage::KvStore>>> Membership::open_records(Membership* self) {
+  struct Opening {
+    Result<std::unique_ptr<storage::KvStore>> store = Error{ErrorCode::kCancelled, "not opened"};
+    async::Completion<void> done;
+  };
+  const auto opening = std::make_shared<Opening>();
+  self->host_.run_aside([opening, open = self->open_records_] { opening->store = open(); },
+                        [opening] { opening->done.complete(); });
+  PHAROS_CO_TRY_VOID(co_await opening->done.wait(async::Deadline::never()));
+  co_return std::move(opening->store);
+}
+
+async::Async<Result<void>> Membership::start(Membership* self) {
+  PHAROS_CO_TRY(self->store_, co_await open_records(self));
+  PHAROS_CO_TRY(Records::Found found, co_await Records::load(self->store_.get()));
+  if (self->closing_) co_return Error{ErrorCode::kCancelled, "the daemon ends"};
+  self->records_ = std::make_unique<Records>(self->executor_, *self->store_, [self](const Error& why) {
+    self->background_.spawn(replace_head(self, why));
+  });
+  self->head_ = std::make_unique<Head>(self->executor_, self->id_, self->records_.get());
+  self->head_->restore(std::move(found));
+  if (self->head_->expects(self->id_)) {
+    self->head_->return_node(self->id_, self->own_description(), self->tell_own_node());
+  } else {
+    self->head_->add_node(self->id_, self->own_description(), self->tell_own_node());
+  }
+  if (self->joined_) self->node_.return_to_head();
+  self->admit_waiting_drivers();
+  co_return {};
+}
+
+/// It cannot write down what it does.
+async::Async<void> Membership::replace_head(Membership* self, Error why) {
+  log(LogLevel::kError, "the head cannot write, and starts again from what it has written", {kv("error", why)});
+  self->head_.reset();
+  for (const auto& [peer, node] : std::exchange(self->far_nodes_, {})) node.peer->close();
+  co_await Records::end(std::exchange(self->records_, nullptr));
+  for (;;) {
+    self->host_.run_aside([store = std::shared_ptr{std::move(self->store_)}]() mutable { store.reset(); }, [] {});
+    const auto started = co_await start(self);
+    if (started) break;
+    if (started.error().code() == ErrorCode::kCancelled) co_return;
+    if (!self->trouble_ || self->trouble_->message() != started.error().message()) {
+      log(LogLevel::kError, "the head cannot start", {kv("error", started.error())});
+    }
+    self->trouble_ = started.error();
+    const auto slept = co_await async::sleep(kReopenTime);
+    if (!slept) co_return;
+  }
+  self->trouble_.reset();
+  log(LogLevel::kWarn, "the head goes on");
+}
+
 void Membership::add_node(Fd socket) {
   const auto peer = link_to(std::move(socket));
   far_nodes_.emplace(peer.get(), FarNode{peer, {}});
+  tick_later();
 }
 
 void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64_t request) {
+  const auto refuse = [&](Error why) { node.peer->respond(request, std::move(why)); };
+  if (!head_address_.empty()) {
+    return refuse({ErrorCode::kFailedPrecondition, "there is a node, and no head",
+                   "Join its head, at " + head_address_ + "."});
+  }
   if (head_ == nullptr) {
-    node.peer->respond(request, Error{ErrorCode::kFailedPrecondition, "there is a node, and no head",
-                                      "Join its head, at " + head_address_ + "."});
-    return;
+    return refuse(trouble_ ? Error{ErrorCode::kUnavailable, trouble_->message()}
+                           : Error{ErrorCode::kUnavailable, "the head is starting"});
   }
   auto total = scheduler::Resources::checked(join.amounts);
-  if (total) {
-    const auto labels = scheduler::check_labels(join.labels);
-    if (!labels) total = labels.error();
-  }
-  if (!total || head_->knows(join.node)) {
-    node.peer->respond(
-        request, total ? Error{ErrorCode::kAlreadyExists, "the node has joined before"} : std::move(total).error());
+  if (!total) return refuse(std::move(total).error());
+  if (const auto labels = scheduler::check_labels(join.labels); !labels) return refuse(labels.error());
+  const Head::NodeDescription description{.address = join.address, .total = *total, .labels = join.labels};
+  if (join.again && !head_->expects(join.node)) {
+    node.peer->respond(request, wire::ClusterJoined{.lost = true});
     return;
   }
+  if (!join.again && head_->knows(join.node)) return refuse({ErrorCode::kAlreadyExists, "the node has joined before"});
+  if (!join.again) head_->remove_node(join.node);  // it has heard nothing of the head before, which ended just then
   node.id = join.node;
-  head_->add_node(join.node, {.address = join.address, .total = *total, .labels = join.labels},
-                  [peer = node.peer](wire::Message message) { peer->send(message); });
-  node.peer->respond(request, wire::ClusterJoined{head_->cpus()});
+  auto tell_node = [peer = node.peer](wire::Message message) { peer->send(message); };
+  auto welcome = [peer = node.peer, request, lasts = records_ != nullptr](std::uint32_t cpus) {
+    peer->respond(request, wire::ClusterJoined{.cpus = cpus, .lasts = lasts});
+  };
+  if (join.again) {
+    head_->return_node(join.node, description, std::move(tell_node));
+    welcome(head_->cpus());
+  } else {
+    head_->add_node(join.node, description, std::move(tell_node), std::move(welcome));
+  }
+}
+
+void Membership::lose(const net::Peer* peer) {
+  const auto gone = far_nodes_.extract(peer);
+  if (!gone.empty() && gone.mapped().id && head_ != nullptr) head_->remove_node(gone.mapped().id);
+}
+
+// ---- A head elsewhere
+
+async::Async<Result<wire::ClusterJoined>> Membership::ask_to_join(Membership* self, Fd head, bool again,
+                                                                  async::Deadline deadline) {
+  if (self->head_link_ != nullptr) self->head_link_->close();
+  const auto link = self->head_link_ = self->link_to(std::move(head));
+  const Machine& machine = self->node_.machine();
+  wire::Message ask =
+      wire::JoinCluster{self->id_, self->reached_at_, machine.resources.amounts(), machine.labels, again};
+  PHAROS_CO_TRY(const net::Parcel answer, co_await link->request(std::move(ask), std::vector<Fd>{}, deadline));
+  const auto* const joined = std::get_if<wire::ClusterJoined>(&answer.message);
+  if (joined == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
+  self->head_lasts_ = joined->lasts;
+  self->tick_later();
+  co_return *joined;
+}
+
+async::Async<Result<void>> Membership::join(Membership* self, ReachedAt reached_at, async::Deadline deadline) {
+  for (;;) {
+    auto joined = co_await try_to_join(self, reached_at, deadline);
+    if (joined || joined.error().code() != ErrorCode::kUnavailable) co_return joined;
+    const auto slept = co_await async::sleep(kJoinPause);
+    if (!slept || deadline.expired(self->executor_.now() + kJoinPause)) co_return joined;
+  }
+}
+
+async::Async<Result<void>> Membership::try_to_join(Membership* self, ReachedAt reached_at, async::Deadline deadline) {
+  const Introduction introduction{.purpose = Introduction::Purpose::kJoin};
+  PHAROS_CO_TRY(Fd socket, co_await self->host_.reach(self->head_address_, introduction, deadline));
+  PHAROS_CO_TRY(self->reached_at_, reached_at(socket.get()));
+  PHAROS_CO_TRY(const auto cluster, co_await ask_to_join(self, std::move(socket), false, deadline));
+  self->node_.note_cluster(cluster.cpus);
+  self->admit_waiting_drivers();
+  // It may have ended since, with more said than the answer.
+  if (self->head_link_ == nullptr) self->lose_head(Error{ErrorCode::kUnavailable, "the head has ended"});
+  co_return {};
+}
+
+void Membership::lose_head(const Error& why) {
+  head_link_.reset();
+  if (!joined_ || std::exchange(coming_back_, true)) return;
+  if (!head_lasts_) return ends_.lost(why);
+  background_.spawn(come_back(this, why));
+}
+
+async::Async<void> Membership::come_back(Membership* self, Error why) {
+  log(LogLevel::kWarn, "the head is gone, and is looked for again",
+      {kv("head", self->head_address_), kv("error", why)});
+  const TimePoint since = self->executor_.now();
+  for (Duration pause = kFirstPause; self->executor_.now() - since < self->away_max_;
+       pause = std::min(2 * pause, kLongestPause)) {
+    const auto slept = co_await async::sleep(about(pause));
+    if (!slept) co_return;
+    const auto deadline = async::Deadline::after(kRejoinTime, self->executor_.now());
+    const Introduction introduction{.purpose = Introduction::Purpose::kJoin};
+    auto socket = co_await self->host_.reach(self->head_address_, introduction, deadline);
+    if (!socket) {
+      why = std::move(socket).error();
+      continue;
+    }
+    const auto joined = co_await ask_to_join(self, *std::move(socket), true, deadline);
+    if (!joined) {
+      if (joined.error().code() == ErrorCode::kCancelled) co_return;
+      why = joined.error();
+      continue;
+    }
+    if (joined->lost) {
+      self->ends_.given_up();
+      co_return;
+    }
+    if (self->head_link_ == nullptr) continue;
+    self->coming_back_ = false;
+    self->node_.note_cluster(joined->cpus);
+    self->node_.return_to_head();
+    log(LogLevel::kInfo, "the head is back", {kv("head", self->head_address_)});
+    co_return;
+  }
+  self->ends_.lost(why);
+}
+
+// ---- Both
+
+void Membership::tick_later() {
+  if (std::exchange(ticks_, true)) return;
+  executor_.run_at(executor_.now() + kTickTime, [this, alive = std::weak_ptr{alive_}] {
+    if (alive.expired()) return;
+    ticks_ = false;
+    tick();
+  });
+}
+
+void Membership::tick() {
+  if (closing_) return;
+  if (!head_address_.empty()) {
+    if (joined_ && !coming_back_) {
+      head_link_->send(wire::Beat{});
+      tick_later();
+    }
+    return;
+  }
+  std::vector<std::shared_ptr<net::Peer>> silent;
+  for (auto& [peer, node] : far_nodes_) {
+    if (++node.silent_ticks > kSilentTicks) silent.push_back(node.peer);
+  }
+  for (const auto& peer : silent) {
+    log(LogLevel::kWarn, "nothing comes from a node, which is given up", {kv("node", far_nodes_.at(peer.get()).id)});
+    lose(peer.get());
+    peer->close();
+  }
+  if (!far_nodes_.empty()) tick_later();
 }
 
 void Membership::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
   if (head_link_ != nullptr && &from == head_link_.get()) return node_.on_head_message(std::move(parcel.message));
   const auto found = far_nodes_.find(&from);
   if (found == far_nodes_.end()) return;
+  FarNode& node = found->second;
+  node.silent_ticks = 0;
+  if (std::holds_alternative<wire::Beat>(parcel.message)) {
+    from.send(wire::Beat{});
+    return;
+  }
   const auto* const join = std::get_if<wire::JoinCluster>(&parcel.message);
-  if (join != nullptr && request && !found->second.id) return admit(found->second, *join, *request);
-  if (found->second.id) head_->on_message(found->second.id, std::move(parcel.message));
+  if (join != nullptr && request && !node.id) return admit(node, *join, *request);
+  if (node.id && head_ != nullptr) head_->on_message(node.id, std::move(parcel.message));
 }
 
 void Membership::on_peer_closed(net::Peer& peer, const Error& why) {
-  if (head_link_ != nullptr && &peer == head_link_.get()) return when_lost_(why);
-  const auto gone = far_nodes_.extract(&peer);
-  if (!gone.empty() && gone.mapped().id) head_->remove_node(gone.mapped().id);
+  if (head_link_ == nullptr || &peer != head_link_.get()) return lose(&peer);
+  lose_head(why);
 }
 
 void Membership::close() {
+  closing_ = true;
+  background_.cancel();
   node_.close();
+  if (records_ != nullptr) records_->close();
   if (head_link_ != nullptr) head_link_->close();
   for (const auto& [peer, node] : far_nodes_) node.peer->close();
 }

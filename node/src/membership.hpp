@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -8,54 +9,98 @@
 #include <vector>
 
 #include <pharos/async/async.hpp>
+#include <pharos/async/async_group.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/executor.hpp>
 #include <pharos/net/peer.hpp>
+#include <pharos/storage/kv_store.hpp>
 
 #include "head.hpp"
 #include "host.hpp"
 #include "node.hpp"
+#include "records.hpp"
 
 namespace pharos::node {
 
 /// A node's place in its cluster: beside the head, which other nodes join here; or joined to a head elsewhere. Carries
-/// what head and nodes tell each other.
+/// what head and nodes tell each other, and sees when one of them is gone:
+/// - A node is lost when its connection ends, or when nothing has come from it for kSilentTicks ticks of this process's
+///   own: a head that was stopped for a while has not ticked, and finds what its nodes have said meanwhile.
+/// - A node whose head is gone, and has records, keeps all it has and looks for a head at that address again: another
+///   one that has those records knows the node, and is told what there is (Head::restore). One that has given the node
+///   up says so.
+/// - A head that cannot write any more is made anew of what is durable, and its nodes come back to it as to another.
 /// Owned by the daemon. Everything runs on one strand.
 /// End: close(), then whatever is posted runs until closed().
 class Membership final : public net::Peer::Owner {
  public:
-  /// Beside its head, unless the settings name one elsewhere. `when_lost` runs when that is gone.
-  Membership(async::Executor& executor, Host& host, const Node::Settings& settings,
-             std::function<void(const Error& why)> when_lost);
+  /// Blocks; not on the strand.
+  using OpenRecords = std::function<Result<std::unique_ptr<storage::KvStore>>()>;
+  struct Settings {
+    Node::Settings node;
+    OpenRecords open_records{};  ///< of the head; none: nothing outlives it, and start() is not called
+    Duration away_max = std::chrono::minutes{10};  ///< without a head
+  };
+  /// What the owner is told, at most one of them, once.
+  struct Ends {
+    std::function<void(const Error& why)> lost;  ///< there is no head, and will be none
+    std::function<void()> given_up;              ///< the cluster goes on without this node, which may join as another
+  };
+
+  /// Beside its head, unless the settings name one elsewhere.
+  Membership(async::Executor& executor, Host& host, Settings settings, Ends ends);
 
   Node& node() { return node_; }
-  /// Null: it is elsewhere.
+  /// Null: it is elsewhere, or not there now.
   const Head* head() const { return head_.get(); }
 
-  /// Joins the head at the other end, which has been told that this is what the connection is for. `reached_at`: where
-  /// other nodes reach this one.
-  static async::Async<Result<void>> join(Membership* self, Fd head, std::string reached_at, async::Deadline deadline);
+  /// The head, from its records.
+  static async::Async<Result<void>> start(Membership* self);
+  /// Joins the head elsewhere, which may be about to start. `reached_at` says where other nodes reach this one, given a
+  /// connection to the head.
+  using ReachedAt = std::function<Result<std::string>(int socket)>;
+  static async::Async<Result<void>> join(Membership* self, ReachedAt reached_at, async::Deadline deadline);
   /// Of a node that has said that it joins.
   void add_node(Fd socket);
   /// Of a driver that has proved itself. Its node knows it once it has joined; kWaitingMax may wait for that.
   void add_driver(Fd socket);
 
   void close();
-  bool closed() const { return node_.closed(); }
+  bool closed() const { return node_.closed() && background_.size() == 0 && (records_ == nullptr || records_->closed()); }
 
   /// For tests, as of Node and Head.
   std::string leftovers() const { return node_.leftovers() + (head_ == nullptr ? "" : head_->leftovers()); }
 
  private:
   static constexpr std::size_t kWaitingMax = 64;
+  static constexpr std::uint32_t kSilentTicks = 9;
   struct FarNode {
     std::shared_ptr<net::Peer> peer;
     NodeId id;  // none until it has joined
+    std::uint32_t silent_ticks = 0;
   };
 
   std::shared_ptr<net::Peer> link_to(Fd socket);
   void tell_head(wire::Message message);
+  void tick_later();
+  void tick();
+  Head::NodeDescription own_description() const;
+  Head::Tell tell_own_node();
+  void admit_waiting_drivers();
+
+  // The head here.
+  static async::Async<Result<std::unique_ptr<storage::KvStore>>> open_records(Membership* self);
+  static async::Async<void> replace_head(Membership* self, Error why);
   void admit(FarNode& node, const wire::JoinCluster& join, std::uint64_t request);
+  void lose(const net::Peer* peer);
+
+  // A head elsewhere.
+  static async::Async<Result<void>> try_to_join(Membership* self, ReachedAt reached_at, async::Deadline deadline);
+  static async::Async<Result<wire::ClusterJoined>> ask_to_join(Membership* self, Fd head, bool again,
+                                                               async::Deadline deadline);
+  void lose_head(const Error& why);
+  static async::Async<void> come_back(Membership* self, Error why);
+
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
 
@@ -63,13 +108,25 @@ class Membership final : public net::Peer::Owner {
   Host& host_;
   const NodeId id_;
   const std::string head_address_;
-  const std::function<void(const Error& why)> when_lost_;
-  std::unique_ptr<Head> head_;            // null: it is elsewhere
-  std::shared_ptr<net::Peer> head_link_;  // null: it is here, or not joined
+  const OpenRecords open_records_;
+  const Duration away_max_;
+  const Ends ends_;
+  std::unique_ptr<storage::KvStore> store_;  // null: nothing outlives the head
+  std::unique_ptr<Records> records_;
+  std::unique_ptr<Head> head_;               // null: it is elsewhere, or not there now
+  std::optional<Error> trouble_;             // why it could not be made anew
+  std::shared_ptr<net::Peer> head_link_;     // null: it is here, or not joined
+  std::string reached_at_;
   bool joined_ = false;
+  bool head_lasts_ = false;
+  bool coming_back_ = false;  // the head is gone
+  bool ticks_ = false;
+  bool closing_ = false;
   std::vector<Fd> waiting_;  // drivers
   Node node_;
   std::unordered_map<const net::Peer*, FarNode> far_nodes_;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+  async::AsyncGroup background_;
 };
 
 }  // namespace pharos::node

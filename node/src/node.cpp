@@ -6,6 +6,7 @@
 #include <pharos/base/log.hpp>
 
 #include "node_records.hpp"
+#include "said_again.hpp"
 
 namespace pharos::node {
 namespace {
@@ -121,8 +122,8 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     }
     if (auto* const list = std::get_if<wire::ListRows>(&parcel.message); list != nullptr && request) {
       list->number = ++last_number_;
-      asked_.emplace(list->number, Asked{client, *request});
-      return tell_head_(std::move(*list));
+      asked_.emplace(list->number, Asked{.client = client, .request = request, .question = *list});
+      return tell_head(std::move(*list));
     }
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
@@ -144,7 +145,7 @@ bool Node::on_caller_message(const Client& client, net::Parcel& parcel, std::opt
   }
   if (const auto* const returned = std::get_if<wire::ReturnLease>(&parcel.message)) {
     if (far_leases_.erase(returned->worker) != 0) {
-      tell_head_(wire::ReturnLease{returned->worker, client.caller, returned->broken});
+      tell_head(wire::ReturnLease{returned->worker, client.caller, returned->broken});
     } else {
       take_back(*returned, client.caller);
     }
@@ -173,7 +174,8 @@ bool Node::on_worker_message(const Client& client, net::Parcel& parcel) {
     know_process(*client.worker, forked->pid, std::move(parcel.descriptors.front()));
   } else if (const auto* const made = std::get_if<wire::ActorConstructed>(&parcel.message)) {
     if (made->actor != client.worker->actor || made->incarnation != client.worker->incarnation) return true;
-    tell_head_(*made);
+    client.worker->constructed = !made->failure;
+    tell_head(*made);
   } else {
     return false;
   }
@@ -210,7 +212,8 @@ void Node::end_caller(const Client& client) {
   std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
   std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
   apply(leases_.lessee_ended(client.caller));
-  tell_head_(wire::EndCaller{client.caller});
+  forget_holds(client.caller);
+  tell_head(wire::EndCaller{client.caller});
 }
 
 // ---- The head
@@ -219,9 +222,18 @@ bool Node::ask_head(const Client& client, wire::Message& message, std::optional<
   wire::Asker* const asker = asker_of(message);
   if (asker == nullptr) return false;
   *asker = {client.job->id, client.caller, ++last_number_};
-  if (request) asked_.emplace(asker->number, Asked{client, *request});
-  tell_head_(std::move(message));
+  note_holds(client.caller, message);
+  forget_undone(message);
+  if (request || std::holds_alternative<wire::PromiseActor>(message)) {
+    asked_.emplace(asker->number, Asked{.client = client, .request = request, .question = message});
+  }
+  tell_head(std::move(message));
   return true;
+}
+
+void Node::tell_head(wire::Message message) {
+  if (is_said_again(message)) unconfirmed_.push_back(message);
+  tell_head_(std::move(message));
 }
 
 void Node::on_head_message(wire::Message message) {
@@ -233,7 +245,8 @@ void Node::on_head_message(wire::Message message) {
     on_actor_alive(*alive);
   } else if (const auto* const found = std::get_if<wire::ActorFound>(&message)) {
     if (const auto asked = asked_.extract(found->number); !asked.empty()) {
-      asked.mapped().client.peer->respond(asked.mapped().request, *found);
+      note_found(asked.mapped(), found->actor);
+      answer(asked.mapped(), *found);
     }
   } else if (auto* const inspected = std::get_if<wire::Inspected>(&message)) {
     const auto inspection = inspections_.find(inspected->number);
@@ -242,18 +255,17 @@ void Node::on_head_message(wire::Message message) {
     inspection->second->answer.cluster = std::move(inspected->cluster);
     inspection->second->take_one();
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
-    if (const auto asked = asked_.extract(refused->number); !asked.empty()) refuse(asked.mapped(), refused->why);
-    if (auto asked = node_questions_.extract(refused->number); !asked.empty()) asked.mapped().fail(refused->why);
+    if (const auto asked = asked_.extract(refused->number); !asked.empty()) {
+      note_found(asked.mapped(), {});
+      refuse(asked.mapped(), refused->why);
+    }
+    if (auto asked = node_questions_.extract(refused->number); !asked.empty()) asked.mapped().found.fail(refused->why);
   } else if (const auto* const node = std::get_if<wire::NodeFound>(&message)) {
-    if (auto asked = node_questions_.extract(node->number); !asked.empty()) asked.mapped().complete(node->address);
+    if (auto asked = node_questions_.extract(node->number); !asked.empty()) asked.mapped().found.complete(node->address);
   } else if (const auto* const ready = std::get_if<wire::GroupReady>(&message)) {
-    if (const auto asked = asked_.extract(ready->number); !asked.empty()) {
-      asked.mapped().client.peer->respond(asked.mapped().request, *ready);
-    }
+    if (const auto asked = asked_.extract(ready->number); !asked.empty()) answer(asked.mapped(), *ready);
   } else if (const auto* const rows = std::get_if<wire::Rows>(&message)) {
-    if (const auto asked = asked_.extract(rows->number); !asked.empty()) {
-      asked.mapped().client.peer->respond(asked.mapped().request, *rows);
-    }
+    if (const auto asked = asked_.extract(rows->number); !asked.empty()) answer(asked.mapped(), *rows);
   } else if (const auto* const hold = std::get_if<wire::HoldBundle>(&message)) {
     hold_bundle(*hold);
   } else if (const auto* const release = std::get_if<wire::ReleaseBundle>(&message)) {
@@ -268,6 +280,8 @@ void Node::on_head_message(wire::Message message) {
     if (const auto of = jobs_.find(stopped->job); of != jobs_.end()) of->second->stopped_elsewhere.complete();
   } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
     forward_output(*output);
+  } else if (const auto* const confirmed = std::get_if<wire::Confirmed>(&message)) {
+    for (; confirmed_ < confirmed->count && !unconfirmed_.empty(); ++confirmed_) unconfirmed_.pop_front();
   } else {
     on_far_lease_message(message);
   }
@@ -277,19 +291,24 @@ void Node::on_head_message(wire::Message message) {
 async::Async<Result<std::string>> Node::find_node(Node* self, NodeId node) {
   const std::uint64_t number = ++self->last_number_;
   async::Completion<std::string> found;
-  self->node_questions_.emplace(number, found);
-  self->tell_head_(wire::FindNode{node, number});
+  self->node_questions_.emplace(number, NodeQuestion{node, found});
+  self->tell_head(wire::FindNode{node, number});
   auto address = co_await found.wait(async::Deadline::after(kHeadTime, self->executor_.now()));
   self->node_questions_.erase(number);
   if (address && address->empty()) co_return self->settings_.head_address;
   co_return address;
 }
 
+void Node::answer(const Asked& asked, const wire::Message& message) {
+  if (asked.request) asked.client.peer->respond(*asked.request, message);
+}
+
 void Node::refuse(const Asked& asked, Error why) {
+  if (!asked.request) return;
   if (asked.client.peer != nullptr) {
-    asked.client.peer->respond(asked.request, std::move(why));
+    asked.client.peer->respond(*asked.request, std::move(why));
   } else {
-    tell_head_(wire::Refused{asked.request, std::move(why)});
+    tell_head(wire::Refused{*asked.request, std::move(why)});
   }
 }
 

@@ -3,12 +3,14 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,8 @@ class Node final : public net::Peer::Owner {
 
   const Machine& machine() const { return settings_.machine; }
   void on_head_message(wire::Message message);
+  /// Another head has taken the place of the one that this node had joined: it is told all that it has to know.
+  void return_to_head();
   /// How many CPUs the cluster has.
   void note_cluster(std::uint32_t cpus) { cluster_cpus_ = cpus; }
   /// Another node, which has said what it wants: a worker for a caller of its own, whose socket it is from here on, or
@@ -194,11 +198,24 @@ class Node final : public net::Peer::Owner {
   /// A caller's request: for a worker, or one that the head was asked to answer.
   struct Asked {
     Client client;  // without a peer: a caller of another node, and the head has the number
-    std::uint64_t request;
+    std::optional<std::uint64_t> request;    // none: nobody waits for an answer
     wire::Amounts amounts{};                 // of a lease
+    wire::Message question = wire::Done{};    // to the head
+    bool reaching = false;                    // it is answered, and that node is being reached
+    WorkerId granted{};                       // which is reached
     std::optional<TimePoint> asked_again{};  // for the first time: the actor could not be reached
   };
+  void answer(const Asked& asked, const wire::Message& message);
   void refuse(const Asked& asked, Error why);
+
+  // What another head will have to know.
+  void tell_head(wire::Message message);
+  void note_holds(CallerId caller, const wire::Message& message);
+  void note_found(const Asked& asked, ActorId found);
+  void forget_undone(const wire::Message& message);
+  void change_hold(CallerId caller, ActorId actor, std::int64_t more);
+  void forget_holds(CallerId caller);
+  std::vector<wire::Report> report() const;
 
   /// An incarnation that is being started, or waits for what tasks have of its resources.
   struct Starting {
@@ -218,7 +235,11 @@ class Node final : public net::Peer::Owner {
   bool ends_idle_workers_ = false;
   scheduler::Resources told_load_;                  // that tasks have
   bool tells_load_ = false;                         // soon
-  std::unordered_map<std::uint64_t, Asked> asked_;  // the head, by number
+  std::map<std::uint64_t, Asked> asked_;            // the head, by number
+  std::deque<wire::Message> unconfirmed_;           // that is said again; oldest first
+  std::uint64_t confirmed_ = 0;                     // of what was said to the present head
+  std::unordered_map<CallerId, std::unordered_map<ActorId, std::int64_t>> holds_;
+  std::unordered_set<ActorId> promised_;            // and not asked to start
   /// A worker of another node.
   struct FarLease {
     Client client;  // who has it
@@ -229,7 +250,11 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<WorkerId, FarLease> far_leases_;
   std::unordered_map<scheduler::ReservationId, Starting> starting_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Inspection>> inspections_;
-  std::unordered_map<std::uint64_t, async::Completion<std::string>> node_questions_;  // to the head, by number
+  struct NodeQuestion {
+    NodeId node;
+    async::Completion<std::string> found;
+  };
+  std::unordered_map<std::uint64_t, NodeQuestion> node_questions_;  // to the head, by number
   std::uint64_t last_number_ = 0;
   StoreService store_;
 

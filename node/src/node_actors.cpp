@@ -26,14 +26,17 @@ scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vecto
 
 void Node::on_actor_alive(const wire::ActorAlive& alive) {
   const auto asked = asked_.find(alive.number);
-  if (asked == asked_.end()) return;
+  if (asked == asked_.end() || asked->second.reaching) return;
   const Client client = asked->second.client;
   if (const auto worker = find_incarnation(alive.actor, alive.incarnation); worker != nullptr && !worker->crashed) {
-    const std::uint64_t request = asked->second.request;
+    const std::uint64_t request = *asked->second.request;
     asked_.erase(asked);
     return hand_over(*worker, client, request, alive, {});
   }
-  if (alive.node != settings_.id) return background_.spawn(reach_actor(this, alive));
+  if (alive.node != settings_.id) {
+    asked->second.reaching = true;
+    return background_.spawn(reach_actor(this, alive));
+  }
   // It has just ended, and the head is about to know; of a crash, when it is known where.
   ask_again(alive, Error{ErrorCode::kUnavailable, "its process has just ended"});
 }
@@ -57,7 +60,7 @@ async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
   std::vector<Fd> descriptors;
   descriptors.push_back(*std::move(socket));
   asked.mapped().client.peer->respond(
-      asked.mapped().request,
+      *asked.mapped().request,
       wire::WorkerReady{WorkerId{}, alive.actor, alive.incarnation, 0, alive.max_task_retries, true, alive.ended},
       std::move(descriptors));
 }
@@ -65,6 +68,7 @@ async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
 void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
   const auto asked = asked_.find(alive.number);
   if (asked == asked_.end()) return;
+  asked->second.reaching = false;
   const TimePoint now = executor_.now();
   if (!asked->second.asked_again) asked->second.asked_again = now;
   if (now - *asked->second.asked_again >= kReachPatience) {
@@ -72,7 +76,10 @@ void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
     return refuse(given_up, why);
   }
   const Client& client = asked->second.client;
-  tell_head_(wire::ConnectActor{alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}});
+  const wire::ConnectActor question{
+      alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}};
+  asked->second.question = question;
+  tell_head(question);
 }
 
 /// A socket to a worker of another node, which has been told whose it is.
@@ -144,7 +151,7 @@ void Node::note_held(const scheduler::Reserved& reserved) {
                                   [&](const auto& entry) { return entry.second.reservation == reserved.reservation; });
   if (found == bundles_.end()) return;
   found->second.held = true;
-  tell_head_(wire::BundleHeld{found->first.first, found->first.second});
+  tell_head(wire::BundleHeld{found->first.first, found->first.second});
   for (const auto reservation : std::exchange(found->second.starting, {})) {
     if (starting_.contains(reservation)) begin(reservation);
   }
@@ -171,7 +178,7 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
   const auto end = self->starting_.extract(reservation).mapped().end;
   if (!worker) {
     if (job != nullptr && job->broken) {  // it would fail again
-      self->tell_head_(wire::ActorConstructed{start.actor, start.incarnation, worker.error()});
+      self->tell_head(wire::ActorConstructed{start.actor, start.incarnation, worker.error()});
     }
     self->incarnation_ended(start.actor, start.incarnation, reservation, worker.error().message());
     co_return;
@@ -209,7 +216,7 @@ void Node::end_incarnation(const wire::EndIncarnation& end) {
 void Node::incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
                              const std::string& reason) {
   apply(leases_.release(reservation));
-  tell_head_(wire::IncarnationEnded{actor, incarnation, reason});
+  tell_head(wire::IncarnationEnded{actor, incarnation, reason});
 }
 
 }  // namespace pharos::node

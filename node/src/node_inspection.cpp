@@ -21,7 +21,7 @@ async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t reques
   inspection->answer.total = self->leases_.total().amounts();
   const std::uint64_t number = ++self->last_number_;
   self->inspections_.emplace(number, inspection);
-  self->tell_head_(wire::Inspect{{client.job->id, client.caller, number}});
+  self->tell_head(wire::Inspect{{client.job->id, client.caller, number}});
   const auto deadline = async::Deadline::after(kInspectTime, self->executor_.now());
   auto& workers = inspection->answer.workers;
   for (const auto& [id, worker] : self->workers_) {

@@ -43,7 +43,7 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
   job->executable = std::move(parcel.descriptors.front());
   self->jobs_.emplace(job->id, job);
   self->clients_.insert_or_assign(driver.get(), Client{driver, job, nullptr, job->caller});
-  self->tell_head_(wire::AddJob{job->id, job->program});
+  self->tell_head(wire::AddJob{job->id, job->program});
   // A node that gives nothing runs nothing.
   if (!self->settings_.machine.resources.empty()) {
     const auto loaded = co_await load_program(self, job);
@@ -163,7 +163,7 @@ void Node::on_zygote_message(Job& job, net::Parcel parcel) {
 // ---- Ends
 
 async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {
-  self->tell_head_(wire::StopJob{job->id});
+  self->tell_head(wire::StopJob{job->id});
   const auto deadline = async::Deadline::after(kStopTime + kFarStopTime, self->executor_.now());
   co_await stop_workers(self, job);
   const auto elsewhere = co_await job->stopped_elsewhere.wait(deadline);
@@ -176,9 +176,11 @@ async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uin
 async::Async<void> Node::stop_far_job(Node* self, JobId id) {
   if (const auto found = self->jobs_.find(id); found != self->jobs_.end()) {
     const auto job = found->second;
+    if (std::exchange(job->stopping, true) && !job->stopped) co_return;  // another head has said so, too
     co_await stop_workers(self, job);
+    job->stopped = true;
   }
-  self->tell_head_(wire::JobStopped{id});
+  self->tell_head(wire::JobStopped{id});
 }
 
 void Node::end_job(JobId id) {
@@ -192,7 +194,8 @@ void Node::end_job(JobId id) {
   std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.job == job; });
   std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.client.job == job; });
   apply(leases_.job_ended(id));
-  tell_head_(wire::EndJob{id});
+  forget_holds(job->caller);
+  tell_head(wire::EndJob{id});
   for (const auto& [worker_id, worker] : workers_) {
     if (worker->job == job) kill_worker(*worker);
   }

@@ -23,8 +23,9 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
   const bool nested = client.worker != nullptr;
   if (!is_for_here(*demand, lease.demand)) {  // another node's, or nobody's
     const std::uint64_t number = ++last_number_;
-    asked_.emplace(number, Asked{client, request, lease.demand.amounts});
-    tell_head_(wire::LeaseWorker{lease.demand, {client.job->id, client.caller, number}, nested});
+    const wire::LeaseWorker question{lease.demand, {client.job->id, client.caller, number}, nested};
+    asked_.emplace(number, Asked{client, request, lease.demand.amounts, question});
+    tell_head(question);
     return true;
   }
   const scheduler::LeaseRequestId id{++last_number_};
@@ -57,13 +58,17 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
       const Asked asked = request->second;
       lease_requests_.erase(request);
       if (asked.client.peer != nullptr) {
-        hand_over(*worker, asked.client, asked.request, {}, {asked.amounts, worker->gpus});
+        hand_over(*worker, asked.client, *asked.request, {}, {asked.amounts, worker->gpus});
+        continue;
+      }
+      if (!asked.request) {  // the head that asked is no more
+        apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
         continue;
       }
       worker->user = {};
       worker->far_user = asked.client.caller;
       worker->holding = {asked.amounts, worker->gpus};
-      tell_head_(wire::LeaseGranted{asked.request, worker->id, settings_.id, {}});
+      tell_head(wire::LeaseGranted{*asked.request, worker->id, settings_.id, {}});
     } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
       if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
         background_.spawn(start_leased(this, job->second, start->request, names_of(start->gpus)));
@@ -92,7 +97,7 @@ void Node::tell_load_later() {
     tells_load_ = false;
     if (leases_.tasks() == told_load_) return;
     told_load_ = leases_.tasks();
-    tell_head_(wire::NodeLoad{told_load_.amounts()});
+    tell_head(wire::NodeLoad{told_load_.amounts()});
   });
 }
 
@@ -165,6 +170,8 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
 async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
   const auto found = self->asked_.find(granted.number);
   if (found == self->asked_.end()) co_return;  // the head ends the leases of callers that have ended
+  found->second.reaching = true;
+  found->second.granted = granted.worker;
   const Client client = found->second.client;
   const Introduction introduction{.purpose = Introduction::Purpose::kServeCaller,
                                   .caller = client.caller.value(),
@@ -173,7 +180,7 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
   const auto asked = self->asked_.extract(granted.number);
   if (asked.empty()) co_return;
   if (!socket) {
-    self->tell_head_(wire::ReturnLease{granted.worker, client.caller});
+    self->tell_head(wire::ReturnLease{granted.worker, client.caller});
     // Of this code callers ask again, after a pause.
     self->refuse(asked.mapped(), Error{ErrorCode::kOverloaded, socket.error().message()});
     co_return;
@@ -181,7 +188,7 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
   self->far_leases_.emplace(granted.worker, FarLease{client, granted.node, granted.address, asked.mapped().amounts});
   std::vector<Fd> descriptors;
   descriptors.push_back(*std::move(socket));
-  client.peer->respond(asked.mapped().request, wire::WorkerReady{granted.worker, ActorId{}, 0, 0, 0, true},
+  client.peer->respond(*asked.mapped().request, wire::WorkerReady{granted.worker, ActorId{}, 0, 0, 0, true},
                        std::move(descriptors));
 }
 

@@ -36,6 +36,7 @@ struct Node::Job {
   TimePoint zygote_since;
   async::Completion<wire::ZygoteReady> zygote_ready;
   bool stopping = false;  // its driver has asked for the end
+  bool stopped = false;   // of another node's: nothing runs any more
   async::Completion<void> stopped_elsewhere;
   bool ended = false;
 };
@@ -61,6 +62,7 @@ struct Node::Worker {
   std::vector<std::string> gpus;         // that it sees
   wire::Holding holding;                 // of the tasks of its far user
   std::string killed_because;            // what is known better than how its process ended
+  bool constructed = false;              // the actor
   bool gone = false;
   bool failed_to_start = false;  // whoever started it says so
 };

@@ -168,7 +168,7 @@ bool Node::takes_output(const Job& job) {
 }
 
 void Node::send_output(Job& job, wire::Output output) {
-  if (job.driver == nullptr) return tell_head_(std::move(output));
+  if (job.driver == nullptr) return tell_head(std::move(output));
   job.unshown.push_back(output.lines.size());
   job.unshown_bytes += output.lines.size();
   job.driver->send(output);
@@ -230,7 +230,7 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   if (!worker->job->ended && worker->user.peer != nullptr) {
     worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
   }
-  if (worker->far_user) self->tell_head_(wire::WorkerEnded{worker->id, reason});
+  if (worker->far_user) self->tell_head(wire::WorkerEnded{worker->id, reason});
   worker->user = {};  // which may be a worker that this one was the user of
   self->workers_.erase(worker->id);
   if (worker->actor && !worker->failed_to_start) {

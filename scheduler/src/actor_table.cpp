@@ -48,7 +48,8 @@ Result<ActorId> ActorTable::promise(ActorId actor, const ActorSpec& spec, bool g
   if (ended_callers_.contains(creator)) {
     return Error{ErrorCode::kOwnerDied, "the creator of actor " + quoted(spec.label) + " has ended"};
   }
-  if (actors_.contains(actor)) {
+  if (const auto known = actors_.find(actor); known != actors_.end()) {
+    if (known->second.restored && known->second.creator == creator) return actor;
     return Error{ErrorCode::kAlreadyExists, "there is an actor " + to_string(actor) + " already"};
   }
   const Name name{spec.name_space, spec.name};
@@ -62,6 +63,7 @@ Result<ActorId> ActorTable::promise(ActorId actor, const ActorSpec& spec, bool g
     take(taken->second, there, creator);
     return taken->second;
   }
+  changed_.insert(actor);
   Actor& promised = actors_[actor];
   promised.spec = spec;
   promised.creator = creator;
@@ -83,9 +85,12 @@ ActorEffects ActorTable::break_promise(ActorId actor, const Error& why) {
 }
 
 ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const ActorSpec& spec, CallerId creator) {
-  const Actor* const known = find_actor(actor);
+  Actor* const known = find_actor(actor);
   if (known != nullptr && known->state == State::kDead && known->incarnation == 0) {
     return {ActorRefused{request, *known->why}};
+  }
+  if (known != nullptr && known->restored && known->creator == creator && known->state != State::kPromised) {
+    return connect(request, actor, 0);
   }
   if (known == nullptr || known->state != State::kPromised) {
     if (auto promised = promise(actor, spec, false, creator); !promised) {
@@ -94,12 +99,13 @@ ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const Act
   }
   ActorEffects effects;
   Actor& created = actors_.at(actor);
+  changed_.insert(actor);
   forget_promise(actor, created);
   created.state = State::kStarting;
   created.incarnation = 1;
   effects.push_back(StartIncarnation{actor, created.incarnation});
   answer_or_wait(request, actor, created, effects);
-  if (created.holds.empty() && !created.spec.detached) end_gently(actor, created, effects);
+  end_if_unheld(actor, created, effects);
   return effects;
 }
 
@@ -141,7 +147,7 @@ ActorEffects ActorTable::hold(ActorId actor, CallerId caller, std::int32_t count
   found->holds.erase(caller);
   not_held_by(caller, actor);
   ActorEffects effects;
-  if (found->holds.empty()) end_gently(actor, *found, effects);
+  end_if_unheld(actor, *found, effects);
   return effects;
 }
 
@@ -181,6 +187,7 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
                                            TimePoint now) {
   Actor* const found = find_process(actor, incarnation);
   if (found == nullptr) return {};
+  changed_.insert(actor);
   ActorEffects effects;
   if (!lives(*found)) {  // it was asked to
     bury(actor, *found);
@@ -246,7 +253,7 @@ ActorEffects ActorTable::caller_ended(CallerId caller) {
   for (const ActorId id : held.mapped()) {
     Actor& actor = actors_.at(id);
     actor.holds.erase(caller);
-    if (actor.holds.empty()) end_gently(id, actor, effects);
+    end_if_unheld(id, actor, effects);
   }
   return effects;
 }
@@ -270,6 +277,7 @@ ActorEffects ActorTable::job_ended(JobId job) {
     }
     kill_process(id, actor, effects);
     if (actor.state == State::kDead) dead_.erase(actor.in_dead);
+    changed_.insert(id);
     actors_.erase(id);
   }
   return effects;
@@ -287,6 +295,78 @@ ActorEffects ActorTable::tick(TimePoint now) {
 
 std::optional<TimePoint> ActorTable::next_tick() const {
   return restarts_.empty() ? std::nullopt : std::optional{restarts_.begin()->first};
+}
+
+// ---- What outlives the table
+
+ActorTable::Life ActorTable::life(ActorId id) const {
+  const Actor& actor = actors_.at(id);
+  return {.incarnation = actor.incarnation,
+          .restarts = actor.restarts,
+          .backoff = actor.backoff,
+          .waits = actor.state == State::kRestarting,
+          .has_process = has_process(actor),
+          .over = actor.why};
+}
+
+bool ActorTable::restore(ActorId id, const ActorSpec& spec, CallerId creator, const Life& life, TimePoint now) {
+  const bool is_dead = life.over && !life.has_process;
+  const bool is_promised = !life.over && life.incarnation == 0;
+  if (actors_.contains(id) || (life.waits && life.has_process) || (life.has_process && life.incarnation == 0)) {
+    return false;
+  }
+  if (!life.over && !spec.name.empty() && names_.contains({spec.name_space, spec.name})) return false;
+  restoring_ = true;
+  Actor& actor = actors_[id];
+  actor.spec = spec;
+  actor.creator = creator;
+  actor.incarnation = life.incarnation;
+  actor.restarts = life.restarts;
+  actor.backoff = life.backoff;
+  actor.why = life.over;
+  actor.restored = true;
+  actor.since = now;
+  actors_of_job_[spec.job].insert(id);
+  if (is_dead) {
+    bury(id, actor);
+    return true;
+  }
+  if (life.over) {
+    actor.state = State::kKilled;
+    return true;
+  }
+  ++living_;
+  if (!spec.name.empty()) names_[{spec.name_space, spec.name}] = id;
+  actor.state = is_promised ? State::kPromised : life.waits ? State::kRestarting : State::kStarting;
+  if (is_promised) promised_by_[creator].insert(id);
+  if (life.waits) restarts_.insert({now, id});
+  return true;
+}
+
+void ActorTable::restore_hold(ActorId id, CallerId caller, std::int64_t count) {
+  Actor* const found = find_actor(id);
+  if (found == nullptr || !lives(*found) || found->spec.detached || count == 0 || ended_callers_.contains(caller)) return;
+  found->holds[caller] = count;
+  held_[caller].insert(id);
+}
+
+ActorEffects ActorTable::restored(const std::function<bool(CallerId)>& is_there) {
+  ActorEffects effects;
+  if (!std::exchange(restoring_, false)) return effects;
+  std::vector<CallerId> gone;
+  for (const auto& [caller, promised] : promised_by_) {
+    if (!is_there(caller)) gone.push_back(caller);
+  }
+  for (const auto& [caller, held] : held_) {
+    if (!is_there(caller)) gone.push_back(caller);
+  }
+  for (const CallerId caller : gone) {
+    for (auto& effect : caller_ended(caller)) effects.push_back(std::move(effect));
+  }
+  for (auto& [id, actor] : actors_) {
+    if (lives(actor)) end_if_unheld(id, actor, effects);
+  }
+  return effects;
 }
 
 std::vector<ActorId> ActorTable::promised_in(JobId job) const {
@@ -392,6 +472,7 @@ void ActorTable::not_held_by(CallerId caller, ActorId actor) {
 }
 
 void ActorTable::start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects) {
+  changed_.insert(id);
   actor.state = State::kStarting;
   actor.since = now;
   ++actor.incarnation;
@@ -400,6 +481,7 @@ void ActorTable::start(ActorId id, Actor& actor, TimePoint now, ActorEffects& ef
 
 /// All but its process and its state, which are the caller's to end.
 void ActorTable::end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects) {
+  changed_.insert(id);
   --living_;
   if (!actor.spec.name.empty()) names_.erase({actor.spec.name_space, actor.spec.name});
   if (actor.state == State::kRestarting) restarts_.erase({actor.since, id});
@@ -419,6 +501,10 @@ void ActorTable::forget_promise(ActorId id, const Actor& actor) {
   const auto promised = promised_by_.find(actor.creator);
   promised->second.erase(id);
   if (promised->second.empty()) promised_by_.erase(promised);
+}
+
+void ActorTable::end_if_unheld(ActorId id, Actor& actor, ActorEffects& effects) {
+  if (actor.holds.empty() && !actor.spec.detached && !restoring_) end_gently(id, actor, effects);
 }
 
 // One that is still to be created is ended when it is.
@@ -444,6 +530,7 @@ void ActorTable::kill_process(ActorId id, Actor& actor, ActorEffects& effects) {
 }
 
 void ActorTable::bury(ActorId id, Actor& actor) {
+  changed_.insert(id);
   actor.state = State::kDead;
   actor.in_dead = dead_.insert(dead_.end(), id);
   if (dead_.size() <= kDeadMax) return;
@@ -454,6 +541,7 @@ void ActorTable::bury(ActorId id, Actor& actor) {
   const auto of_job = actors_of_job_.find(forgotten->second.spec.job);
   of_job->second.erase(oldest);
   if (of_job->second.empty()) actors_of_job_.erase(of_job);
+  changed_.insert(oldest);
   actors_.erase(forgotten);
 }
 

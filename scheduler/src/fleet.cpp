@@ -90,6 +90,10 @@ void Fleet::close(Node& node) {
   change(node, [&] { node.closed = true; });
 }
 
+void Fleet::open(Node& node) {
+  change(node, [&] { node.closed = false; });
+}
+
 Allotment Fleet::take(Node& node, const Resources& amounts) {
   Allotment allotment;
   change(node, [&] {
@@ -98,6 +102,14 @@ Allotment Fleet::take(Node& node, const Resources& amounts) {
   });
   left_ -= amounts;
   return allotment;
+}
+
+void Fleet::take(Node& node, const Allotment& allotment) {
+  change(node, [&] {
+    node.ledger.take(allotment);
+    ++node.users;
+  });
+  left_ -= allotment.amounts;
 }
 
 void Fleet::give_back(Node& node, const Allotment& allotment) {

@@ -6,11 +6,18 @@
 namespace pharos::scheduler {
 
 PlacementEffects Placement::add_node(NodeId node, const Resources& total, Labels labels) {
-  fleet_.add(node, total, std::move(labels));
-  unsettled_.insert(node);
+  fleet_.close(fleet_.add(node, total, std::move(labels)));
+  return open_node(node);
+}
+
+PlacementEffects Placement::open_node(NodeId id) {
   PlacementEffects effects;
+  Node* const node = fleet_.find(id);
+  if (node == nullptr || !node->closed) return effects;
+  fleet_.open(*node);
+  unsettled_.insert(id);
   // Groups that no plan was possible for.
-  for (auto& [id, group] : groups_) {
+  for (auto& [group_id, group] : groups_) {
     if (!group.waits || !group.plan.empty() || place_now(group, group.number, effects)) continue;
     make_plan(group);
   }
@@ -196,6 +203,42 @@ bool Placement::settle_line_at(Line& line, Node& node, const Resources& room, Pl
   }
   serve_first(line, node, effects);
   return true;
+}
+
+// ---- Restored
+
+bool Placement::restore(ActorId actor, NodeId id, const Allotment& allotment) {
+  Node* const node = fleet_.find(id);
+  if (node == nullptr || places_.contains(actor) || !node->ledger.fits(allotment)) return false;
+  fleet_.take(*node, allotment);
+  places_.emplace(actor, Place{.node = id, .allotment = allotment});
+  return true;
+}
+
+bool Placement::restore_in_group(ActorId actor, GroupId id, std::uint32_t index, const Allotment& allotment) {
+  const auto group = groups_.find(id);
+  if (group == groups_.end() || index >= group->second.bundles.size() || places_.contains(actor)) return false;
+  Bundle& bundle = group->second.bundles[index];
+  if (!bundle.node || !bundle.ledger->fits(allotment)) return false;
+  bundle.ledger->take(allotment);
+  ++bundle.users;
+  places_.emplace(actor, Place{.node = bundle.node, .allotment = allotment, .group = id, .bundle = index});
+  return true;
+}
+
+std::optional<Placement::Seat> Placement::seat_of(ActorId actor) const {
+  const auto found = places_.find(actor);
+  if (found == places_.end() || !found->second.node) return std::nullopt;
+  const Place& place = found->second;
+  return Seat{place.node, &place.allotment, place.group, place.bundle};
+}
+
+std::vector<Placement::BundlePlace> Placement::places_of(GroupId id) const {
+  std::vector<BundlePlace> places;
+  const auto group = groups_.find(id);
+  if (group == groups_.end()) return places;
+  for (const Bundle& bundle : group->second.bundles) places.push_back({bundle.node, bundle.allotment});
+  return places;
 }
 
 // ---- Others

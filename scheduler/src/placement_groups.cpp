@@ -288,14 +288,44 @@ void Placement::lose_bundles_at(NodeId node, PlacementEffects& effects) {
       free_if_unused(*group, 0, effects);
       continue;
     }
-    if (!std::exchange(group->waits, true)) {
-      ++waiting_;
-      turns_.emplace(group->number, Turn{nullptr, group});
-    } else {
-      drop_plan(*group);
-    }
-    if (!place_now(*group, group->number, effects)) make_plan(*group);
+    wait_for_places(*group, effects);
   }
+}
+
+void Placement::wait_for_places(Group& group, PlacementEffects& effects) {
+  if (!std::exchange(group.waits, true)) {
+    ++waiting_;
+    turns_.emplace(group.number, Turn{nullptr, &group});
+  } else {
+    drop_plan(group);
+  }
+  if (!place_now(group, group.number, effects)) make_plan(group);
+}
+
+bool Placement::restore_group(GroupId id, GroupSpec spec, const std::vector<BundlePlace>& places) {
+  if (groups_.contains(id) || places.size() != spec.bundles.size()) return false;
+  Group group{
+      .id = id, .label = std::move(spec.label), .strategy = spec.strategy, .bundles = {}, .number = ++last_number_};
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    Bundle& bundle = group.bundles.emplace_back(Bundle{.demand = std::move(spec.bundles[i])});
+    Node* const node = fleet_.find(places[i].node);
+    if (node == nullptr || !node->ledger.fits(places[i].allotment)) continue;  // it has lost its place
+    fleet_.take(*node, places[i].allotment);
+    bundle.node = node->id;
+    bundle.allotment = places[i].allotment;
+    bundle.ledger.emplace(bundle.allotment);
+  }
+  groups_.emplace(id, std::move(group));
+  return true;
+}
+
+PlacementEffects Placement::replace_group(GroupId id) {
+  PlacementEffects effects;
+  const auto found = groups_.find(id);
+  if (found == groups_.end() || missing_of(found->second).empty()) return effects;
+  wait_for_places(found->second, effects);
+  settle(effects);
+  return effects;
 }
 
 Error Placement::too_much(const Group& group) const {

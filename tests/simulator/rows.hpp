@@ -57,6 +57,12 @@ inline constexpr Row kInspection{
 inline constexpr Row kOfPeople{"who asks is told that the node is gone", "the same", "the same; nothing waits for it",
                                kTakenOnce, "tests/console; a question changes nothing"};
 
+inline constexpr Row kOfHeadAgain{"the connection has ended: the node comes to the head once more, and says all of it",
+                                  "the same", "the same; a head that dies starts again, a node that dies is lost",
+                                  "what is there is there once", "Rows"};
+inline constexpr Row kOfRecords{"it is never sent", "the same", "the same", "the same",
+                                "tests/node: what is written down is found again"};
+
 /// A message without a row does not compile.
 template <class Message>
 struct RowOf {
@@ -132,6 +138,11 @@ template <> struct RowOf<wire::ReleaseBundle> { static constexpr Row kRow = kOfH
 template <> struct RowOf<wire::NodeLoad> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::ListRows> { static constexpr Row kRow = kOfPeople; };
 template <> struct RowOf<wire::Rows> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::Beat> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::Confirmed> { static constexpr Row kRow = kOfHead; };
+template <> struct RowOf<wire::Report> { static constexpr Row kRow = kOfHeadAgain; };
+template <> struct RowOf<wire::ActorLife> { static constexpr Row kRow = kOfRecords; };
+template <> struct RowOf<wire::GroupPlaces> { static constexpr Row kRow = kOfRecords; };
 // clang-format on
 
 template <class... Messages>

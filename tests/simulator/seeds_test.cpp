@@ -10,15 +10,16 @@ namespace {
 
 constexpr std::uint64_t kSeeds = 500;
 
-/// PHAROS_TEST_SEED: that one alone. PHAROS_SIMULATOR_SEEDS: so many.
+/// PHAROS_TEST_SEED: that one alone. PHAROS_SIMULATOR_SEEDS: so many, from that one on.
 struct Seeds {
   std::uint64_t first = 1;
   std::uint64_t count = kSeeds;
 };
 Seeds seeds() {
-  if (std::getenv("PHAROS_TEST_SEED") != nullptr) return {seed_of_test(), 1};
-  if (const char* const count = std::getenv("PHAROS_SIMULATOR_SEEDS")) return {1, std::strtoull(count, nullptr, 10)};
-  return {};
+  Seeds drawn;
+  if (std::getenv("PHAROS_TEST_SEED") != nullptr) drawn = {seed_of_test(), 1};
+  if (const char* const count = std::getenv("PHAROS_SIMULATOR_SEEDS")) drawn.count = std::strtoull(count, nullptr, 10);
+  return drawn;
 }
 
 TEST(Seeds, WithoutFaultsEverythingIsAnsweredOnce) {

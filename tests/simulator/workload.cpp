@@ -489,7 +489,8 @@ class Faults {
     node_stops_ = lots().one_in(2) ? 0 : lots().between(1, 2);
     zygotes_ = lots().one_in(2) ? 0 : lots().between(1, 2);
     loses_node_ = cluster.nodes() > 1 && lots().one_in(6);
-    loses_head_ = lots().one_in(15);
+    loses_head_ = !cluster.durable() && lots().one_in(15);
+    head_restarts_ = cluster.durable() ? lots().between(1, 4) : 0;
     loses_driver_ = lots().one_in(6);
     next();
   }
@@ -511,6 +512,10 @@ class Faults {
     if (loses_head_ && lots().one_in(10)) {
       loses_head_ = false;
       return cluster_.node(0).kill("is killed");
+    }
+    if (head_restarts_ != 0 && cluster_.node(0).alive() && lots().one_in(3)) {
+      --head_restarts_;
+      return cluster_.node(0).kill("is killed, and starts again");
     }
     if (const auto drivers = cluster_.drivers(); loses_driver_ && !drivers.empty() && lots().one_in(6)) {
       loses_driver_ = false;
@@ -553,6 +558,7 @@ class Faults {
   std::uint64_t zygotes_;  // each is started again so often, and no more
   bool loses_node_;
   bool loses_head_;
+  std::uint64_t head_restarts_;
   bool loses_driver_;
 };
 
@@ -637,6 +643,24 @@ void tell_seed(int) {
 
 }  // namespace
 
+namespace {
+
+/// Whoever runs a cluster has its head started again, sooner or later.
+void look_after_head(Cluster& cluster) {
+  constexpr Duration kLook = 5ms;
+  cluster.world().after(kLook, [&cluster] {
+    if (cluster.node(0).alive()) return look_after_head(cluster);
+    Lots& lots = cluster.lots();
+    const Duration away = lots.one_in(4) ? lots.between(1s, 4s) : lots.between(1ms, 200ms);
+    cluster.world().after(away, [&cluster] {
+      cluster.start_head_again();
+      look_after_head(cluster);
+    });
+  });
+}
+
+}  // namespace
+
 SeedRun run_workload(std::uint64_t seed, Plan plan) {
   running_seed = seed;
   static const auto before = std::signal(SIGABRT, &tell_seed);
@@ -648,8 +672,11 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     Lots draw{seed};
     Cluster::Options options{.cpus = {static_cast<std::uint32_t>(draw.between(1, 4))}};
     if (!draw.one_in(3)) options.cpus.push_back(static_cast<std::uint32_t>(draw.between(1, 4)));
+    options.durable = plan.durable.value_or(draw.one_in(2));
     if (draw.one_in(3)) options.delays = {.least = 50us, .most = 2ms, .one_in = 8, .longest = 40ms};
     Cluster cluster{seed, options};
+    if (options.durable) look_after_head(cluster);
+    if (draw.one_in(3)) cluster.disk().fail_one_in(draw.between(10, 60));
     if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
     if (plan.choose_frame) cluster.network().choose_faults(std::move(plan.choose_frame));
     const std::uint64_t drivers = draw.between(1, plan.drivers_max);
@@ -665,8 +692,11 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     if (!cluster.run_until([&] { return cluster.all_drivers_ended(); }, kEndLimit)) {
       run.wrong += "the programs have not ended\n";
     }
-    cluster.run_for(12s);  // idle workers go
+    cluster.run_for(options.durable ? 26s : 12s);  // idle workers go, and nodes that a head waits for are given up
     if (const std::string left = cluster.leftovers(); !left.empty()) run.wrong += "left behind:\n" + left;
+    for (const char* const records : {"actor/", "aside/", "group/", "job/", "life/", "places/"}) {
+      if (cluster.disk().count(records) != 0) run.wrong += std::string{"left on disk: "} + records + '\n';
+    }
     run.hash = cluster.world().trace().hash();
     run.events = cluster.world().steps();
   }

@@ -77,6 +77,7 @@ struct Plan {
   Duration faults_for = std::chrono::milliseconds{150};
   std::uint32_t drivers_max = 3;
   std::uint32_t calls_max = 60;
+  std::optional<bool> durable{};  ///< the head keeps records; else the seed says
   /// Faults of control messages, and of calls.
   Network::Choose choose{};
   Network::ChooseFrame choose_frame{};

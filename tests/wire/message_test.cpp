@@ -68,6 +68,10 @@ Holding some_holding() {
   return {{{"cpu", 70}, {"gpu", 71}}, {"GPU-1", "3"}};
 }
 
+Share some_share() {
+  return {NodeId{143}, {{"gpu", 144}}, {{145, 146}}};
+}
+
 // One of each, no field as it is by default, so that a field that does not travel is seen. Texts hold what breaks
 // careless code: zeros, bytes that are no UTF-8.
 const std::vector<Message>& one_of_each() {
@@ -103,7 +107,7 @@ const std::vector<Message>& one_of_each() {
       ConstructActor{ActorId{26}, 27, 28, some_bytes(), true, "space", some_holding(), TraceId{88}},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
-      AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}},
+      AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}, NodeId{117}},
       EndJob{JobId{34}},
       StopJob{JobId{80}},
       JobStopped{JobId{81}},
@@ -124,8 +128,8 @@ const std::vector<Message>& one_of_each() {
       EndIncarnation{ActorId{42}, 43, true},
       IncarnationEnded{ActorId{44}, 45, "killed"},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400"},
-      JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}},
-      ClusterJoined{76},
+      JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}, true},
+      ClusterJoined{76, true, true},
       LeaseGranted{77, WorkerId{78}, NodeId{79}, "10.0.0.1:7400"},
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
       WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
@@ -154,6 +158,21 @@ const std::vector<Message>& one_of_each() {
       NodeLoad{{{"cpu", 112}}},
       ListRows{"act\0ors"s, {{"state", "alive", true}, {"na\0me"s, "x"}}, 113, 114},
       Rows{{"id", "na\0me"s}, {{"1", "a"}, {"2", "b\0"s}}, 115, 116},
+      Beat{},
+      Confirmed{118},
+      Report{{JobId{119}},
+             {{CallerId{120}, JobId{121}}},
+             {{CallerId{122}, ActorId{123}, -124}},
+             {{ActorId{125}, 126, true}},
+             {{GroupId{127}, 128}},
+             {{GroupId{129}, 130}},
+             {{WorkerId{131}, CallerId{132}, JobId{133}}},
+             {WorkerId{134}},
+             true},
+      ActorLife{ActorId{135}, 136, 137, 138, true, some_share(), GroupId{139}, 140,
+                Error{ErrorCode::kActorDied, "killed"}, "coun\0ter"s, JobId{141}, "killed by sig\0nal 9"s},
+      ActorLife{ActorId{135}, 136},
+      GroupPlaces{GroupId{142}, {some_share(), {}}, true},
   };
   return messages;
 }
@@ -221,8 +240,8 @@ auto fields(const HoldActor& m) {
   return std::tuple_cat(std::tie(actor, count), fields(asker));
 }
 auto fields(const AddJob& m) {
-  const auto& [job, program] = m;
-  return std::tuple_cat(std::tie(job), fields(program));
+  const auto& [job, program, node] = m;
+  return std::tuple_cat(std::tie(job, node), fields(program));
 }
 auto fields(const EndJob& m) {
   const auto& [job] = m;
@@ -304,12 +323,30 @@ auto fields(const ActorAlive& m) {
   return std::tie(number, actor, incarnation, node, max_task_retries, ended, address);
 }
 auto fields(const JoinCluster& m) {
-  const auto& [node, address, amounts, labels] = m;
-  return std::tie(node, address, amounts, labels);
+  const auto& [node, address, amounts, labels, again] = m;
+  return std::tie(node, address, amounts, labels, again);
 }
 auto fields(const ClusterJoined& m) {
-  const auto& [cpus] = m;
-  return std::tie(cpus);
+  const auto& [cpus, lost, lasts] = m;
+  return std::tie(cpus, lost, lasts);
+}
+auto fields(const Confirmed& m) {
+  const auto& [count] = m;
+  return std::tie(count);
+}
+auto fields(const Report& m) {
+  const auto& [jobs, callers, holds, incarnations, bundles, unheld, lent, borrowed, more] = m;
+  return std::tie(jobs, callers, holds, incarnations, bundles, unheld, lent, borrowed, more);
+}
+auto fields(const ActorLife& m) {
+  const auto& [actor, incarnation, restarts, backoff, waits, has, group, bundle, over, label, job, last_end] = m;
+  return std::tuple{actor, incarnation, restarts,         backoff, waits,   has,
+                    group, bundle,      over.has_value(), label,   job,     last_end,
+                    over ? over->message() : std::string{}};
+}
+auto fields(const GroupPlaces& m) {
+  const auto& [group, places, removed] = m;
+  return std::tie(group, places, removed);
 }
 auto fields(const LeaseGranted& m) {
   const auto& [number, worker, node, address] = m;

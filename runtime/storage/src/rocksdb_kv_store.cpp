@@ -62,8 +62,8 @@ rocksdb::Options make_options(const std::string& folder) {
   options.max_bgerror_resume_count = 0;
 
   // The state is small and read whole at start: what matters is how soon a restart has it.
-  options.write_buffer_size = 16u << 20;
-  options.max_total_wal_size = 32u << 20;
+  options.write_buffer_size = 4u << 20;
+  options.max_total_wal_size = 16u << 20;
   options.compression = rocksdb::kNoCompression;
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;

@@ -74,6 +74,11 @@ struct Message {
     nodeLoad @63 :NodeLoad;            # node to head
     listRows @64 :ListRows;            # people's question to any node, which tells the head; answered by rows
     rows @65 :Rows;
+    beat @66 :Void;                    # node to head, and back: all is well
+    confirmed @67 :UInt64;             # head to node: so many of what it has said in vain else will outlive the head
+    report @68 :Report;                # node to a head that has started again: what there is
+    actorLife @69 :ActorLife;          # nobody's: what the head writes down, beside startActor and promiseActor
+    groupPlaces @70 :GroupPlaces;      # the same, beside placeGroup
   }
 }
 
@@ -166,7 +171,7 @@ struct ConstructActor {
   trace @7 :UInt64;
 }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
-struct AddJob { job @0 :UInt64; program @1 :RegisterJob; }
+struct AddJob { job @0 :UInt64; program @1 :RegisterJob; node @2 :UInt64; }  # node: its driver's
 struct EndJob { job @0 :UInt64; }
 struct StopJob { job @0 :UInt64; }
 struct JobStopped { job @0 :UInt64; }
@@ -194,6 +199,7 @@ struct JoinCluster {
   address @1 :Text;               # where other nodes reach it; empty: it has no workers
   amounts @2 :List(Amount);       # that it gives; nothing: it runs nothing
   labels @3 :List(Label);
+  again @4 :Bool;                 # it has joined this cluster before
 }
 struct NodeLoad { tasks @0 :List(Amount); }
 struct RowFilter { column @0 :Text; value @1 :Text; isNot @2 :Bool; }
@@ -210,7 +216,42 @@ struct GroupReady { number @0 :UInt64; nodes @1 :List(UInt64); }
 struct RemoveGroup { group @0 :UInt64; asker @1 :Asker; }
 struct HoldBundle { group @0 :UInt64; bundle @1 :UInt32; amounts @2 :List(Amount); gpus @3 :List(GpuShare); }
 struct Bundle { group @0 :UInt64; bundle @1 :UInt32; }
-struct ClusterJoined { cpus @0 :UInt32; }  # of all nodes
+struct ClusterJoined {
+  cpus @0 :UInt32;                # of all nodes
+  lost @1 :Bool;                  # the cluster has given it up: it has not joined, and may do so as another node
+  lasts @2 :Bool;                 # if the head ends, another one will go on
+}
+struct Report {
+  jobs @0 :List(UInt64);          # of other nodes' drivers
+  callers @1 :List(ReportedCaller);
+  holds @2 :List(ReportedHold);
+  incarnations @3 :List(ReportedIncarnation);
+  bundles @4 :List(Bundle);       # that it has set aside, or will
+  unheld @5 :List(Bundle);        # of those: tasks have what they need
+  lent @6 :List(ReportedLease);   # its workers, to callers of other nodes
+  borrowed @7 :List(UInt64);      # other nodes' workers
+  more @8 :Bool;                  # another one follows
+}
+struct ReportedCaller { caller @0 :UInt64; job @1 :UInt64; }
+struct ReportedHold { caller @0 :UInt64; actor @1 :UInt64; count @2 :Int64; }
+struct ReportedIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; constructed @2 :Bool; }
+struct ReportedLease { worker @0 :UInt64; caller @1 :UInt64; job @2 :UInt64; }
+struct Share { node @0 :UInt64; amounts @1 :List(Amount); gpus @2 :List(GpuShare); }  # what somebody has of a node
+struct ActorLife {
+  actor @0 :UInt64;
+  incarnation @1 :UInt32;
+  restarts @2 :UInt32;
+  backoff @3 :UInt32;
+  waits @4 :Bool;                 # for its restart
+  has @5 :Share;                  # its process; without a node: it has none
+  group @6 :UInt64;               # of whose bundle that is a part
+  bundle @7 :UInt32;
+  over @8 :Failure;               # null, or why it ended for good
+  label @9 :Text;                 # of one that ended for good, as the job is
+  job @10 :UInt64;
+  lastEnd @11 :Text;              # of the incarnation before
+}
+struct GroupPlaces { group @0 :UInt64; places @1 :List(Share); removed @2 :Bool; }  # removed: actors have some still
 struct LeaseGranted { number @0 :UInt64; worker @1 :UInt64; node @2 :UInt64; address @3 :Text; }  # address: empty for the head's
 struct Refused { number @0 :UInt64; failure @1 :Failure; }
 struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; ended @6 :Text; }

@@ -5,6 +5,7 @@
 #include <capnp/list.h>
 
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,23 @@ inline Amounts read_amounts(capnp::List<schema::Amount>::Reader from) {
   Amounts amounts;
   for (const auto each : from) amounts.insert_or_assign(text(each.getName()), each.getAmount());
   return amounts;
+}
+
+void write_failure(schema::Failure::Builder to, const Error& error);
+/// Nothing when it is none.
+std::optional<Error> read_failure(schema::Failure::Reader from);
+
+inline void write_gpus(capnp::List<schema::GpuShare>::Builder to, const std::vector<GpuShare>& gpus) {
+  for (unsigned i = 0; i < to.size(); ++i) {
+    to[i].setIndex(gpus[i].index);
+    to[i].setAmount(gpus[i].amount);
+  }
+}
+
+inline std::vector<GpuShare> read_gpus(capnp::List<schema::GpuShare>::Reader from) {
+  std::vector<GpuShare> gpus;
+  for (const auto each : from) gpus.push_back({each.getIndex(), each.getAmount()});
+  return gpus;
 }
 
 }  // namespace pharos::wire

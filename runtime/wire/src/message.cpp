@@ -11,6 +11,7 @@
 #include "control.capnp.h"
 #include "fields.hpp"
 #include "inspected.hpp"
+#include "report.hpp"
 
 namespace pharos::wire {
 namespace {
@@ -23,17 +24,6 @@ struct Overloaded : Handlers... {
 // Clang 14 does not find this by itself.
 template <class... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
-
-void write_failure(schema::Failure::Builder to, const Error& error) {
-  to.setCode(static_cast<std::uint8_t>(error.code()));
-  to.setOutcome(static_cast<std::uint8_t>(error.outcome()));
-  to.setMessage(text_of(error.message()));
-  to.setRemedy(text_of(error.remedy()));
-  set_texts(to.initContext(static_cast<unsigned>(error.context().size())), error.context());
-  if (!error.thrown()) return;
-  to.setThrownType(text_of(error.thrown()->type));
-  to.setThrown(data_of(error.thrown()->value));
-}
 
 void write_labels(capnp::List<schema::Label>::Builder to, const std::map<std::string, std::string>& labels) {
   unsigned i = 0;
@@ -57,13 +47,6 @@ void write_demand(schema::Demand::Builder to, const Demand& demand) {
   to.setSpread(demand.spread);
   to.setGroup(demand.group.value());
   to.setBundle(demand.bundle);
-}
-
-void write_gpus(capnp::List<schema::GpuShare>::Builder to, const std::vector<GpuShare>& gpus) {
-  for (unsigned i = 0; i < to.size(); ++i) {
-    to[i].setIndex(gpus[i].index);
-    to[i].setAmount(gpus[i].amount);
-  }
 }
 
 template <class Which>
@@ -213,6 +196,7 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initAddJob();
                    b.setJob(m.job.value());
                    write_program(b.initProgram(), m.program);
+                   b.setNode(m.node.value());
                  },
                  [&](const EndJob& m) { to.initEndJob().setJob(m.job.value()); },
                  [&](const StopJob& m) { to.initStopJob().setJob(m.job.value()); },
@@ -262,8 +246,14 @@ void write(Schema::Builder to, const Message& message) {
                    b.setAddress(text_of(m.address));
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    write_labels(b.initLabels(static_cast<unsigned>(m.labels.size())), m.labels);
+                   b.setAgain(m.again);
                  },
-                 [&](const ClusterJoined& m) { to.initClusterJoined().setCpus(m.cpus); },
+                 [&](const ClusterJoined& m) {
+                   auto b = to.initClusterJoined();
+                   b.setCpus(m.cpus);
+                   b.setLost(m.lost);
+                   b.setLasts(m.lasts);
+                 },
                  [&](const LeaseGranted& m) {
                    auto b = to.initLeaseGranted();
                    b.setNumber(m.number);
@@ -429,22 +419,13 @@ void write(Schema::Builder to, const Message& message) {
                    b.setMatching(m.matching);
                    b.setNumber(m.number);
                  },
+                 [&](const Beat&) { to.setBeat(); },
+                 [&](const Confirmed& m) { to.setConfirmed(m.count); },
+                 [&](const Report& m) { write_report(to.initReport(), m); },
+                 [&](const ActorLife& m) { write_life(to.initActorLife(), m); },
+                 [&](const GroupPlaces& m) { write_places(to.initGroupPlaces(), m); },
              },
              message);
-}
-
-std::optional<Error> read_failure(schema::Failure::Reader from) {
-  if (from.getCode() == 0 || from.getCode() > static_cast<std::uint8_t>(ErrorCode::kInternal)) return std::nullopt;
-  if (from.getOutcome() > static_cast<std::uint8_t>(Outcome::kUnknown)) return std::nullopt;
-  Error error =
-      Error{static_cast<ErrorCode>(from.getCode()), text(from.getMessage()), text(from.getRemedy())}.with_outcome(
-          static_cast<Outcome>(from.getOutcome()));
-  for (auto& line : texts(from.getContext())) error = std::move(error).with(std::move(line));
-  if (from.getThrown().size() > Error::Thrown::kBytesMax) return std::nullopt;
-  if (from.getThrownType().size() != 0) {
-    error = std::move(error).with_thrown({text(from.getThrownType()), bytes(from.getThrown())});
-  }
-  return error;
 }
 
 std::map<std::string, std::string> read_labels(capnp::List<schema::Label>::Reader from) {
@@ -465,12 +446,6 @@ Demand read_demand(schema::Demand::Reader from) {
     demand.labels.push_back({text(rule.getName()), texts(rule.getValues()), rule.getIsNot()});
   }
   return demand;
-}
-
-std::vector<GpuShare> read_gpus(capnp::List<schema::GpuShare>::Reader from) {
-  std::vector<GpuShare> gpus;
-  for (const auto each : from) gpus.push_back({each.getIndex(), each.getAmount()});
-  return gpus;
 }
 
 Holding read_holding(schema::Holding::Reader from) {
@@ -588,7 +563,7 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::ADD_JOB: {
       auto program = read_program(from.getAddJob().getProgram());
       if (!program) return std::nullopt;
-      return AddJob{JobId{from.getAddJob().getJob()}, std::move(*program)};
+      return AddJob{JobId{from.getAddJob().getJob()}, std::move(*program), NodeId{from.getAddJob().getNode()}};
     }
     case Schema::END_JOB: return EndJob{JobId{from.getEndJob().getJob()}};
     case Schema::STOP_JOB: return StopJob{JobId{from.getStopJob().getJob()}};
@@ -626,9 +601,12 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::JOIN_CLUSTER: {
       const auto r = from.getJoinCluster();
       return JoinCluster{NodeId{r.getNode()}, text(r.getAddress()), read_amounts(r.getAmounts()),
-                         read_labels(r.getLabels())};
+                         read_labels(r.getLabels()), r.getAgain()};
     }
-    case Schema::CLUSTER_JOINED: return ClusterJoined{from.getClusterJoined().getCpus()};
+    case Schema::CLUSTER_JOINED: {
+      const auto r = from.getClusterJoined();
+      return ClusterJoined{r.getCpus(), r.getLost(), r.getLasts()};
+    }
     case Schema::LEASE_GRANTED: {
       const auto r = from.getLeaseGranted();
       return LeaseGranted{r.getNumber(), WorkerId{r.getWorker()}, NodeId{r.getNode()}, text(r.getAddress())};
@@ -755,6 +733,13 @@ std::optional<Message> read(Schema::Reader from) {
       }
       return rows;
     }
+    case Schema::BEAT: return Beat{};
+    case Schema::CONFIRMED: return Confirmed{from.getConfirmed()};
+    case Schema::REPORT: return read_report(from.getReport());
+    case Schema::ACTOR_LIFE:
+      if (auto life = read_life(from.getActorLife())) return std::move(*life);
+      return std::nullopt;
+    case Schema::GROUP_PLACES: return read_places(from.getGroupPlaces());
   }
   return std::nullopt;
 }
@@ -827,7 +812,12 @@ std::string_view name_of(const Message& message) {
                                                 "ReleaseBundle",
                                                 "NodeLoad",
                                                 "ListRows",
-                                                "Rows"};
+                                                "Rows",
+                                                "Beat",
+                                                "Confirmed",
+                                                "Report",
+                                                "ActorLife",
+                                                "GroupPlaces"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -98,7 +98,11 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
 // ---- Cluster
 
 Cluster::Cluster(std::uint64_t seed, const Options& options)
-    : world_{seed}, network_{world_}, kernel_{world_, network_}, nodes_{options.cpus.size()} {
+    : world_{seed},
+      network_{world_},
+      durable_{options.durable},
+      kernel_{world_, network_},
+      nodes_{options.cpus.size()} {
   actors::fix_function_table();
   ::setenv("PHAROS_LOG", "off", 0);  // nodes warn of what faults do to them
   network_.set_delays(options.delays);
@@ -106,11 +110,20 @@ Cluster::Cluster(std::uint64_t seed, const Options& options)
 }
 
 SimulatedHost& Cluster::add_host(std::string name, std::uint32_t cpus) {
-  return hosts_.emplace_back(
-      kernel_,
-      SimulatedHost::Settings{
-          .name = std::move(name), .cpus = cpus, .head = hosts_.empty() ? nullptr : &hosts_.front()},
-      [this](const std::string& address) { return find_host(address); });
+  const bool is_head = hosts_.empty();
+  return hosts_.emplace_back(kernel_,
+                             SimulatedHost::Settings{.name = std::move(name),
+                                                     .cpus = cpus,
+                                                     .head = is_head ? nullptr : &hosts_.front(),
+                                                     .disk = is_head && durable_ ? &disk_ : nullptr},
+                             [this](const std::string& address) { return find_host(address); });
+}
+
+// The others know it by its address.
+void Cluster::start_head_again() {
+  old_heads_.splice(old_heads_.end(), hosts_, hosts_.begin());
+  hosts_.emplace_front(kernel_, SimulatedHost::Settings{old_heads_.back().settings()},
+                       [this](const std::string& address) { return find_host(address); });
 }
 
 SimulatedHost* Cluster::find_host(const std::string& address) {

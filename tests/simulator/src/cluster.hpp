@@ -25,6 +25,7 @@ class Cluster final {
   struct Options {
     std::vector<std::uint32_t> cpus{2};  ///< of each node; the first has the head, the others join it
     Network::Delays delays{};
+    bool durable = false;  ///< the head keeps records, and may be started again
   };
   Cluster(std::uint64_t seed, const Options& options);
   Cluster(Cluster&&) = delete;
@@ -33,6 +34,10 @@ class Cluster final {
   Network& network() { return network_; }
   Lots& lots() { return world_.lots(); }
   std::size_t nodes() const { return nodes_; }
+  /// Its process has ended: another one takes its place.
+  void start_head_again();
+  SimulatedDisk& disk() { return disk_; }
+  bool durable() const { return durable_; }
   Process& node(std::size_t place) { return std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(place))->process(); }
 
   /// A program whose main() is this. It ends with its process. `node`: the place of the one that serves it; nodes():
@@ -69,7 +74,10 @@ class Cluster final {
 
   World world_;
   Network network_;
+  SimulatedDisk disk_;  // the head's
+  const bool durable_;
   std::list<SimulatedHost> hosts_;  // the nodes, then those that a driver has for itself; outlive their processes
+  std::list<SimulatedHost> old_heads_;
   Kernel kernel_;
   std::size_t nodes_;
   std::vector<Process*> drivers_;

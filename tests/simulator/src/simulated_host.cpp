@@ -67,12 +67,15 @@ class SimulatedHost::NodeProgram final : public Program {
   NodeProgram(Process& process, SimulatedHost& host)
       : process_{process},
         host_{host},
-        membership_{process.executor(), host, settings_of(host), [&process](const Error&) { process.exit(1); }},
+        membership_{process.executor(), host, {.node = settings_of(host), .open_records = host.open_records(process)}, {
+          .lost = [&process](const Error&) { process.exit(1); },
+          .given_up = [&process] { process.exit(1); }}},
         background_{process.executor()} {}
 
   node::Membership& membership() { return membership_; }
   const node::Membership& membership() const { return membership_; }
 
+  void start_head() { background_.spawn(start_head(this)); }
   void join_or_end() { background_.spawn(join_or_end(this)); }
   void join_for(Fd driver) { background_.spawn(join_for(this, std::move(driver))); }
 
@@ -102,9 +105,12 @@ class SimulatedHost::NodeProgram final : public Program {
   static async::Async<Result<void>> join(NodeProgram* self) {
     const SimulatedHost::Settings& settings = self->host_.settings_;
     const auto deadline = async::Deadline::after(kJoinTime, self->process_.executor());
-    const node::Introduction introduction{.purpose = node::Introduction::Purpose::kJoin};
-    PHAROS_CO_TRY(Fd socket, co_await self->host_.reach(settings.head->address(), introduction, deadline));
-    co_return co_await node::Membership::join(&self->membership_, std::move(socket), settings.name, deadline);
+    node::Membership::ReachedAt reached_at = [name = settings.name](int) { return Result<std::string>{name}; };
+    co_return co_await node::Membership::join(&self->membership_, std::move(reached_at), deadline);
+  }
+  static async::Async<void> start_head(NodeProgram* self) {
+    const auto started = co_await node::Membership::start(&self->membership_);
+    if (!started) self->process_.exit(1);
   }
   static async::Async<void> join_or_end(NodeProgram* self) {
     const auto joined = co_await join(self);
@@ -131,9 +137,15 @@ SimulatedHost::SimulatedHost(Kernel& kernel, Settings settings, Find find)
       process_{kernel.start(settings_.name, nullptr, Duration{0}, [this](Process& process) -> std::unique_ptr<Program> {
         auto program = std::make_unique<NodeProgram>(process, *this);
         program_ = program.get();
+        if (settings_.disk != nullptr) program_->start_head();
         if (settings_.head != nullptr && settings_.cpus != 0) program_->join_or_end();
         return program;
       })} {}
+
+node::Membership::OpenRecords SimulatedHost::open_records(Process& process) const {
+  if (settings_.disk == nullptr) return {};
+  return [disk = settings_.disk, &process] { return disk->open(process); };
+}
 
 void SimulatedHost::serve_driver(Fd socket, bool it_alone) {
   const Duration later = kernel_.world().lots().between(Duration{1}, kHearMax);

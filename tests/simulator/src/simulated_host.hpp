@@ -10,6 +10,7 @@
 #include "host.hpp"
 #include "kernel.hpp"
 #include "membership.hpp"
+#include "simulated_disk.hpp"
 
 namespace pharos::simulator {
 
@@ -24,6 +25,7 @@ class SimulatedHost final : public node::Host {
     std::string name;
     std::uint32_t cpus = 0;         ///< 0: it is there for its driver alone
     SimulatedHost* head = nullptr;  ///< null: it has the cluster's head
+    SimulatedDisk* disk = nullptr;  ///< where that keeps its records; null: nowhere
   };
   /// Who is where.
   using Find = std::function<SimulatedHost*(const std::string& address)>;
@@ -31,6 +33,7 @@ class SimulatedHost final : public node::Host {
   SimulatedHost(SimulatedHost&&) = delete;
 
   Process& process() { return process_; }
+  const Settings& settings() const { return settings_; }
   const std::string& address() const { return settings_.name; }
   /// A driver's connection. With `it_alone` the node joins first, and ends with that driver.
   void serve_driver(Fd socket, bool it_alone);
@@ -60,6 +63,7 @@ class SimulatedHost final : public node::Host {
   class NodeProgram;
   class Transfer;
 
+  node::Membership::OpenRecords open_records(Process& process) const;
   void kill(pid_t pid) {
     if (process_.alive()) kernel_.kill(pid);
   }
@@ -70,8 +74,8 @@ class SimulatedHost final : public node::Host {
   Network& network_;
   const Settings settings_;
   const Find find_;
-  Process& process_;
   NodeProgram* program_ = nullptr;  // once its process has begun
+  Process& process_;
 };
 
 }  // namespace pharos::simulator

@@ -15,6 +15,7 @@ struct DaemonOptions {
   std::string resources{};   ///< "gpu=2,fast_disk=1"
   std::string labels{};      ///< "zone=a,disk=ssd"
   std::string head;          ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
+  std::string state{};       ///< a folder for what the head must not lose; empty: it ends with the head
   std::string token_file{};  ///< what to tell people who want to join
   /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.
   std::uint64_t object_store = 0;

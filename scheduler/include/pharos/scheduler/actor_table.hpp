@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
@@ -132,6 +133,29 @@ class ActorTable {
   /// When tick() has something to do, if nothing else happens.
   std::optional<TimePoint> next_tick() const;
 
+  // ---- What outlives the table
+
+  /// What to keep of an actor, to have it again in another table.
+  struct Life {
+    std::uint32_t incarnation = 0;  ///< 0: it is promised
+    std::uint32_t restarts = 0;
+    std::uint32_t backoff = 0;
+    bool waits = false;            ///< for its restart
+    bool has_process = false;      ///< of that incarnation, or shall have
+    std::optional<Error> over{};   ///< why it ended for good
+  };
+  /// Of an actor that is known.
+  Life life(ActorId actor) const;
+  /// Those whose life has changed since this was asked last, also those that are not known any more.
+  std::unordered_set<ActorId> take_changed() { return std::exchange(changed_, {}); }
+  /// An actor as another table had it. Until restored(), nobody's hold or end ends an actor: there may be holders that
+  /// have not been heard of. False: that makes no sense here, and nothing has changed.
+  bool restore(ActorId actor, const ActorSpec& spec, CallerId creator, const Life& life, TimePoint now);
+  /// So many holds it has of this caller, whatever was said of that before.
+  void restore_hold(ActorId actor, CallerId caller, std::int64_t count);
+  /// All holders have been heard of. Actors that nobody holds end, and promises are broken that nobody will keep.
+  ActorEffects restored(const std::function<bool(CallerId)>& is_there);
+
   /// Those that live or will again.
   std::size_t size() const { return living_; }
   /// Requests that wait.
@@ -177,6 +201,7 @@ class ActorTable {
     std::unordered_map<CallerId, std::int64_t> holds;  // empty: nobody holds it
     std::list<ActorRequestId> requests;                // oldest first
     std::optional<Error> why;                          // it ended for good
+    bool restored = false;                             // its creator may say again what it has said
     std::list<ActorId>::iterator in_dead = {};         // in kDead
   };
   struct Request {
@@ -195,6 +220,7 @@ class ActorTable {
   void not_held_by(CallerId caller, ActorId actor);
   void start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects);
   void end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects);
+  void end_if_unheld(ActorId id, Actor& actor, ActorEffects& effects);
   void end_gently(ActorId id, Actor& actor, ActorEffects& effects);
   void kill_process(ActorId id, Actor& actor, ActorEffects& effects);
   void bury(ActorId id, Actor& actor);
@@ -210,6 +236,8 @@ class ActorTable {
   std::list<ActorId> dead_;                                               // oldest first
   std::unordered_set<CallerId> ended_callers_;
   std::deque<CallerId> ended_callers_in_order_;  // oldest first
+  std::unordered_set<ActorId> changed_;
+  bool restoring_ = false;
   std::size_t living_ = 0;
 };
 

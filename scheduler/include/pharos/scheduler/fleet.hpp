@@ -65,6 +65,7 @@ class Fleet {
 
   /// Of what fits there.
   Allotment take(Node& node, const Resources& amounts);
+  void take(Node& node, const Allotment& allotment);
   void give_back(Node& node, const Allotment& allotment);
   void take_user(Node& node, int more);
   void set_tasks(Node& node, Resources tasks);
@@ -73,6 +74,7 @@ class Fleet {
   /// The same is set aside for another number.
   static void pass_claim(Node& node, std::uint64_t number, std::uint64_t to);
   void close(Node& node);
+  void open(Node& node);
 
   /// Were nothing taken.
   static bool could_fit(const Node& node, const Demand& demand);

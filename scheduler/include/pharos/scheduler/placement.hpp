@@ -79,8 +79,9 @@ class Placement {
   /// It is lost, and whatever was placed there. Those who wait and fit nowhere any more are told; groups that had
   /// bundles there wait for others, for as long as it takes.
   PlacementEffects remove_node(NodeId node);
-  /// Nothing new is placed there.
+  /// Nothing new is placed there, until it is opened again.
   PlacementEffects close_node(NodeId node);
+  PlacementEffects open_node(NodeId node);
   /// What it has given to tasks. New ones go elsewhere while there is room elsewhere.
   void note_tasks(NodeId node, Resources in_use);
 
@@ -96,6 +97,32 @@ class Placement {
   PlacementEffects place_group(GroupId group, GroupSpec spec);
   /// Actors that wait for something in it are refused; what others have there they have until they give it back.
   PlacementEffects remove_group(GroupId group);
+
+  // ---- As another Placement had it, before the events above. False: that makes no sense here, and nothing has changed.
+
+  bool restore(ActorId actor, NodeId node, const Allotment& allotment);
+  /// Of a group that is there.
+  bool restore_in_group(ActorId actor, GroupId group, std::uint32_t bundle, const Allotment& allotment);
+  struct BundlePlace {
+    NodeId node{};  ///< none: it has no place
+    Allotment allotment{};
+  };
+  /// Bundles without a place wait for one from replace_group() on.
+  bool restore_group(GroupId group, GroupSpec spec, const std::vector<BundlePlace>& places);
+  /// Bundles of it that have no place get one, as in place_group().
+  PlacementEffects replace_group(GroupId group);
+
+  /// Where an actor is.
+  struct Seat {
+    NodeId node;
+    const Allotment* allotment;
+    GroupId group{};  ///< none: in no group
+    std::uint32_t bundle = 0;
+  };
+  /// None: it waits, or is not known. Valid until the next event.
+  std::optional<Seat> seat_of(ActorId actor) const;
+  /// Of each bundle. Empty: the group is not known, or was removed and has none left.
+  std::vector<BundlePlace> places_of(GroupId group) const;
 
   /// Actors and groups.
   std::size_t waiting() const { return waiting_; }
@@ -189,6 +216,7 @@ class Placement {
   void serve_group(Group& group, PlacementEffects& effects);
   void free_if_unused(Group& group, std::uint32_t bundle, PlacementEffects& effects);
   void lose_bundles_at(NodeId node, PlacementEffects& effects);
+  void wait_for_places(Group& group, PlacementEffects& effects);
   static Bundles missing_of(const Group& group);
   std::vector<Node*> find_places(const Group& group, const Bundles& missing, std::optional<std::uint64_t> number) const;
   Error too_much(const Group& group) const;

@@ -41,6 +41,10 @@ enum class Failpoint : std::uint8_t {
   kObjectImported,  ///< has a place here, and nobody is told
   kChunkSent,       ///< can fail: it is damaged on its way
   kChunkReceived,   ///< not seen by those that relay it; can fail: the stream has broken
+  // The head and what it writes down.
+  kRecordsReady,    ///< changed, and not written; can fail: the disk is full
+  kRecordsWritten,  ///< durable, and nobody is told
+  kRecordsSaid,     ///< one of those that wait for it is told
   kEnd,             ///< of this list
 };
 

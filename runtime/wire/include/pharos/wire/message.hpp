@@ -165,6 +165,7 @@ struct ActorConstructed {
 struct AddJob {
   JobId job;
   RegisterJob program;
+  NodeId node{};  ///< its driver's
 };
 struct EndJob {
   JobId job;
@@ -218,9 +219,12 @@ struct JoinCluster {
   std::string address;  ///< where other nodes reach it
   Amounts amounts;      ///< that it gives; nothing: it runs nothing
   std::map<std::string, std::string> labels{};
+  bool again = false;  ///< it has joined this cluster before
 };
 struct ClusterJoined {
   std::uint32_t cpus = 0;  ///< of all nodes
+  bool lost = false;       ///< the cluster has given it up: it has not joined, and may do so as another node
+  bool lasts = false;      ///< if the head ends, another one will go on
 };
 /// Resources that are had together or not at all.
 struct PlaceGroup {
@@ -482,6 +486,82 @@ struct Rows {
   std::uint64_t number = 0;
 };
 
+/// All is well.
+struct Beat {};
+/// So many of the messages that a node would say again to a head that starts again need not be.
+struct Confirmed {
+  std::uint64_t count = 0;
+};
+/// What there is on a node, for a head that has started again. In several, when it is much.
+struct Report {
+  struct Caller {
+    CallerId caller;
+    JobId job;
+    friend bool operator==(const Caller&, const Caller&) = default;
+  };
+  struct Hold {
+    CallerId caller;
+    ActorId actor;
+    std::int64_t count = 0;
+    friend bool operator==(const Hold&, const Hold&) = default;
+  };
+  struct Incarnation {
+    ActorId actor;
+    std::uint32_t incarnation = 0;
+    bool constructed = false;
+    friend bool operator==(const Incarnation&, const Incarnation&) = default;
+  };
+  struct Bundle {
+    GroupId group;
+    std::uint32_t bundle = 0;
+    friend bool operator==(const Bundle&, const Bundle&) = default;
+  };
+  /// Of one of its workers, to a caller of another node.
+  struct Lease {
+    WorkerId worker;
+    CallerId caller;
+    JobId job;
+    friend bool operator==(const Lease&, const Lease&) = default;
+  };
+  std::vector<JobId> jobs{};  ///< of other nodes' drivers
+  std::vector<Caller> callers{};
+  std::vector<Hold> holds{};
+  std::vector<Incarnation> incarnations{};
+  std::vector<Bundle> bundles{};  ///< that it has set aside, or will
+  std::vector<Bundle> unheld{};   ///< of those: tasks have what they need
+  std::vector<Lease> lent{};
+  std::vector<WorkerId> borrowed{};  ///< other nodes' workers
+  bool more = false;                 ///< another one follows
+};
+/// What somebody has of a node.
+struct Share {
+  NodeId node{};
+  Amounts amounts{};
+  std::vector<GpuShare> gpus{};
+  friend bool operator==(const Share&, const Share&) = default;
+};
+/// What the head writes down about an actor, beside StartActor or PromiseActor.
+struct ActorLife {
+  ActorId actor;
+  std::uint32_t incarnation = 0;  ///< 0: it is promised
+  std::uint32_t restarts = 0;
+  std::uint32_t backoff = 0;
+  bool waits = false;  ///< for its restart
+  Share has{};         ///< its process; without a node: it has none
+  GroupId group{};     ///< of whose bundle that is a part
+  std::uint32_t bundle = 0;
+  std::optional<Error> over{};  ///< why it ended for good
+  std::string label{};
+  JobId job{};
+  std::string last_end{};  ///< of the incarnation before
+};
+/// The same about a group, beside PlaceGroup: of each bundle.
+struct GroupPlaces {
+  GroupId group;
+  std::vector<Share> places{};
+  bool removed = false;  ///< actors have some of them still
+};
+
 using Message =
     std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
                  WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
@@ -491,7 +571,7 @@ using Message =
                  OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore, BringObject, StopJob, JobStopped,
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
-                 NodeLoad, ListRows, Rows>;
+                 NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

@@ -1,0 +1,492 @@
+// What the head writes down, and how another one goes on from it.
+//
+// Each event ends with end_event(): what it changed is written, and what the head said in it is heard when that is
+// durable. A head that starts has nodes, jobs, actors and groups from its records, all of them where they were, and
+// their nodes closed. Each node that comes back says, in this order,
+//   1. what the head before this one has not confirmed (said_again.hpp),
+//   2. what there is, as Reports: what the records have there and the node has not was never told to it, and is told
+//      now; what the node has and the records have not is over, and ends,
+//   3. its questions that have no answer,
+// and is open then. The recovery is over when all are back or lost. Only then is anything ended for the want of somebody
+// who may just not have been heard of.
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include <pharos/base/log.hpp>
+
+#include "demands.hpp"
+#include "head.hpp"
+#include "head_keys.hpp"
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kReturnTime = 10s;  // for nodes, to a head that has started again
+constexpr auto kConfirmTime = 100ms;
+
+wire::Share share_of(NodeId node, const scheduler::Allotment& allotment) {
+  wire::Share share{node, allotment.amounts.amounts(), {}};
+  for (const auto& gpu : allotment.gpus) share.gpus.push_back({gpu.index, gpu.amount});
+  return share;
+}
+
+Result<scheduler::Allotment> allotment_of(const wire::Share& share) {
+  PHAROS_TRY(scheduler::Resources amounts, scheduler::Resources::checked(share.amounts));
+  scheduler::Allotment allotment{std::move(amounts), {}};
+  for (const auto& gpu : share.gpus) allotment.gpus.push_back({gpu.index, gpu.amount});
+  return allotment;
+}
+
+void append(wire::Report& to, wire::Report&& more) {
+  const auto add = [](auto& all, auto& some) { all.insert(all.end(), some.begin(), some.end()); };
+  add(to.jobs, more.jobs);
+  add(to.callers, more.callers);
+  add(to.holds, more.holds);
+  add(to.incarnations, more.incarnations);
+  add(to.bundles, more.bundles);
+  add(to.unheld, more.unheld);
+  add(to.lent, more.lent);
+  add(to.borrowed, more.borrowed);
+}
+
+}  // namespace
+
+// ---- Events
+
+void Head::run_later(Duration after, async::UniqueFunction<void()> then) {
+  executor_.run_at(executor_.now() + after, [this, alive = std::weak_ptr{alive_}, then = std::move(then)]() mutable {
+    if (alive.expired()) return;
+    then();
+    end_event();
+  });
+}
+
+void Head::end_event() {
+  write_changes();
+  if (welcome_) {
+    auto welcome = [welcome = std::exchange(welcome_, {}), cpus = cpus()]() mutable { welcome(cpus); };
+    if (records_ != nullptr) {
+      records_->commit(std::move(welcome));
+    } else {
+      welcome();
+    }
+  }
+  const auto say = [this](std::vector<std::pair<NodeId, wire::Message>>& words) {
+    for (auto& [to, message] : words) {
+      if (const auto node = nodes_.find(to); node != nodes_.end()) node->second.tell(std::move(message));
+    }
+  };
+  if (records_ != nullptr) {
+    return records_->commit([say, words = std::exchange(outbox_, {})]() mutable { say(words); });
+  }
+  say(outbox_);
+  outbox_.clear();
+}
+
+void Head::confirm_later(NodeId id) {
+  run_later(kConfirmTime, [this, id] {
+    const auto node = nodes_.find(id);
+    if (node == nodes_.end() || node->second.confirmed == node->second.said) return;
+    node->second.confirmed = node->second.said;
+    tell(id, wire::Confirmed{node->second.said});
+  });
+}
+
+// What is forgotten may end more.
+void Head::write_changes() {
+  std::unordered_set<ActorId> changed;
+  const auto take_more = [this] {
+    auto more = actors_.take_changed();
+    more.merge(std::exchange(moved_, {}));
+    return more;
+  };
+  for (auto more = take_more(); !more.empty(); more = take_more()) {
+    for (const ActorId actor : more) forget_if_over(actor);
+    changed.merge(more);
+  }
+  const auto groups = std::exchange(moved_groups_, {});
+  if (records_ == nullptr) return;
+  for (const ActorId actor : changed) write_life(actor);
+  for (const GroupId group : groups) write_group(group);
+}
+
+void Head::write_life(ActorId actor) {
+  const auto* const spec = actors_.find_spec(actor);
+  if (spec == nullptr) {
+    records_->erase(actor_key(actor));
+    records_->erase(life_key(actor));
+    return;
+  }
+  const auto life = actors_.life(actor);
+  if (life.incarnation == 0 && !life.over) return;  // there is nothing but the promise
+  wire::ActorLife record{.actor = actor,
+                         .incarnation = life.incarnation,
+                         .restarts = life.restarts,
+                         .backoff = life.backoff,
+                         .waits = life.waits};
+  if (life.over) {
+    record.over = life.over;
+    record.label = spec->label;
+    record.job = spec->job;
+    records_->erase(actor_key(actor));
+  }
+  if (const auto last_end = last_ends_.find(actor); last_end != last_ends_.end()) record.last_end = last_end->second;
+  const Running* const running = find_running(actor, life.incarnation);
+  if (const auto seat = placement_.seat_of(actor); life.has_process && running != nullptr) {
+    // One that was restored at a node that is gone has none.
+    record.has = seat ? share_of(seat->node, *seat->allotment) : wire::Share{running->node, {}, {}};
+    record.group = seat ? seat->group : GroupId{};
+    record.bundle = seat ? seat->bundle : 0;
+  }
+  records_->put(life_key(actor), record);
+}
+
+void Head::write_group(GroupId group) {
+  const auto places = placement_.places_of(group);
+  if (places.empty()) {
+    records_->erase(group_key(group));
+    records_->erase(places_key(group));
+    removed_groups_.erase(group);
+    return;
+  }
+  wire::GroupPlaces record{.group = group, .places = {}, .removed = !groups_.contains(group)};
+  for (const auto& place : places) record.places.push_back(share_of(place.node, place.allotment));
+  if (record.removed) removed_groups_.insert(group);
+  records_->put(places_key(group), record);
+}
+
+// ---- A head that goes on
+
+struct Head::Restored {
+  struct Actor {
+    const wire::StartActor* making = nullptr;
+    const wire::PromiseActor* promise = nullptr;
+    const wire::ActorLife* life = nullptr;
+    std::vector<const Records::Record*> records;
+  };
+  struct Group {
+    const wire::PlaceGroup* place = nullptr;
+    const wire::GroupPlaces* places = nullptr;
+    std::vector<const Records::Record*> records;
+  };
+  std::map<ActorId, Actor> actors;
+  std::map<GroupId, Group> groups;
+  std::vector<const Records::Record*> nonsense;
+
+  void note(const Records::Record& record) {
+    const wire::Message& message = record.second;
+    if (const auto* const making = std::get_if<wire::StartActor>(&message)) {
+      actors[making->actor].making = making;
+      actors[making->actor].records.push_back(&record);
+    } else if (const auto* const promise = std::get_if<wire::PromiseActor>(&message)) {
+      actors[promise->actor].promise = promise;
+      actors[promise->actor].records.push_back(&record);
+    } else if (const auto* const life = std::get_if<wire::ActorLife>(&message)) {
+      actors[life->actor].life = life;
+      actors[life->actor].records.push_back(&record);
+    } else if (const auto* const place = std::get_if<wire::PlaceGroup>(&message)) {
+      groups[place->group].place = place;
+      groups[place->group].records.push_back(&record);
+    } else if (const auto* const places = std::get_if<wire::GroupPlaces>(&message)) {
+      groups[places->group].places = places;
+      groups[places->group].records.push_back(&record);
+    } else {
+      nonsense.push_back(&record);
+    }
+  }
+  void give_up(const std::vector<const Records::Record*>& records) {
+    nonsense.insert(nonsense.end(), records.begin(), records.end());
+  }
+};
+
+void Head::restore(Records::Found found) {
+  recovering_ = true;
+  Restored restored;
+  for (const auto& record : found.records) {
+    if (const auto* const join = std::get_if<wire::JoinCluster>(&record.second)) {
+      if (!restore_node(*join)) restored.nonsense.push_back(&record);
+    } else if (const auto* const job = std::get_if<wire::AddJob>(&record.second)) {
+      jobs_.emplace(job->job, Job{job->node, job->program, {job->node}, std::nullopt});
+    } else {
+      restored.note(record);
+    }
+  }
+  for (const auto& [id, group] : restored.groups) {
+    if (!restore_group(group.place, group.places)) restored.give_up(group.records);
+  }
+  for (const auto& [id, actor] : restored.actors) {
+    if (!restore_actor(actor.life, actor.making, actor.promise)) restored.give_up(actor.records);
+  }
+  for (const Records::Record* const record : restored.nonsense) records_->set_aside(*record);
+  set_aside_ = found.set_aside + restored.nonsense.size();
+  for (const auto& [id, group] : restored.groups) {
+    if (group.places == nullptr || !group.places->removed) continue;
+    moved_groups_.insert(id);
+    apply(placement_.remove_group(id));  // but for what actors have of it
+  }
+  begin_again();
+  end_event();
+}
+
+bool Head::restore_node(const wire::JoinCluster& join) {
+  const auto total = scheduler::Resources::checked(join.amounts);
+  if (!total || !scheduler::check_labels(join.labels)) return false;
+  if (join.address.empty() && join.node != own_) {  // it was in the same process as the head before this one
+    records_->erase(node_key(join.node));
+    return true;
+  }
+  expected_.emplace(join.node, join.address);
+  if (total->empty()) return true;
+  apply(placement_.add_node(join.node, *total, join.labels));
+  apply(placement_.close_node(join.node));
+  return true;
+}
+
+bool Head::restore_group(const wire::PlaceGroup* place, const wire::GroupPlaces* places) {
+  if (place == nullptr || places == nullptr) return false;
+  if (!jobs_.contains(place->asker.job)) {
+    // Its job is over, and so is what had some of it still: nodes end that, and give it to nobody before.
+    if (places->removed) moved_groups_.insert(place->group);
+    return places->removed;
+  }
+  scheduler::GroupSpec spec{place->label, {}, place->strategy};
+  Group group{.asker = place->asker,
+              .asked_from = {},
+              .label = place->label,
+              .strategy = place->strategy,
+              .bundles = {},
+              .nodes = {},
+              .unheld = {},
+              .answered = true};
+  for (const wire::Demand& bundle : place->bundles) {
+    auto demand = checked(bundle);
+    if (!demand) return false;
+    group.bundles.push_back(demand->to_string());
+    spec.bundles.push_back(*std::move(demand));
+  }
+  std::vector<scheduler::Placement::BundlePlace> found;
+  for (const wire::Share& share : places->places) {
+    auto allotment = allotment_of(share);
+    if (!allotment) return false;
+    found.push_back({share.node, *std::move(allotment)});
+  }
+  if (!placement_.restore_group(place->group, std::move(spec), found)) return false;
+  if (places->removed) return true;
+  std::uint32_t index = 0;
+  for (const auto& bundle : placement_.places_of(place->group)) {
+    group.nodes.push_back(bundle.node);
+    group.unheld.insert(index);
+    if (bundle.node) group.restored.insert(index);
+    ++index;
+  }
+  groups_.emplace(place->group, std::move(group));
+  return true;
+}
+
+bool Head::restore_actor(const wire::ActorLife* life, const wire::StartActor* making,
+                         const wire::PromiseActor* promise) {
+  const bool is_over = life != nullptr && life->over;
+  if (!is_over && (making == nullptr) == (promise == nullptr)) return false;
+  if (!is_over && (making != nullptr) != (life != nullptr)) return false;
+  scheduler::ActorSpec spec;
+  CallerId creator;
+  if (is_over) {
+    spec.job = life->job;
+    spec.label = life->label;
+  } else if (making != nullptr) {
+    if (!checked(making->demand)) return false;
+    spec = spec_of(*making);
+    creator = making->asker.caller;
+  } else {
+    spec = spec_of(*promise);
+    creator = promise->asker.caller;
+  }
+  if (!jobs_.contains(spec.job)) return false;
+  scheduler::ActorTable::Life lived;
+  ActorId actor = promise != nullptr ? promise->actor : ActorId{};
+  if (life != nullptr) {
+    actor = life->actor;
+    lived = {.incarnation = life->incarnation,
+             .restarts = life->restarts,
+             .backoff = life->backoff,
+             .waits = life->waits,
+             .has_process = is_over ? bool{life->has.node} : !life->waits,
+             .over = life->over};
+  }
+  const bool is_placed = lived.has_process && life->has.node;
+  if (is_placed && expected_.contains(life->has.node)) {
+    const auto allotment = allotment_of(life->has);
+    if (!allotment || !(life->group ? placement_.restore_in_group(actor, life->group, life->bundle, *allotment)
+                                    : placement_.restore(actor, life->has.node, *allotment))) {
+      return false;
+    }
+  }
+  if (!actors_.restore(actor, spec, creator, lived, executor_.now())) {
+    apply(placement_.give_back(actor));
+    return false;
+  }
+  if (is_placed) running_.emplace(actor, Running{lived.incarnation, life->has.node, {}, true});
+  if (making != nullptr && !is_over) makings_.emplace(actor, *making);
+  if (life != nullptr && !life->last_end.empty()) last_ends_.emplace(actor, life->last_end);
+  return true;
+}
+
+/// What was under way.
+void Head::begin_again() {
+  std::set<NodeId> lost;
+  for (const auto& [actor, running] : running_) lost.insert(running.node);
+  for (const auto& [id, job] : jobs_) lost.insert(job.node);
+  for (const auto& [node, address] : expected_) lost.erase(node);
+  for (const NodeId node : lost) lose_node(node, "its node was lost with the head");
+  std::vector<GroupId> groups;
+  for (const auto& [id, group] : groups_) groups.push_back(id);
+  for (const GroupId group : groups) apply(placement_.replace_group(group));
+  std::vector<ActorId> unplaced;
+  for (const auto& [actor, making] : makings_) {
+    if (actors_.lives(actor) && actors_.life(actor).has_process && !running_.contains(actor) &&
+        !unplaced_.contains(actor)) {
+      unplaced.push_back(actor);
+    }
+  }
+  std::sort(unplaced.begin(), unplaced.end());
+  for (const ActorId actor : unplaced) place(actor, actors_.life(actor).incarnation);
+  if (const auto next = actors_.next_tick()) tick_actors_at(*next);
+  run_later(kReturnTime, [this] {
+    while (!expected_.empty()) remove_node(expected_.begin()->first);
+  });
+  end_recovery_if_over();
+}
+
+void Head::return_node(NodeId node, const NodeDescription& description, Tell tell) {
+  expected_.erase(node);
+  reporting_.emplace(node, wire::Report{});
+  nodes_.emplace(node, Node{.address = description.address, .tell = std::move(tell)});
+}
+
+void Head::on_report(NodeId from, wire::Report some) {
+  const auto reporting = reporting_.find(from);
+  if (reporting == reporting_.end()) return;
+  const bool more = some.more;
+  append(reporting->second, std::move(some));
+  if (more) return;
+  const wire::Report report = std::move(reporting_.extract(reporting).mapped());
+
+  std::vector<JobId> ended;
+  for (const auto& [id, job] : jobs_) {
+    if (job.node == from && std::find(report.jobs.begin(), report.jobs.end(), id) == report.jobs.end()) {
+      ended.push_back(id);
+    }
+  }
+  for (const JobId job : ended) end_job(job);
+  for (const JobId id : report.jobs) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) {
+      tell(from, wire::EndJob{id});
+      continue;
+    }
+    job->second.known_at.insert(from);
+    if (!job->second.stopping || job->second.node == from) continue;
+    job->second.stopping->insert(from);
+    tell(from, wire::StopJob{id});
+  }
+  for (const auto& [caller, job] : report.callers) note_caller({job, caller, 0}, from);
+  for (const auto& [caller, actor, count] : report.holds) actors_.restore_hold(actor, caller, count);
+  take_reported_bundles(from, report);
+  take_reported_incarnations(from, report);
+  for (const auto& [worker, caller, job] : report.lent) {
+    if (!jobs_.contains(job)) continue;
+    leases_.insert_or_assign(worker, Lease{from, {}, {job, caller, 0}, {}, false});
+    placement_.count_leases(from, 1);
+  }
+  for (const WorkerId worker : report.borrowed) borrowed_.insert_or_assign(worker, from);
+  apply(placement_.open_node(from));
+  end_recovery_if_over();
+}
+
+void Head::take_reported_bundles(NodeId from, const wire::Report& report) {
+  const auto key_of = [](const wire::Report::Bundle& each) { return std::pair{each.group, each.bundle}; };
+  std::set<std::pair<GroupId, std::uint32_t>> unheld;
+  for (const auto& each : report.unheld) unheld.insert(key_of(each));
+  for (const auto& each : report.bundles) {
+    const auto places = placement_.places_of(each.group);
+    if (each.bundle >= places.size() || places[each.bundle].node != from) {
+      tell(from, wire::ReleaseBundle{each.group, each.bundle});
+      continue;
+    }
+    const auto group = groups_.find(each.group);
+    if (group == groups_.end()) continue;
+    group->second.restored.erase(each.bundle);
+    if (!unheld.contains(key_of(each))) bundle_held(from, {each.group, each.bundle});
+  }
+  for (auto& [id, group] : groups_) {
+    if (group.restored.empty()) continue;
+    const auto places = placement_.places_of(id);
+    std::erase_if(group.restored, [&, id = id](std::uint32_t index) {
+      if (places[index].node != from) return false;
+      hold_bundle(id, index, from, places[index].allotment);
+      return true;
+    });
+  }
+}
+
+void Head::take_reported_incarnations(NodeId from, const wire::Report& report) {
+  for (const auto& [actor, incarnation, constructed] : report.incarnations) {
+    Running* const running = find_running(actor, incarnation);
+    if (running == nullptr || running->node != from || !actors_.lives(actor)) {
+      tell(from, wire::EndIncarnation{actor, incarnation, true});
+      if (running != nullptr && running->node == from) running->untold = false;
+      continue;
+    }
+    running->untold = false;
+    if (constructed) apply(actors_.incarnation_started(actor, incarnation));
+  }
+  std::vector<ActorId> untold;
+  for (const auto& [actor, running] : running_) {
+    if (running.untold && running.node == from) untold.push_back(actor);
+  }
+  std::sort(untold.begin(), untold.end());
+  for (const ActorId actor : untold) {
+    Running& running = running_.at(actor);
+    running.untold = false;
+    if (actors_.lives(actor)) {
+      start_incarnation(actor);
+    } else {
+      incarnation_ended(actor, running.incarnation, "it was ended before it could start");
+    }
+  }
+}
+
+void Head::end_recovery_if_over() {
+  if (!recovering_ || !expected_.empty() || !reporting_.empty()) return;
+  recovering_ = false;
+  settle_leases();
+  apply(actors_.restored([this](CallerId caller) { return callers_.contains(caller); }));
+  for (const ActorId actor : std::exchange(unplaceable_yet_, {})) {
+    if (const auto unplaced = unplaced_.find(actor); unplaced != unplaced_.end()) place(actor, unplaced->second);
+  }
+  for (auto& [from, message] : std::exchange(put_off_, {})) on_event(from, std::move(message));
+}
+
+/// A lease stands that both sides know of.
+void Head::settle_leases() {
+  std::vector<WorkerId> unknown;
+  for (auto& [worker, lease] : leases_) {
+    if (lease.asked_from) continue;
+    const auto borrower = borrowed_.extract(worker);
+    if (borrower.empty()) {
+      unknown.push_back(worker);
+    } else {
+      lease.asked_from = borrower.mapped();
+    }
+  }
+  for (const WorkerId worker : unknown) end_lease(worker, true, nullptr);
+  for (const auto& [worker, borrower] : std::exchange(borrowed_, {})) {
+    if (!leases_.contains(worker)) tell(borrower, wire::WorkerEnded{worker, "its node was lost"});
+  }
+}
+
+}  // namespace pharos::node

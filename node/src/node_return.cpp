@@ -1,0 +1,147 @@
+// What a node keeps, so that a head that has started again can be told: who holds which actors, what was asked, and what
+// was said that no answer or report repeats.
+
+#include <algorithm>
+#include <utility>
+
+#include "node_records.hpp"
+
+namespace pharos::node {
+namespace {
+
+constexpr std::size_t kReportMax = 16384;  // entries of one
+
+/// Reports, as many as it takes.
+class Reports {
+ public:
+  template <class Entry>
+  void add(std::vector<Entry> wire::Report::*list, Entry entry) {
+    if (entries_++ % kReportMax == 0) all_.emplace_back();
+    (all_.back().*list).push_back(std::move(entry));
+  }
+  std::vector<wire::Report> all() && {
+    if (all_.empty()) all_.emplace_back();
+    for (std::size_t i = 0; i + 1 < all_.size(); ++i) all_[i].more = true;
+    return std::move(all_);
+  }
+
+ private:
+  std::vector<wire::Report> all_;
+  std::size_t entries_ = 0;
+};
+
+}  // namespace
+
+void Node::return_to_head() {
+  confirmed_ = 0;
+  for (const wire::Message& message : unconfirmed_) tell_head_(message);
+  for (wire::Report& each : report()) tell_head_(std::move(each));
+  for (const auto& [id, job] : jobs_) {
+    if (job->stopping && job->driver != nullptr) tell_head_(wire::StopJob{id});
+  }
+  // Who asked by way of the head before this one will ask again.
+  for (auto& [id, asked] : lease_requests_) {
+    if (asked.client.peer == nullptr) asked.request.reset();
+  }
+  for (const auto& [number, asked] : asked_) {
+    if (!asked.reaching) tell_head_(asked.question);
+  }
+  for (const auto& [number, asked] : node_questions_) tell_head_(wire::FindNode{asked.node, number});
+  if (!told_load_.empty()) tell_head_(wire::NodeLoad{told_load_.amounts()});
+}
+
+std::vector<wire::Report> Node::report() const {
+  Reports reports;
+  for (const auto& [id, job] : jobs_) reports.add(&wire::Report::jobs, id);
+  for (const auto& [peer, client] : clients_) {
+    if (client.job != nullptr && client.caller) {
+      reports.add(&wire::Report::callers, wire::Report::Caller{client.caller, client.job->id});
+    }
+  }
+  for (const auto& [caller, actors] : holds_) {
+    for (const auto& [actor, count] : actors) {
+      reports.add(&wire::Report::holds, wire::Report::Hold{caller, actor, count});
+    }
+  }
+  for (const auto& [reservation, starting] : starting_) {
+    reports.add(&wire::Report::incarnations,
+                wire::Report::Incarnation{starting.start.actor, starting.start.incarnation, false});
+  }
+  for (const auto& [id, worker] : workers_) {
+    if (worker->actor) {
+      reports.add(&wire::Report::incarnations,
+                  wire::Report::Incarnation{worker->actor, worker->incarnation, worker->constructed});
+    } else if (worker->far_user && leases_.lessee_of(id) == worker->far_user) {
+      reports.add(&wire::Report::lent, wire::Report::Lease{id, worker->far_user, worker->job->id});
+    }
+  }
+  for (const auto& [key, bundle] : bundles_) {
+    reports.add(&wire::Report::bundles, wire::Report::Bundle{key.first, key.second});
+    if (!bundle.held) reports.add(&wire::Report::unheld, wire::Report::Bundle{key.first, key.second});
+  }
+  for (const auto& [worker, lease] : far_leases_) reports.add(&wire::Report::borrowed, worker);
+  for (const auto& [number, asked] : asked_) {
+    if (asked.granted) reports.add(&wire::Report::borrowed, asked.granted);
+  }
+  return std::move(reports).all();
+}
+
+// ---- Who holds what, as the head counts it
+
+void Node::note_holds(CallerId caller, const wire::Message& message) {
+  if (const auto* const promise = std::get_if<wire::PromiseActor>(&message)) {
+    promised_.insert(promise->actor);
+    change_hold(caller, promise->actor, 1);
+  } else if (const auto* const start = std::get_if<wire::StartActor>(&message)) {
+    if (promised_.erase(start->actor) == 0) change_hold(caller, start->actor, 1);
+  } else if (const auto* const broken = std::get_if<wire::BreakPromise>(&message)) {
+    promised_.erase(broken->actor);
+  } else if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) {
+    change_hold(caller, hold->actor, hold->count);
+  }
+}
+
+// What this undoes is not asked for again.
+void Node::forget_undone(const wire::Message& message) {
+  const auto* const broken = std::get_if<wire::BreakPromise>(&message);
+  const auto* const removed = std::get_if<wire::RemoveGroup>(&message);
+  if (broken == nullptr && removed == nullptr) return;
+  const auto undone = std::find_if(asked_.begin(), asked_.end(), [&](const auto& entry) {
+    const auto* const promise = std::get_if<wire::PromiseActor>(&entry.second.question);
+    const auto* const place = std::get_if<wire::PlaceGroup>(&entry.second.question);
+    return (broken != nullptr && promise != nullptr && promise->actor == broken->actor) ||
+           (removed != nullptr && place != nullptr && place->group == removed->group);
+  });
+  if (undone == asked_.end()) return;
+  const Asked forgotten = std::move(asked_.extract(undone).mapped());
+  refuse(forgotten, Error{ErrorCode::kCancelled, removed != nullptr ? "the group was removed" : "it was given up"});
+}
+
+/// `found`: none, it was refused.
+void Node::note_found(const Asked& asked, ActorId found) {
+  const CallerId caller = asked.client.caller;
+  if (const auto* const promise = std::get_if<wire::PromiseActor>(&asked.question)) {
+    if (found == promise->actor) return;
+    promised_.erase(promise->actor);
+    change_hold(caller, promise->actor, -1);
+  } else if (!std::holds_alternative<wire::FindActor>(asked.question)) {
+    return;
+  }
+  if (found) change_hold(caller, found, 1);
+}
+
+void Node::change_hold(CallerId caller, ActorId actor, std::int64_t more) {
+  auto& actors = holds_[caller];
+  auto& count = actors[actor];
+  count += more;
+  if (count == 0) actors.erase(actor);
+  if (actors.empty()) holds_.erase(caller);
+}
+
+void Node::forget_holds(CallerId caller) {
+  const auto held = holds_.extract(caller);
+  if (held.empty()) return;
+  for (const auto& [actor, count] : held.mapped()) promised_.erase(actor);
+}
+
+}  // namespace pharos::node

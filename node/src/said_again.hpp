@@ -1,0 +1,19 @@
+#pragma once
+
+#include <type_traits>
+#include <variant>
+
+#include <pharos/wire/message.hpp>
+
+namespace pharos::node {
+
+/// What a node says again to a head that has started again, unless the one before has confirmed it: what a Report and
+/// the questions that have no answer do not say.
+inline bool is_said_again(const wire::Message& message) {
+  if (const auto* const made = std::get_if<wire::ActorConstructed>(&message)) return made->failure.has_value();
+  return std::holds_alternative<wire::AddJob>(message) || std::holds_alternative<wire::BreakPromise>(message) ||
+         std::holds_alternative<wire::KillActor>(message) || std::holds_alternative<wire::RemoveGroup>(message) ||
+         std::holds_alternative<wire::IncarnationEnded>(message);
+}
+
+}  // namespace pharos::node

@@ -1,0 +1,105 @@
+#include "simulated_disk.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <pharos/async/async.hpp>
+#include <pharos/async/sleep.hpp>
+
+#include "lots.hpp"
+#include "world.hpp"
+
+namespace pharos::simulator {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kWriteMin = 30us;
+constexpr Duration kWriteMax = 2ms;
+constexpr Duration kSlowMax = 40ms;
+constexpr Duration kSayMax = 300us;  // that it is durable
+constexpr std::uint64_t kSlowOneIn = 30;
+
+}  // namespace
+
+class SimulatedDisk::Store final : public storage::KvStore {
+ public:
+  Store(SimulatedDisk& disk, Process& process) : disk_{disk}, process_{process} {}
+
+  async::Async<Result<std::optional<std::string>>> get(std::string key, async::Deadline) override {
+    return get_from(this, std::move(key));
+  }
+  async::Async<Result<std::vector<storage::KeyValue>>> scan_after(std::string prefix, std::optional<std::string> after,
+                                                                  std::size_t limit, async::Deadline) override {
+    return scan_from(this, std::move(prefix), std::move(after), limit);
+  }
+  async::Async<Result<void>> write(storage::Batch batch, async::Deadline) override {
+    return write_to(this, std::move(batch));
+  }
+
+ private:
+  static async::Async<Result<std::optional<std::string>>> get_from(Store* self, std::string key) {
+    const auto found = self->disk_.pairs_.find(key);
+    if (found == self->disk_.pairs_.end()) co_return std::optional<std::string>{};
+    co_return std::optional{found->second};
+  }
+  static async::Async<Result<std::vector<storage::KeyValue>>> scan_from(Store* self, std::string prefix,
+                                                                        std::optional<std::string> after,
+                                                                        std::size_t limit) {
+    PHAROS_CO_TRY_VOID(co_await async::sleep(self->draw(kWriteMin, kWriteMax)));
+    const auto& pairs = self->disk_.pairs_;
+    std::vector<storage::KeyValue> found;
+    auto pair = after && *after >= prefix ? pairs.upper_bound(*after) : pairs.lower_bound(prefix);
+    for (; pair != pairs.end() && found.size() < limit && pair->first.starts_with(prefix); ++pair) {
+      found.push_back({pair->first, pair->second});
+    }
+    co_return found;
+  }
+  static async::Async<Result<void>> write_to(Store* self, storage::Batch batch) {
+    SimulatedDisk& disk = self->disk_;
+    if (!disk.lies_) {
+      const bool is_slow = self->process_.world().lots().one_in(kSlowOneIn);
+      PHAROS_CO_TRY_VOID(co_await async::sleep(self->draw(kWriteMin, is_slow ? kSlowMax : kWriteMax)));
+    }
+    if (!self->process_.alive()) co_return Error{ErrorCode::kCancelled, "the process has ended"};
+    ++disk.writes_;
+    if (self->failed_ || (disk.fails_one_in_ != 0 && self->process_.world().lots().one_in(disk.fails_one_in_))) {
+      self->failed_ = true;
+      co_return Error{ErrorCode::kExhausted, "the simulated disk is full"};
+    }
+    if (disk.lies_) {
+      const Duration later = self->draw(kWriteMin, kSlowMax);
+      self->process_.at(self->process_.now() + later, [&disk, batch = std::move(batch)] { apply(disk, batch); });
+      co_return {};
+    }
+    apply(disk, batch);
+    PHAROS_CO_TRY_VOID(co_await async::sleep(self->draw(Duration{0}, kSayMax)));
+    co_return {};
+  }
+  static void apply(SimulatedDisk& disk, const storage::Batch& batch) {
+    for (const auto& change : batch.changes()) {
+      if (change.value) {
+        disk.pairs_.insert_or_assign(change.key, *change.value);
+      } else {
+        disk.pairs_.erase(change.key);
+      }
+    }
+  }
+  Duration draw(Duration least, Duration most) { return process_.world().lots().between(least, most); }
+
+  SimulatedDisk& disk_;
+  Process& process_;
+  bool failed_ = false;
+};
+
+Result<std::unique_ptr<storage::KvStore>> SimulatedDisk::open(Process& process) {
+  return std::unique_ptr<storage::KvStore>{std::make_unique<Store>(*this, process)};
+}
+
+std::size_t SimulatedDisk::count(std::string_view prefix) const {
+  return static_cast<std::size_t>(std::count_if(
+      pairs_.begin(), pairs_.end(), [prefix](const auto& pair) { return pair.first.starts_with(prefix); }));
+}
+
+}  // namespace pharos::simulator
