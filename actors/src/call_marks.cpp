@@ -36,7 +36,7 @@ void CallMarks::note_suspended(std::uint64_t number, std::shared_ptr<SuspendedCa
     suspended_.emplace(number, call);
     any_.store(true, std::memory_order_release);
     const auto mark = marks_.find(number);
-    cancelled = mark != marks_.end() && mark->second.cancelled;
+    cancelled = over_ || (mark != marks_.end() && mark->second.cancelled);
   }
   if (cancelled) call->cancel_wait();
 }
@@ -46,6 +46,7 @@ void CallMarks::cancel_suspended() {
   {
     const std::lock_guard lock{mutex_};
     suspended.swap(suspended_);
+    over_ = true;
   }
   for (const auto& [number, call] : suspended) call->cancel_wait();
 }

@@ -47,7 +47,7 @@ class CallMarks {
   /// Wakes it if it has been cancelled meanwhile.
   void note_suspended(std::uint64_t number, std::shared_ptr<SuspendedCall> call);
 
-  /// Nobody waits for any of them any more: those that are suspended are woken.
+  /// Nobody waits for any of them any more: those that are suspended are woken, and so is each that still will be.
   void cancel_suspended();
 
   Mark of(std::uint64_t number) const { return any_.load(std::memory_order_acquire) ? find(number) : Mark{}; }
@@ -65,6 +65,7 @@ class CallMarks {
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, Mark> marks_;
   std::unordered_map<std::uint64_t, std::shared_ptr<SuspendedCall>> suspended_;
+  bool over_ = false;
 };
 
 }  // namespace pharos::actors

@@ -75,6 +75,7 @@ bool CallerLink::take_account(const wire::FrameView& frame) {
       marks_.forget(frame.header.number);
       const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
       out()->send(known.header, known.payload);
+      flush_later();  // calls of others may come behind it
       return false;
     }
     case ReplyCache::Arrival::kForgotten: break;
@@ -83,6 +84,7 @@ bool CallerLink::take_account(const wire::FrameView& frame) {
                         "its caller was cut off for so long that what became of the call is forgotten",
                         "Call it again if it may run twice."};
   reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
+  flush_later();
   return false;
 }
 

@@ -466,6 +466,7 @@ void Head::refuse_lease(wire::Refused refused) {
 
 /// Given back by its caller; or its worker has ended, which the caller is told.
 void Head::end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ended) {
+  borrowed_.erase(worker);  // its node may not have said yet that it has lent it
   const auto found = leases_.extract(worker);
   if (found.empty()) return;
   const Lease& lease = found.mapped();

@@ -183,12 +183,12 @@ class Head {
 
   async::Executor& executor_;
   const NodeId own_;
-  Records* const records_;                           // null: nothing is written down
+  Records* const records_;                                // null: nothing is written down
   std::vector<std::pair<NodeId, wire::Message>> outbox_;  // of the event that is under way
   Welcome welcome_;                                       // of the same
-  std::unordered_set<ActorId> moved_;                // since the last event: their places, or how they ended
+  std::unordered_set<ActorId> moved_;                     // since the last event: their places, or how they ended
   std::unordered_set<GroupId> moved_groups_;
-  std::unordered_set<GroupId> removed_groups_;            // of which actors have something still
+  std::unordered_set<GroupId> removed_groups_;  // of which actors have something still
 
   std::unordered_map<NodeId, Node> nodes_;
   std::unordered_map<CallerId, CallerPlace> callers_;  // that have asked something
@@ -225,9 +225,9 @@ class Head {
 
   // Until all is as it was.
   bool recovering_ = false;
-  std::unordered_map<NodeId, std::string> expected_;       // where it was reached
-  std::unordered_map<NodeId, wire::Report> reporting_;     // back, and not all of it told
-  std::unordered_map<WorkerId, NodeId> borrowed_;          // by which nodes
+  std::unordered_map<NodeId, std::string> expected_;    // where it was reached
+  std::unordered_map<NodeId, wire::Report> reporting_;  // back, and not all of it told
+  std::unordered_map<WorkerId, NodeId> borrowed_;       // by which nodes
   std::vector<ActorId> unplaceable_yet_;
   std::vector<std::pair<NodeId, wire::Message>> put_off_;  // what cannot be decided yet
 };

@@ -7,8 +7,8 @@
 //   2. what there is, as Reports: what the records have there and the node has not was never told to it, and is told
 //      now; what the node has and the records have not is over, and ends,
 //   3. its questions that have no answer,
-// and is open then. The recovery is over when all are back or lost. Only then is anything ended for the want of somebody
-// who may just not have been heard of.
+// and is open then. The recovery is over when all are back or lost. Only then is anything ended for the want of
+// somebody who may just not have been heard of.
 
 #include <algorithm>
 #include <chrono>
@@ -477,7 +477,7 @@ void Head::settle_leases() {
   for (auto& [worker, lease] : leases_) {
     if (lease.asked_from) continue;
     const auto borrower = borrowed_.extract(worker);
-    if (borrower.empty()) {
+    if (borrower.empty() || !callers_.contains(lease.asker.caller)) {
       unknown.push_back(worker);
     } else {
       lease.asked_from = borrower.mapped();

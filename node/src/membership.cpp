@@ -69,8 +69,8 @@ void Membership::tell_head(wire::Message message) {
   if (!head_address_.empty()) {
     if (head_link_ != nullptr && !coming_back_) head_link_->send(message);
   } else if (head_ != nullptr) {
-    executor_.post([this, message = std::move(message)]() mutable {
-      if (head_ != nullptr) head_->on_message(id_, std::move(message));
+    executor_.post([this, to = heads_, message = std::move(message)]() mutable {
+      if (head_ != nullptr && heads_ == to) head_->on_message(id_, std::move(message));
     });
   } else if (const auto number = number_of(message); number && trouble_) {
     executor_.post([this, refused = wire::Refused{*number, *trouble_}] { node_.on_head_message(refused); });
@@ -116,9 +116,9 @@ async::Async<Result<void>> Membership::start(Membership* self) {
   PHAROS_CO_TRY(self->store_, co_await open_records(self));
   PHAROS_CO_TRY(Records::Found found, co_await Records::load(self->store_.get()));
   if (self->closing_) co_return Error{ErrorCode::kCancelled, "the daemon ends"};
-  self->records_ = std::make_unique<Records>(self->executor_, *self->store_, [self](const Error& why) {
-    self->background_.spawn(replace_head(self, why));
-  });
+  self->records_ = std::make_unique<Records>(
+      self->executor_, *self->store_, [self](const Error& why) { self->background_.spawn(replace_head(self, why)); });
+  ++self->heads_;
   self->head_ = std::make_unique<Head>(self->executor_, self->id_, self->records_.get());
   self->head_->restore(std::move(found));
   if (self->head_->expects(self->id_)) {
@@ -162,8 +162,8 @@ void Membership::add_node(Fd socket) {
 void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64_t request) {
   const auto refuse = [&](Error why) { node.peer->respond(request, std::move(why)); };
   if (!head_address_.empty()) {
-    return refuse({ErrorCode::kFailedPrecondition, "there is a node, and no head",
-                   "Join its head, at " + head_address_ + "."});
+    return refuse(
+        {ErrorCode::kFailedPrecondition, "there is a node, and no head", "Join its head, at " + head_address_ + "."});
   }
   if (head_ == nullptr) {
     return refuse(trouble_ ? Error{ErrorCode::kUnavailable, trouble_->message()}

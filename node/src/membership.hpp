@@ -66,7 +66,9 @@ class Membership final : public net::Peer::Owner {
   void add_driver(Fd socket);
 
   void close();
-  bool closed() const { return node_.closed() && background_.size() == 0 && (records_ == nullptr || records_->closed()); }
+  bool closed() const {
+    return node_.closed() && background_.size() == 0 && (records_ == nullptr || records_->closed());
+  }
 
   /// For tests, as of Node and Head.
   std::string leftovers() const { return node_.leftovers() + (head_ == nullptr ? "" : head_->leftovers()); }
@@ -113,9 +115,10 @@ class Membership final : public net::Peer::Owner {
   const Ends ends_;
   std::unique_ptr<storage::KvStore> store_;  // null: nothing outlives the head
   std::unique_ptr<Records> records_;
-  std::unique_ptr<Head> head_;               // null: it is elsewhere, or not there now
-  std::optional<Error> trouble_;             // why it could not be made anew
-  std::shared_ptr<net::Peer> head_link_;     // null: it is here, or not joined
+  std::unique_ptr<Head> head_;            // null: it is elsewhere, or not there now
+  std::uint64_t heads_ = 0;               // that there were, one after the other
+  std::optional<Error> trouble_;          // why it could not be made anew
+  std::shared_ptr<net::Peer> head_link_;  // null: it is here, or not joined
   std::string reached_at_;
   bool joined_ = false;
   bool head_lasts_ = false;

@@ -261,7 +261,8 @@ void Node::on_head_message(wire::Message message) {
     }
     if (auto asked = node_questions_.extract(refused->number); !asked.empty()) asked.mapped().found.fail(refused->why);
   } else if (const auto* const node = std::get_if<wire::NodeFound>(&message)) {
-    if (auto asked = node_questions_.extract(node->number); !asked.empty()) asked.mapped().found.complete(node->address);
+    if (auto asked = node_questions_.extract(node->number); !asked.empty())
+      asked.mapped().found.complete(node->address);
   } else if (const auto* const ready = std::get_if<wire::GroupReady>(&message)) {
     if (const auto asked = asked_.extract(ready->number); !asked.empty()) answer(asked.mapped(), *ready);
   } else if (const auto* const rows = std::get_if<wire::Rows>(&message)) {

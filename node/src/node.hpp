@@ -197,12 +197,12 @@ class Node final : public net::Peer::Owner {
 
   /// A caller's request: for a worker, or one that the head was asked to answer.
   struct Asked {
-    Client client;  // without a peer: a caller of another node, and the head has the number
+    Client client;                           // without a peer: a caller of another node, and the head has the number
     std::optional<std::uint64_t> request;    // none: nobody waits for an answer
     wire::Amounts amounts{};                 // of a lease
-    wire::Message question = wire::Done{};    // to the head
-    bool reaching = false;                    // it is answered, and that node is being reached
-    WorkerId granted{};                       // which is reached
+    wire::Message question = wire::Done{};   // to the head
+    bool reaching = false;                   // it is answered, and that node is being reached
+    WorkerId granted{};                      // which is reached
     std::optional<TimePoint> asked_again{};  // for the first time: the actor could not be reached
   };
   void answer(const Asked& asked, const wire::Message& message);
@@ -233,13 +233,13 @@ class Node final : public net::Peer::Owner {
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   bool ends_idle_workers_ = false;
-  scheduler::Resources told_load_;                  // that tasks have
-  bool tells_load_ = false;                         // soon
-  std::map<std::uint64_t, Asked> asked_;            // the head, by number
-  std::deque<wire::Message> unconfirmed_;           // that is said again; oldest first
-  std::uint64_t confirmed_ = 0;                     // of what was said to the present head
+  scheduler::Resources told_load_;         // that tasks have
+  bool tells_load_ = false;                // soon
+  std::map<std::uint64_t, Asked> asked_;   // the head, by number
+  std::deque<wire::Message> unconfirmed_;  // that is said again; oldest first
+  std::uint64_t confirmed_ = 0;            // of what was said to the present head
   std::unordered_map<CallerId, std::unordered_map<ActorId, std::int64_t>> holds_;
-  std::unordered_set<ActorId> promised_;            // and not asked to start
+  std::unordered_set<ActorId> promised_;  // and not asked to start
   /// A worker of another node.
   struct FarLease {
     Client client;  // who has it

@@ -76,8 +76,7 @@ void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
     return refuse(given_up, why);
   }
   const Client& client = asked->second.client;
-  const wire::ConnectActor question{
-      alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}};
+  const wire::ConnectActor question{alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}};
   asked->second.question = question;
   tell_head(question);
 }

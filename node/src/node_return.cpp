@@ -1,5 +1,5 @@
-// What a node keeps, so that a head that has started again can be told: who holds which actors, what was asked, and what
-// was said that no answer or report repeats.
+// What a node keeps, so that a head that has started again can be told: who holds which actors, what was asked, and
+// what was said that no answer or report repeats.
 
 #include <algorithm>
 #include <utility>

@@ -69,8 +69,8 @@ class Records {
 
   storage::KvStore& store_;
   WhenFailed when_failed_;
-  storage::Batch batch_;          // of the event that is under way
-  std::deque<Pending> pending_;   // the first is being written
+  storage::Batch batch_;         // of the event that is under way
+  std::deque<Pending> pending_;  // the first is being written
   bool failed_ = false;
   bool closed_ = false;
   async::AsyncGroup background_;

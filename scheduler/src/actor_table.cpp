@@ -345,7 +345,8 @@ bool ActorTable::restore(ActorId id, const ActorSpec& spec, CallerId creator, co
 
 void ActorTable::restore_hold(ActorId id, CallerId caller, std::int64_t count) {
   Actor* const found = find_actor(id);
-  if (found == nullptr || !lives(*found) || found->spec.detached || count == 0 || ended_callers_.contains(caller)) return;
+  if (found == nullptr || !lives(*found) || found->spec.detached || count == 0 || ended_callers_.contains(caller))
+    return;
   found->holds[caller] = count;
   held_[caller].insert(id);
 }

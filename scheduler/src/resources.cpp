@@ -177,10 +177,9 @@ bool Ledger::fits(const Resources& demand) const {
 
 bool Ledger::fits(const Allotment& allotment) const {
   return allotment.amounts.fits_in(left_) &&
-         std::all_of(allotment.gpus.begin(), allotment.gpus.end(),
-                     [&](const GpuShare& share) {
-                       return share.index < gpus_left_.size() && share.amount <= gpus_left_[share.index];
-                     });
+         std::all_of(allotment.gpus.begin(), allotment.gpus.end(), [&](const GpuShare& share) {
+           return share.index < gpus_left_.size() && share.amount <= gpus_left_[share.index];
+         });
 }
 
 Allotment Ledger::take(const Resources& demand) {

@@ -33,8 +33,14 @@ class Oracle {
     const std::string name = line.substr(1);
     switch (line.front()) {
       case '?': known_[name] = State::kAsked; break;
-      case '+': known_[name] = State::kThere; ++acknowledged_; break;
-      case '-': known_[name] = State::kGone; ++acknowledged_; break;
+      case '+':
+        known_[name] = State::kThere;
+        ++acknowledged_;
+        break;
+      case '-':
+        known_[name] = State::kGone;
+        ++acknowledged_;
+        break;
       default: wrong_ += line + '\n';
     }
   }

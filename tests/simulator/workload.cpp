@@ -690,7 +690,7 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     std::optional<Faults> faults;
     if (plan.faults) faults.emplace(cluster, cluster.world().now() + plan.faults_for);
     if (!cluster.run_until([&] { return cluster.all_drivers_ended(); }, kEndLimit)) {
-      run.wrong += "the programs have not ended\n";
+      run.wrong += "the programs have not ended\n" + cluster.what_drivers_wait_for();
     }
     cluster.run_for(options.durable ? 26s : 12s);  // idle workers go, and nodes that a head waits for are given up
     if (const std::string left = cluster.leftovers(); !left.empty()) run.wrong += "left behind:\n" + left;

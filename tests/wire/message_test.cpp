@@ -340,8 +340,18 @@ auto fields(const Report& m) {
 }
 auto fields(const ActorLife& m) {
   const auto& [actor, incarnation, restarts, backoff, waits, has, group, bundle, over, label, job, last_end] = m;
-  return std::tuple{actor, incarnation, restarts,         backoff, waits,   has,
-                    group, bundle,      over.has_value(), label,   job,     last_end,
+  return std::tuple{actor,
+                    incarnation,
+                    restarts,
+                    backoff,
+                    waits,
+                    has,
+                    group,
+                    bundle,
+                    over.has_value(),
+                    label,
+                    job,
+                    last_end,
                     over ? over->message() : std::string{}};
 }
 auto fields(const GroupPlaces& m) {

@@ -1,7 +1,7 @@
 // A program that changes what the head knows, about 200 times a second, while a test kills whatever there is:
 // `changing FILE THREADS`. Says "+name" when an actor is acknowledged to be there, "-name" when one is acknowledged to
-// be gone, and before it asks for either "?name"; until FILE exists. Then it looks for each actor that it has ever asked
-// for, and says "is name" or "no name".
+// be gone, and before it asks for either "?name"; until FILE exists. Then it looks for each actor that it has ever
+// asked for, and says "is name" or "no name".
 
 #include <chrono>
 #include <deque>

@@ -159,6 +159,17 @@ bool Cluster::explain_waits(Duration patience) {
   return async::block_on(executor, explained.wait(async::Deadline::after(patience, executor))).ok();
 }
 
+std::string Cluster::what_drivers_wait_for() {
+  std::string all;
+  for (Process* const driver : drivers()) {
+    driver->soon([&all, driver] {
+      driver->program()->caller()->explain_waits([&all](const std::string& text) { all += text; });
+    });
+  }
+  run_for(3s);
+  return all;
+}
+
 void Cluster::crash() {
   Process::current()->exit(SIGSEGV);
   Process::current()->park(async::Deadline::never());

@@ -52,6 +52,8 @@ class Cluster final {
   std::vector<Process*> processes(std::string_view what) const { return kernel_.alive(what); }
   /// Those that have not ended.
   std::vector<Process*> drivers() const;
+  /// As SIGQUIT has them say it.
+  std::string what_drivers_wait_for();
   bool all_drivers_ended() const { return drivers().empty(); }
   /// What should not be there once all drivers have ended, or are not there any more. Empty: nothing.
   std::string leftovers() const;

@@ -98,8 +98,8 @@ Result<std::unique_ptr<storage::KvStore>> SimulatedDisk::open(Process& process) 
 }
 
 std::size_t SimulatedDisk::count(std::string_view prefix) const {
-  return static_cast<std::size_t>(std::count_if(
-      pairs_.begin(), pairs_.end(), [prefix](const auto& pair) { return pair.first.starts_with(prefix); }));
+  return static_cast<std::size_t>(std::count_if(pairs_.begin(), pairs_.end(),
+                                                [prefix](const auto& pair) { return pair.first.starts_with(prefix); }));
 }
 
 }  // namespace pharos::simulator

@@ -67,9 +67,11 @@ class SimulatedHost::NodeProgram final : public Program {
   NodeProgram(Process& process, SimulatedHost& host)
       : process_{process},
         host_{host},
-        membership_{process.executor(), host, {.node = settings_of(host), .open_records = host.open_records(process)}, {
-          .lost = [&process](const Error&) { process.exit(1); },
-          .given_up = [&process] { process.exit(1); }}},
+        membership_{
+            process.executor(),
+            host,
+            {.node = settings_of(host), .open_records = host.open_records(process)},
+            {.lost = [&process](const Error&) { process.exit(1); }, .given_up = [&process] { process.exit(1); }}},
         background_{process.executor()} {}
 
   node::Membership& membership() { return membership_; }

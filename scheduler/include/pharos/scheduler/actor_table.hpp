@@ -140,9 +140,9 @@ class ActorTable {
     std::uint32_t incarnation = 0;  ///< 0: it is promised
     std::uint32_t restarts = 0;
     std::uint32_t backoff = 0;
-    bool waits = false;            ///< for its restart
-    bool has_process = false;      ///< of that incarnation, or shall have
-    std::optional<Error> over{};   ///< why it ended for good
+    bool waits = false;           ///< for its restart
+    bool has_process = false;     ///< of that incarnation, or shall have
+    std::optional<Error> over{};  ///< why it ended for good
   };
   /// Of an actor that is known.
   Life life(ActorId actor) const;

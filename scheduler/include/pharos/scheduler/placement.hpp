@@ -98,7 +98,8 @@ class Placement {
   /// Actors that wait for something in it are refused; what others have there they have until they give it back.
   PlacementEffects remove_group(GroupId group);
 
-  // ---- As another Placement had it, before the events above. False: that makes no sense here, and nothing has changed.
+  // ---- As another Placement had it, before the events above. False: that makes no sense here, and nothing has
+  // changed.
 
   bool restore(ActorId actor, NodeId node, const Allotment& allotment);
   /// Of a group that is there.
