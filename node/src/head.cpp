@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
 constexpr auto kFarReasonTime = 500ms;
+constexpr ByteCount kDiskReserve{std::uint64_t{12} << 20};
 constexpr auto kEarlyTime = 1s;  // for the word of who makes an actor, after the first word about it
 constexpr std::size_t kEarlyMax = 65536;
 constexpr std::size_t kHoldersToldMax = 5;  // of what others wait for
@@ -241,8 +242,21 @@ bool Head::program_goes_on(NodeId from, const wire::Asker& asker) {
   return false;
 }
 
+// What goes on needs some room, too: restarts, ends.
+bool Head::has_room(NodeId from, const wire::Asker& asker) {
+  if (records_ == nullptr) return true;
+  const ByteCount left = records_->free_space();
+  if (left >= kDiskReserve) return true;
+  tell(from, wire::Refused{asker.number,
+                           {ErrorCode::kExhausted,
+                            "the disk of the head's state has " + to_string(left) + " left, and the last " +
+                                to_string(kDiskReserve) + " are kept for what is there already",
+                            "Make room on it; the head goes on by itself."}});
+  return false;
+}
+
 void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
-  if (!program_goes_on(from, promise.asker)) return;
+  if (!program_goes_on(from, promise.asker) || !has_room(from, promise.asker)) return;
   const auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return tell(from, wire::Refused{promise.asker.number, promised.error()});
   if (records_ != nullptr && *promised == promise.actor) records_->put(actor_key(promise.actor), promise);
@@ -251,7 +265,7 @@ void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
 }
 
 void Head::start_actor(NodeId from, wire::StartActor start) {
-  if (!program_goes_on(from, start.asker)) return;
+  if (!program_goes_on(from, start.asker) || !has_room(from, start.asker)) return;
   if (const auto sane = checked(start.demand); !sane) {
     return tell(from, wire::Refused{start.asker.number, sane.error()});
   }

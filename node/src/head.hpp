@@ -104,6 +104,7 @@ class Head {
   void answer_early_later(ActorId actor);
   void answer_early(ActorId actor);
   bool program_goes_on(NodeId from, const wire::Asker& asker);
+  bool has_room(NodeId from, const wire::Asker& asker);
   void promise_actor(NodeId from, const wire::PromiseActor& promise);
   void answer(NodeId from, wire::Message& message);
   bool on_lease_message(NodeId from, wire::Message& message);

@@ -45,7 +45,7 @@ bool Head::on_lease_message(NodeId from, wire::Message& message) {
 
 void Head::place_group(NodeId from, wire::PlaceGroup place) {
   note_caller(place.asker, from);
-  if (!program_goes_on(from, place.asker)) return;
+  if (!program_goes_on(from, place.asker) || !has_room(from, place.asker)) return;
   const auto refuse = [&](Error why) { tell(from, wire::Refused{place.asker.number, std::move(why)}); };
   if (const auto known = groups_.find(place.group); known != groups_.end()) {
     Group& group = known->second;

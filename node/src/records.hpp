@@ -51,6 +51,9 @@ class Records {
   /// The event's end. `effect` is what the head says of it.
   void commit(Effect effect);
 
+  /// What the store's disk has left.
+  ByteCount free_space() const { return store_.free_space(); }
+
   /// close(), until it is closed and gone.
   static async::Async<void> end(std::unique_ptr<Records> records);
   /// Nothing more is said. What is under way may become durable or not.

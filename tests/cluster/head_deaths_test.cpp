@@ -2,9 +2,13 @@
 // acknowledged to it; this process writes that down, and kills heads, nodes and workers meanwhile.
 
 #include <signal.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <random>
@@ -71,10 +75,11 @@ class Oracle {
 class HeadDeathsTest : public SeveralNodes {
  protected:
   std::string state() const { return folder() / "state"; }
-  void start_durable_head(Variables more = {}) {
+  void start_durable_head(Variables more = {}, bool waits = true) {
     const std::string listen = address_.empty() ? "127.0.0.1:0" : address_;
     head_ = start({"head", "--listen", listen, "--token-file", token_file(), "--state", state()}, "cpu=1,seat=40",
                   std::move(more));
+    if (!waits) return;
     const std::string line = read_until(*head_, "listening at ");
     const std::size_t begin = line.find("listening at ") + 13;
     address_ = line.substr(begin, line.find(';') - begin);
@@ -90,6 +95,10 @@ class HeadDeathsTest : public SeveralNodes {
     while (std::chrono::steady_clock::now() < until) oracle_.note(program.next_line(60s));
   }
   void finish(ChildProgram& program) {
+    look(program);
+    EXPECT_EQ(oracle_.wrong(), "");
+  }
+  void look(ChildProgram& program) {
     std::ofstream{stop_file()} << "stop";
     for (std::string line = program.next_line(90s); line != "ended"; line = program.next_line(90s)) oracle_.note(line);
     for (std::string line = program.next_line(90s); line != "done"; line = program.next_line(90s)) {
@@ -100,7 +109,6 @@ class HeadDeathsTest : public SeveralNodes {
         oracle_.note(line);
       }
     }
-    EXPECT_EQ(oracle_.wrong(), "");
     EXPECT_EQ(oracle_.compared(), oracle_.known());
     std::printf("%d changes acknowledged, %zu actors looked for\n", oracle_.acknowledged(), oracle_.compared());
   }
@@ -137,6 +145,187 @@ TEST_F(HeadDeathsTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasA
   listen_for(*program, pause());
   finish(*program);
   EXPECT_GT(oracle_.acknowledged(), rounds * 50);
+}
+
+// ---- What a death at a worse moment leaves
+
+TEST_F(HeadDeathsTest, AtEachFailpointOfItsRecordsTheHeadDiesAndNothingIsLost) {
+  must_end_within(240s);
+  std::mt19937_64 random{seed_of_test()};
+  start_durable_head();
+  for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
+  const auto program = start_program(CHANGING, {stop_file(), "8"});
+  ASSERT_EQ(program->next_line(), "begins");
+  for (const char* const failpoint : {"records_ready", "records_written", "records_said"}) {
+    for (int round = 0; round < 3; ++round) {
+      listen_for(*program, 100ms);
+      kill_head();
+      const std::string passes = std::to_string(random() % 200);
+      start_durable_head({{"PHAROS_FAILPOINT", std::string{failpoint} + ":kill:" + passes}}, false);
+      while (!head_->ended()) oracle_.note(program->next_line(30s));
+      start_durable_head();
+    }
+  }
+  finish(*program);
+}
+
+class PowerLossTest : public HeadDeathsTest {
+ protected:
+  /// A head whose power fails, again and again.
+  void lose_power(int rounds, Variables variables) {
+    variables.emplace_back("LD_PRELOAD", POWER_LOSS);
+    variables.emplace_back("POWER_LOSS_FOLDER", state());
+    variables.emplace_back("ASAN_OPTIONS", "verify_asan_link_order=0");
+    std::mt19937_64 random{seed_of_test()};
+    start_durable_head(variables);
+    for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
+    const auto program = start_program(CHANGING, {stop_file(), "8"});
+    ASSERT_EQ(program->next_line(), "begins");
+    for (int round = 0; round < rounds; ++round) {
+      listen_for(*program, std::chrono::milliseconds{200 + random() % 400});
+      kill_head();
+      start_durable_head(variables);
+    }
+    listen_for(*program, 200ms);
+    look(*program);
+  }
+};
+
+TEST_F(PowerLossTest, WhatWasNotSyncedWasNotAcknowledged) {
+  must_end_within(180s);
+  lose_power(rounds_wanted(), {});
+  EXPECT_EQ(oracle_.wrong(), "");
+}
+
+// The same test can fail.
+TEST_F(PowerLossTest, ADiskThatOnlySaysThatItHasSyncedIsFoundOut) {
+  must_end_within(240s);
+  bool is_found_out = false;
+  try {
+    lose_power(5, {{"POWER_LOSS_LIES", "1"}});
+    is_found_out = !oracle_.wrong().empty();
+  } catch (const std::exception&) {
+    is_found_out = true;  // its program has ended: even its node was forgotten
+  }
+  EXPECT_TRUE(is_found_out);
+}
+
+// ---- What only stops for a while, or has no room
+
+class PausesTest : public HeadDeathsTest {
+ protected:
+  std::unique_ptr<ChildProgram> begin() {
+    auto program = start_program(CHANGING, {stop_file(), "4"});
+    EXPECT_EQ(program->next_line(), "begins");
+    return program;
+  }
+};
+
+TEST_F(PausesTest, AHeadThatWasStoppedForLongerThanNodesMayBeSilentLosesNone) {
+  must_end_within(120s);
+  start_durable_head();
+  for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
+  const auto program = begin();
+  listen_for(*program, 500ms);
+  const pid_t head = daemon_of(*head_);
+  ::kill(head, SIGSTOP);
+  std::this_thread::sleep_for(12s);  // what is tested: longer than nine ticks of a second
+  ::kill(head, SIGCONT);
+  listen_for(*program, 500ms);
+  finish(*program);
+  for (const auto& node : nodes_) EXPECT_EQ(node->error().find("given this node up"), std::string::npos);
+  EXPECT_EQ(head_->error().find("nothing comes from a node"), std::string::npos);
+}
+
+TEST_F(PausesTest, ANodeThatWasStoppedIsGivenUpInTenSecondsAndJoinsAnewWhenItGoesOn) {
+  must_end_within(120s);
+  start_durable_head();
+  ChildProgram& node = start_node("cpu=1,seat=40");
+  start_node("cpu=1,seat=40");
+  const auto program = begin();
+  listen_for(*program, 500ms);
+  const pid_t daemon = daemon_of(node);
+  ::kill(daemon, SIGSTOP);
+  const auto since = std::chrono::steady_clock::now();
+  EXPECT_TRUE(head_->error_with("nothing comes from a node", 15s));
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 11s);
+  ::kill(daemon, SIGCONT);
+  EXPECT_TRUE(node.error_with("the cluster has given this node up"));
+  read_until(node, "joined the head at " + address_);
+  listen_for(*program, 500ms);
+  finish(*program);
+}
+
+TEST_F(PausesTest, AHeadThatCannotWriteOnceStartsAgainInItsPlace) {
+  must_end_within(120s);
+  start_durable_head({{"PHAROS_FAILPOINT", "records_ready:fail_once:100"}});
+  for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
+  const auto program = begin();
+  while (!head_->error_with("the head goes on", 10ms)) listen_for(*program, 50ms);
+  listen_for(*program, 500ms);
+  finish(*program);
+}
+
+TEST_F(PausesTest, ASecondHeadOnTheSameStateIsRefused) {
+  start_durable_head();
+  const auto second = start({"head", "--listen", "127.0.0.1:0", "--state", state()}, "cpu=1");
+  const auto end = second->wait(5s);
+  EXPECT_EQ(end.status >> 8, 1);
+  EXPECT_NE(end.error.find(state()), std::string::npos) << end.error;
+  EXPECT_NE(end.error.find("is open already"), std::string::npos) << end.error;
+}
+
+/// A small file system of its own; only root may make one.
+class FullDiskTest : public PausesTest {
+ protected:
+  void SetUp() override {
+    PausesTest::SetUp();
+    if (::geteuid() != 0) GTEST_SKIP() << "only root may mount a file system";
+    fs::create_directory(state());
+    ASSERT_EQ(::mount("none", state().c_str(), "tmpfs", 0, "size=32m"), 0) << ::strerror(errno);
+    mounted_ = true;
+  }
+  void TearDown() override {
+    end(head_);
+    if (mounted_) {
+      EXPECT_EQ(::umount2(state().c_str(), MNT_DETACH), 0);
+    }
+    PausesTest::TearDown();
+  }
+  std::string filling() const { return state() + "/filling"; }
+  /// To the last byte.
+  void fill() const {
+    std::ofstream file{filling(), std::ios::binary};
+    const std::string some(1 << 16, 'x');
+    while (file.write(some.data(), static_cast<std::streamsize>(some.size())) && file.flush()) {
+    }
+  }
+
+ private:
+  bool mounted_ = false;
+};
+
+TEST_F(FullDiskTest, NewActorsAreRefusedWithTheReasonAndAllElseGoesOnUntilThereIsRoom) {
+  must_end_within(120s);
+  start_durable_head();
+  start_node("cpu=1,b=4");
+  const auto driver =
+      start_program(FAR_DRIVER, {"full_disk", folder() / "full", folder() / "room", folder() / "restarted"});
+  read_until(*driver, "before: 5");
+  fill();
+  EXPECT_LT(fs::space(state()).available, 1 << 20);
+  std::ofstream{folder() / "full"} << "yes";
+  EXPECT_NE(read_until(*driver, "refused: ").find("the disk of the head's state has "), std::string::npos);
+  read_until(*driver, "calls go on: 6");
+  read_until(*driver, "killed while full");
+  fs::remove(filling());
+  std::ofstream{folder() / "room"} << "yes";
+  read_until(*driver, "after: 7");
+  kill_head();
+  start_durable_head();
+  std::ofstream{folder() / "restarted"} << "yes";
+  read_until(*driver, "still there: 8");
+  EXPECT_EQ(driver->wait().status, 0);
 }
 
 }  // namespace

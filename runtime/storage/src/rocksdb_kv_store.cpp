@@ -4,6 +4,7 @@
 #include <rocksdb/options.h>
 #include <rocksdb/sst_file_reader.h>
 #include <rocksdb/write_batch.h>
+#include <sys/statvfs.h>
 
 #include <cstdarg>
 #include <cstdio>
@@ -93,6 +94,11 @@ class RocksDbKvStore final : public KvStore {
   }
   async::Async<Result<void>> write(Batch batch, Deadline deadline) override {
     return committer_.write(std::move(batch), deadline);
+  }
+  ByteCount free_space() const override {
+    struct statvfs disk {};
+    if (::statvfs(folder_.c_str(), &disk) != 0) return ByteCount{};
+    return ByteCount{static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize};
   }
 
  private:

@@ -449,6 +449,38 @@ void run_quiet(pharos::Runtime& runtime) {
   }
 }
 
+/// The head's disk is filled once `full` is there, and empty again once `room` is.
+void run_full_disk(pharos::Runtime& runtime, const std::string& full, const std::string& room,
+                   const std::string& restarted) {
+  const auto wait_until = [](const std::string& file) {
+    while (!std::filesystem::exists(file)) std::this_thread::sleep_for(10ms);
+  };
+  const auto counter = runtime.spawn<Counter>({.name = "counter", .resources = {{"b", 1}}});
+  auto other = runtime.spawn<Counter>({.name = "other", .resources = {{"b", 1}}});
+  wait_for(other.call<&Counter::add>(1));
+  say("before: " + std::to_string(wait_for(counter.call<&Counter::add>(5))));
+  wait_until(full);
+  try {
+    wait_for(runtime.spawn<Counter>().call<&Counter::add>(1));
+    say("not refused");
+  } catch (const std::exception& e) {
+    say(std::string{"refused: "} + e.what());
+  }
+  say("calls go on: " + std::to_string(wait_for(counter.call<&Counter::add>(1))));
+  other.kill();
+  try {
+    wait_for(other.call<&Counter::add>(1));
+  } catch (const pharos::ActorDied&) {
+    say("killed while full");
+  }
+  wait_until(room);
+  const auto late = runtime.spawn<Counter>({.name = "late", .resources = {{"b", 1}}});
+  say("after: " + std::to_string(wait_for(late.call<&Counter::add>(7))));
+  wait_until(restarted);
+  static_cast<void>(runtime.actor<Counter>("late"));
+  say("still there: " + std::to_string(wait_for(late.call<&Counter::add>(1))));
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -462,6 +494,7 @@ int main(int, char** argv) {
     if (mode == "tasks") run_tasks(runtime);
     if (mode == "loss") run_loss(runtime);
     if (mode == "replaced") run_replaced(runtime, argv[2]);
+    if (mode == "full_disk") run_full_disk(runtime, argv[2], argv[3], argv[4]);
     if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
     if (mode == "crowd") run_crowd(runtime);
     if (mode == "quiet") run_quiet(runtime);

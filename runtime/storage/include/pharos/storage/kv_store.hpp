@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <pharos/async/async.hpp>
 #include <pharos/async/deadline.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/storage/batch.hpp>
 
@@ -44,6 +47,9 @@ class KvStore {
   /// Succeeds once the whole batch is durable. Batches are applied in the order in which write() was awaited by the
   /// coroutines of one executor.
   virtual async::Async<Result<void>> write(Batch batch, Deadline deadline) = 0;
+
+  /// What its disk has left. A look at the file system, without a wait.
+  virtual ByteCount free_space() const { return ByteCount{std::numeric_limits<std::uint64_t>::max()}; }
 
  protected:
   KvStore() = default;
