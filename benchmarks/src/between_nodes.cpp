@@ -23,6 +23,7 @@
 #include <pharos/pharos.hpp>
 
 #include "figures.hpp"
+#include "program.hpp"
 
 namespace bench {
 namespace {
@@ -91,46 +92,7 @@ double seconds_over_tcp(const Connection& connection, std::span<std::byte> sourc
   return seconds_since(start);
 }
 
-// ---- A head and a node, as people start them
-
-class Program {
- public:
-  Program(const std::vector<std::string>& words, const std::string& until) {
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error{"no pipe"};
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    const int failed = ::posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::close(ends[1]);
-    output_ = ::fdopen(ends[0], "r");
-    if (failed != 0) throw std::runtime_error{words[0] + " cannot be started"};
-    char line[1024];
-    while (said_.find(until) == std::string::npos && std::fgets(line, sizeof line, output_) != nullptr) said_ += line;
-  }
-  Program(Program&&) = delete;
-  ~Program() {
-    ::kill(pid_, SIGTERM);
-    ::waitpid(pid_, nullptr, 0);
-    std::fclose(output_);
-  }
-  /// What comes behind these words, to the end of the line or a semicolon.
-  std::string word_behind(const std::string& words) const {
-    const std::size_t begin = said_.find(words);
-    if (begin == std::string::npos) throw std::runtime_error{"no \"" + words + "\" was said"};
-    const std::size_t end = said_.find_first_of(";\n", begin);
-    return said_.substr(begin + words.size(), end - begin - words.size());
-  }
-
- private:
-  pid_t pid_ = -1;
-  std::FILE* output_ = nullptr;
-  std::string said_;
-};
+// ---- Between two nodes
 
 /// Beside this program's own node, which reaches it by TCP.
 class TwoNodes {

@@ -77,6 +77,10 @@ void measure_store(Report& report, int argc, char** argv);
 void measure_between_nodes(Report& report, int argc, char** argv);
 /// The head's decisions by themselves.
 void measure_placement(Report& report);
+/// The head by itself, and what it writes down.
+void measure_head(Report& report);
+/// A cluster of several nodes whose head keeps records.
+void measure_several_nodes(Report& report, int argc, char** argv);
 /// One of its programs.
 int run_broadcast(int argc, char** argv, int nodes);
 /// Refs that are waited for, passed on and awaited; encoding.

@@ -72,7 +72,11 @@ int run(int argc, char** argv) {
     bench::measure_store(report, argc, argv);
     bench::measure_between_nodes(report, argc, argv);
   }
-  if (what == "cluster") bench::measure_placement(report);
+  if (what == "cluster") {
+    bench::measure_placement(report);
+    bench::measure_head(report);
+    bench::measure_several_nodes(report, argc, argv);
+  }
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
   return gates && !report.holds_gates() ? 1 : 0;

@@ -1,0 +1,201 @@
+// A cluster as people start it, with a head that keeps records: what it does in a second, and how soon it has seen that
+// something is gone, or is back.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "figures.hpp"
+#include "program.hpp"
+
+namespace bench {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr int kActors = 100;
+constexpr int kGroups = 4000;
+constexpr std::size_t kGroupsInFlight = 64;
+
+class Member {
+ public:
+  int pid() const { return ::getpid(); }
+  int stay() const {
+    std::this_thread::sleep_for(60s);
+    return 0;
+  }
+};
+
+/// A head, two nodes beside it, and this program's own node.
+class DurableCluster {
+ public:
+  DurableCluster() : folder_{fs::path{"/var/tmp"} / ("pharos-bench-" + std::to_string(::getpid()))} {
+    fs::create_directory(folder_);
+    pharos_ = fs::read_symlink("/proc/self/exe").parent_path() / "pharos";
+    ::setenv("PHAROS_TOKEN_FILE", token().c_str(), 1);
+    ::setenv("PHAROS_LOG", "off", 1);  // nodes say what is done to them
+    start_head("127.0.0.1:0");
+    address_ = head_->word_behind("listening at ");
+    ::setenv("PHAROS_ADDRESS", address_.c_str(), 1);
+    for (int i = 0; i < 2; ++i) nodes_.push_back(start_node());
+  }
+  ~DurableCluster() {
+    ::unsetenv("PHAROS_ADDRESS");
+    ::unsetenv("PHAROS_TOKEN_FILE");
+    nodes_.clear();
+    head_.reset();
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  std::unique_ptr<Program> start_node(const std::string& resources = "cpu=2,seat=1000") const {
+    return std::make_unique<Program>(std::vector<std::string>{pharos_, "node", "--address", address_, "--token-file",
+                                                              token(), "--resources", resources},
+                                     "joined the head");
+  }
+  void restart_head() {
+    head_->kill();
+    start_head(address_);
+  }
+
+ private:
+  std::string token() const { return folder_ / "token"; }
+  void start_head(const std::string& listen) {
+    head_ =
+        std::make_unique<Program>(std::vector<std::string>{pharos_, "head", "--listen", listen, "--token-file", token(),
+                                                           "--state", folder_ / "state", "--resources", "cpu=2"},
+                                  "run prog");
+  }
+
+  const fs::path folder_;
+  std::string pharos_;
+  std::string address_;
+  std::unique_ptr<Program> head_;
+  std::vector<std::unique_ptr<Program>> nodes_;
+};
+
+double actors_per_s(pharos::Runtime& runtime) {
+  std::vector<double> rates;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<pharos::Actor<Member>> actors;
+    std::vector<pharos::Ref<int>> answers;
+    const auto start = Clock::now();
+    for (int i = 0; i < kActors; ++i) {
+      actors.push_back(runtime.spawn<Member>({.resources = {{"seat", 1}}}));
+      answers.push_back(actors.back().call<&Member::pid>());
+    }
+    for (const auto& answer : answers) static_cast<void>(answer.get());
+    if (round != 0) rates.push_back(kActors / seconds_since(start));  // at first the nodes load the program
+  }
+  return median(std::move(rates));
+}
+
+pharos::PlacementGroup some_group(pharos::Runtime& runtime) {
+  const pharos::Bundle bundle{.resources = {{"seat", 1}}};
+  return runtime.reserve({.bundles = {bundle, bundle}});
+}
+
+double groups_per_s(pharos::Runtime& runtime) {
+  std::deque<pharos::PlacementGroup> groups;
+  const auto start = Clock::now();
+  for (int made = 0; made < kGroups; ++made) {
+    groups.push_back(some_group(runtime));
+    if (groups.size() < kGroupsInFlight) continue;
+    static_cast<void>(groups.front().nodes().get());
+    groups.front().remove();
+    groups.pop_front();
+  }
+  return kGroups / seconds_since(start);
+}
+
+double group_ms(pharos::Runtime& runtime) {
+  return median_us(300,
+                   [&] {
+                     const auto group = some_group(runtime);
+                     static_cast<void>(group.nodes().get());
+                     group.remove();
+                   }) /
+         1000;
+}
+
+/// From the death to the caller's error.
+double worker_death_ms(pharos::Runtime& runtime) {
+  std::vector<double> times;
+  for (int round = 0; round < 10; ++round) {
+    const auto actor = runtime.spawn<Member>({.resources = {{"seat", 1}}});
+    const int pid = actor.call<&Member::pid>().get();
+    const auto stays = actor.call<&Member::stay>();
+    const auto start = Clock::now();
+    ::kill(pid, SIGKILL);
+    static_cast<void>(stays.try_get());
+    times.push_back(seconds_since(start) * 1000);
+  }
+  return median(std::move(times));
+}
+
+/// The same, with all that is on the node.
+double node_death_s(const DurableCluster& cluster, pharos::Runtime& runtime) {
+  std::vector<double> times;
+  for (int round = 0; round < 5; ++round) {
+    const auto node = cluster.start_node("cpu=2,new=1");
+    const auto actor = runtime.spawn<Member>({.resources = {{"new", 1}}});
+    static_cast<void>(actor.call<&Member::pid>().get());
+    const auto stays = actor.call<&Member::stay>();
+    const auto start = Clock::now();
+    node->kill();
+    static_cast<void>(stays.try_get());
+    times.push_back(seconds_since(start));
+  }
+  return median(std::move(times));
+}
+
+/// Until an actor that is new answers on a node that is not the head's.
+double nodes_back_s(DurableCluster& cluster, pharos::Runtime& runtime) {
+  std::vector<double> times;
+  for (int round = 0; round < 5; ++round) {
+    const auto start = Clock::now();
+    cluster.restart_head();
+    const auto actor = runtime.spawn<Member>({.resources = {{"seat", 1}}});
+    static_cast<void>(actor.call<&Member::pid>().get());
+    times.push_back(seconds_since(start));
+  }
+  return median(std::move(times));
+}
+
+double join_ms(const DurableCluster& cluster) {
+  return median_us(10, [&] { const auto node = cluster.start_node(); }) / 1000;
+}
+
+}  // namespace
+
+void measure_several_nodes(Report& report, int argc, char** argv) {
+  if (!report.wants_any({"process_actors_per_s", "placement_groups_per_s", "placement_group_ms", "worker_death_ms",
+                         "node_death_s", "head_recovery_nodes_back_s", "join_ms"})) {
+    return;
+  }
+  DurableCluster cluster;
+  pharos::Runtime runtime{argc, argv};
+  const auto measure = [&](const char* name, const char* unit, const auto& figure) {
+    if (report.wants(name)) report.add(name, figure(), unit);
+  };
+  measure("process_actors_per_s", "/s", [&] { return actors_per_s(runtime); });
+  measure("placement_groups_per_s", "/s", [&] { return groups_per_s(runtime); });
+  measure("placement_group_ms", "ms", [&] { return group_ms(runtime); });
+  measure("worker_death_ms", "ms", [&] { return worker_death_ms(runtime); });
+  measure("join_ms", "ms", [&] { return join_ms(cluster); });
+  measure("node_death_s", "s", [&] { return node_death_s(cluster, runtime); });
+  measure("head_recovery_nodes_back_s", "s", [&] { return nodes_back_s(cluster, runtime); });
+}
+
+}  // namespace bench
