@@ -102,7 +102,8 @@ class TwoNodes {
     const std::string token = folder_ / "token";
     const std::string pharos = fs::read_symlink("/proc/self/exe").parent_path() / "pharos";
     ::setenv("PHAROS_RESOURCES", "cpu=2", 1);
-    head_.emplace(std::vector<std::string>{pharos, "head", "--listen", "127.0.0.1:0", "--token-file", token},
+    head_.emplace(std::vector<std::string>{pharos, "start", "--head", "--block", "--listen", "127.0.0.1:0",
+                                           "--token-file", token},
                   "run prog");
     ::unsetenv("PHAROS_RESOURCES");
     ::setenv("PHAROS_ADDRESS", head_->word_behind("listening at ").c_str(), 1);

@@ -60,8 +60,8 @@ class DurableCluster {
   }
 
   std::unique_ptr<Program> start_node(const std::string& resources = "cpu=2,seat=1000") const {
-    return std::make_unique<Program>(std::vector<std::string>{pharos_, "node", "--address", address_, "--token-file",
-                                                              token(), "--resources", resources},
+    return std::make_unique<Program>(std::vector<std::string>{pharos_, "start", "--block", "--address", address_,
+                                                              "--token-file", token(), "--resources", resources},
                                      "joined the head");
   }
   void restart_head() {
@@ -72,10 +72,10 @@ class DurableCluster {
  private:
   std::string token() const { return folder_ / "token"; }
   void start_head(const std::string& listen) {
-    head_ =
-        std::make_unique<Program>(std::vector<std::string>{pharos_, "head", "--listen", listen, "--token-file", token(),
-                                                           "--state", folder_ / "state", "--resources", "cpu=2"},
-                                  "run prog");
+    head_ = std::make_unique<Program>(
+        std::vector<std::string>{pharos_, "start", "--head", "--block", "--listen", listen, "--token-file", token(),
+                                 "--state", folder_ / "state", "--resources", "cpu=2"},
+        "run prog");
   }
 
   const fs::path folder_;

@@ -1,22 +1,18 @@
 // The pharos executable: the daemon's processes, and what people type.
 
-#include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
 #include <pharos/base/fd.hpp>
-#include <pharos/base/random.hpp>
 #include <pharos/node/daemon.hpp>
 #include <pharos/process/keeper.hpp>
-#include <pharos/process/run_folder.hpp>
-#include <pharos/process/token.hpp>
 
 #include "listing.hpp"
 #include "memory.hpp"
 #include "question.hpp"
+#include "start.hpp"
 
 namespace {
 
@@ -35,43 +31,26 @@ int run_keeper(const Arguments& arguments) {
   });
 }
 
-/// The token in the file. A head makes the file if there is none: with a state folder in there, else in its run folder
-/// alone. A node has to be given one.
-Result<pharos::net::Key> token_of(pharos::node::DaemonOptions& options) {
-  if (options.token_file.empty() && !options.state.empty()) {
-    std::error_code failed;
-    std::filesystem::create_directories(options.state, failed);
-    if (failed) {
-      return pharos::Error{pharos::ErrorCode::kPermissionDenied, "making " + options.state + ": " + failed.message()};
-    }
-    options.token_file = options.state + "/token";
-  }
-  const bool there = !options.token_file.empty() && std::filesystem::exists(options.token_file);
-  if (!options.head.empty() || there) return pharos::process::read_token(options.token_file);
-  pharos::net::Key token;
-  pharos::fill_random(token);
-  if (!options.token_file.empty()) PHAROS_TRY_VOID(pharos::process::write_token(options.token_file, token));
-  return token;
-}
-
-Result<int> keep_daemon(Arguments& arguments) {
-  if (!arguments.base_folder.empty()) ::setenv("PHAROS_FOLDER", arguments.base_folder.c_str(), 1);
-  PHAROS_TRY(const std::string base, pharos::process::ensure_base_folder());
-  PHAROS_TRY(const pharos::net::Key token, token_of(arguments.daemon));
-  return pharos::process::run_keeper(base, [&](pharos::process::Kept kept) {
-    return pharos::node::run_daemon(std::move(kept), token, arguments.daemon);
-  });
-}
-
 int status_of(const Result<void>& done) {
   if (done) return 0;
   std::cerr << "pharos: " << done.error().to_string() << '\n';
   return 1;
 }
 
-int run_in_foreground(Arguments& arguments) {
-  const auto status = keep_daemon(arguments);
-  return status ? *status : status_of(status.error());
+int status_of(const Result<int>& status) {
+  return status ? *status : status_of(Result<void>{status.error()});
+}
+
+Result<void> stop(const pharos::console::Place& place) {
+  PHAROS_TRY([[maybe_unused]] const auto done, pharos::console::ask(place, pharos::wire::EndNode{}));
+  std::cout << "it ends" << std::endl;
+  return {};
+}
+
+Result<void> print_token() {
+  PHAROS_TRY(const std::string file, pharos::console::token_of_cluster_here());
+  std::cout << file << std::endl;
+  return {};
 }
 
 void add_place_options(CLI::App& command, pharos::console::Place& place) {
@@ -84,14 +63,12 @@ void add_place_options(CLI::App& command, pharos::console::Place& place) {
       ->envname("PHAROS_TOKEN_FILE");
 }
 
-void add_store_options(CLI::App& command, Arguments& arguments) {
-  command
-      .add_option("--object-store", arguments.daemon.object_store,
-                  "Memory for large values (default: half of what there is)")
+void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
+  command.add_option("--object-store", daemon.object_store, "Memory for large values (default: half of what there is)")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue{false});
   command
-      .add_option("--spill-folder", arguments.daemon.spill_folder,
+      .add_option("--spill-folder", daemon.spill_folder,
                   "Where large values go that have no room in memory, on a disk; \"none\": nowhere")
       ->type_name("FOLDER")
       ->envname("PHAROS_SPILL_FOLDER")
@@ -99,24 +76,22 @@ void add_store_options(CLI::App& command, Arguments& arguments) {
 }
 
 /// The variables also say it where a program starts a daemon of its own.
-void add_resource_options(CLI::App& command, Arguments& arguments) {
-  command.add_option("--cpus", arguments.daemon.cpus,
+void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
+  command.add_option("--cpus", daemon.cpus,
                      "CPUs that it gives (default: what --resources says, or all that there are)");
-  command.add_option("--resources", arguments.daemon.resources, "What else it gives: gpu=2,fast_disk=1")
+  command.add_option("--resources", daemon.resources, "What else it gives: gpu=2,fast_disk=1")
       ->type_name("NAME=AMOUNT,…")
       ->envname("PHAROS_RESOURCES");
-  command.add_option("--labels", arguments.daemon.labels, "What is true of it: zone=a,disk=ssd")
+  command.add_option("--labels", daemon.labels, "What is true of it: zone=a,disk=ssd")
       ->type_name("NAME=VALUE,…")
       ->envname("PHAROS_LABELS");
 }
 
-void add_daemon_options(CLI::App& command, Arguments& arguments) {
-  command
-      .add_option("--folder", arguments.base_folder,
-                  "Where its run folder is made (default: PHAROS_FOLDER, TMPDIR or /tmp)")
+void add_daemon_options(CLI::App& command, std::string& base_folder, pharos::node::DaemonOptions& daemon) {
+  command.add_option("--folder", base_folder, "Where its run folder is made (default: PHAROS_FOLDER, TMPDIR or /tmp)")
       ->type_name("FOLDER");
-  add_resource_options(command, arguments);
-  add_store_options(command, arguments);
+  add_resource_options(command, daemon);
+  add_store_options(command, daemon);
 }
 
 }  // namespace
@@ -133,45 +108,49 @@ int main(int argc, char** argv) {
   keeper->add_option("--base-folder", kept.base_folder)->required();
   keeper->add_option("--listen", kept.daemon.listen);
   keeper->add_option("--head", kept.daemon.head);
-  add_resource_options(*keeper, kept);
-  add_store_options(*keeper, kept);
+  add_resource_options(*keeper, kept.daemon);
+  add_store_options(*keeper, kept.daemon);
 
-  Arguments of_head;
-  CLI::App* const head = app.add_subcommand("head", "Runs a cluster's head, and a node beside it, until Ctrl-C");
-  head->add_option("--listen", of_head.daemon.listen,
-                   "Where nodes and programs join; another machine cannot reach 127.0.0.1")
-      ->type_name("HOST:PORT")
-      ->default_val("127.0.0.1:7400");
-  head->add_option("--token-file", of_head.daemon.token_file, "The cluster's token; made if it is not there")
-      ->type_name("FILE");
-  head->add_option("--state", of_head.daemon.state,
-                   "Where it keeps what must outlive it, on a disk; a head that starts there again goes on")
-      ->type_name("FOLDER");
-  add_daemon_options(*head, of_head);
-  head->footer(
-      "Examples:\n"
-      "  pharos head\n"
-      "  pharos head --listen 10.0.0.1:7400 --state /var/lib/pharos\n"
-      "  pharos head --cpus 8 --resources gpu=2,fast_disk=1 --labels zone=a");
-
-  Arguments of_node;
-  CLI::App* const node = app.add_subcommand("node", "Runs a node of a cluster, until Ctrl-C or the head's end");
-  node->add_option("--address", of_node.daemon.head, "The head's address")->type_name("HOST:PORT")->required();
-  node->add_option("--token-file", of_node.daemon.token_file, "A copy of the cluster's token, chmod 600")
-      ->type_name("FILE")
-      ->envname("PHAROS_TOKEN_FILE")
-      ->required();
-  node->add_option("--listen", of_node.daemon.listen,
-                   "Where other nodes reach it (default: a free port at the address that it reaches the head from)")
+  pharos::console::StartOptions started;
+  CLI::App* const start = app.add_subcommand("start", "Starts a cluster's head, which is a node too, or another node");
+  start->add_flag("--head", started.head, "The head");
+  start->add_option("--address", started.daemon.head, "A node, of this head")->type_name("HOST:PORT");
+  start->add_flag("--block", started.block, "Runs here, until Ctrl-C; else in the background");
+  start->add_option("--port", started.port, "Where a head listens at 127.0.0.1 (default: 7400)");
+  start
+      ->add_option("--listen", started.daemon.listen,
+                   "Where others reach it; no other machine reaches 127.0.0.1 (default of a node: a free port at the "
+                   "address that it reaches the head from)")
       ->type_name("HOST:PORT");
-  add_daemon_options(*node, of_node);
-  node->footer(
+  start
+      ->add_option("--state", started.daemon.state,
+                   "Where a head keeps what must outlive it, on a disk; one that starts there again goes on")
+      ->type_name("FOLDER");
+  start
+      ->add_option("--token-file", started.daemon.token_file,
+                   "The cluster's token, or a copy of it, chmod 600. A head makes it if it is not there; a node on the "
+                   "same machine finds it")
+      ->type_name("FILE")
+      ->envname("PHAROS_TOKEN_FILE");
+  add_daemon_options(*start, started.base_folder, started.daemon);
+  start->footer(
       "Examples:\n"
-      "  pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
-      "  pharos node --address 10.0.0.1:7400 --token-file ~/cluster.token --resources gpu=4 --listen 10.0.0.2:7401\n"
+      "  pharos start --head\n"
+      "  pharos start --head --listen 10.0.0.1:7400 --state /var/lib/pharos\n"
+      "  pharos start --head --cpus 8 --resources gpu=2,fast_disk=1 --labels zone=a --block\n"
+      "  pharos start --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
       "Programs run on a node from the same path as where they were started.");
+  CLI::App* const stop_it =
+      app.add_subcommand("stop", "Ends a node with all that it runs; the head's, with the cluster");
+  CLI::App* const token = app.add_subcommand("token", "Says where the token of the cluster on this machine lies");
+  token->footer("Examples:\n  scp \"$(pharos token)\" 10.0.0.2:cluster.token");
 
   pharos::console::Place place;
+  add_place_options(*stop_it, place);
+  stop_it->footer(
+      "Examples:\n"
+      "  pharos stop\n"
+      "  pharos stop --address 10.0.0.1:7400 --token-file ~/cluster.token");
   pharos::console::ListOptions listed;
   CLI::App* const status = app.add_subcommand("status", "Shows nodes, what of them is in use, and who waits for what");
   add_place_options(*status, place);
@@ -214,5 +193,7 @@ int main(int argc, char** argv) {
   if (*status) return status_of(pharos::console::print_status(place));
   if (*list) return status_of(pharos::console::print_list(place, listed));
   if (*memory) return status_of(pharos::console::print_memory(place));
-  return run_in_foreground(*head ? of_head : of_node);
+  if (*stop_it) return status_of(stop(place));
+  if (*token) return status_of(print_token());
+  return status_of(pharos::console::start(std::move(started)));
 }

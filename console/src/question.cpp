@@ -1,5 +1,6 @@
 #include "question.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -33,8 +34,7 @@ class Silent final : public net::Peer::Owner {
 };
 
 /// Of a cluster that runs here.
-Result<std::string> only_address() {
-  if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::string{given};
+Result<std::string> only_address_here() {
   PHAROS_TRY(const std::string base, process::ensure_base_folder());
   process::sweep_run_folders(base);
   std::vector<std::string> found;
@@ -42,7 +42,16 @@ Result<std::string> only_address() {
   for (const auto& entry : fs::directory_iterator{base, error}) {
     if (fs::exists(entry.path() / "node.sock")) found.push_back("unix:" + (entry.path() / "node.sock").string());
   }
-  if (found.size() == 1) return found.front();
+  const auto token_beside = [](const std::string& address) {
+    return process::read_token(fs::path{address.substr(address.find(':') + 1)}.parent_path() / "token");
+  };
+  // A head and its nodes are one cluster.
+  const bool is_one = !found.empty() && std::all_of(found.begin(), found.end(), [&](const std::string& each) {
+    const auto first = token_beside(found.front());
+    const auto token = token_beside(each);
+    return first && token && *first == *token;
+  });
+  if (is_one) return found.front();
   if (found.empty()) {
     return Error{ErrorCode::kNotFound, "no cluster of this user runs on this machine, as far as " + base + " shows",
                  "Say where one is: --address HOST:PORT --token-file FILE, or --address unix:/path/node.sock"};
@@ -50,6 +59,11 @@ Result<std::string> only_address() {
   std::string all;
   for (const std::string& each : found) all += "\n  --address " + each;
   return Error{ErrorCode::kInvalidArgument, "several clusters run on this machine", "Choose one:" + all};
+}
+
+Result<std::string> only_address() {
+  if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::string{given};
+  return only_address_here();
 }
 
 // A node's own socket takes drivers; the other one nodes, and whoever says what it wants.
@@ -94,6 +108,11 @@ Result<wire::Message> ask_at(const std::string& text, const std::string& token_f
 }
 
 }  // namespace
+
+Result<std::string> token_of_cluster_here() {
+  PHAROS_TRY(const std::string address, only_address_here());
+  return (fs::path{address.substr(address.find(':') + 1)}.parent_path() / "token").string();
+}
 
 Result<wire::Message> ask(const Place& place, wire::Message question) {
   PHAROS_TRY(const std::string address, place.address.empty() ? only_address() : Result<std::string>{place.address});

@@ -13,6 +13,9 @@ struct Place {
   std::string token_file;  ///< of the second; of the first it lies beside the socket
 };
 
+/// Where the token lies of the only cluster of this user here.
+Result<std::string> token_of_cluster_here();
+
 /// A node's answer.
 Result<wire::Message> ask(const Place& place, wire::Message question);
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
-#include <pharos/async/sleep.hpp>
 #include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
@@ -132,11 +131,16 @@ class Daemon final {
     const std::string token_file = options_.token_file.empty() ? kept_.run_folder + "/token" : options_.token_file;
     std::cout << "Pharos head, and a node with " << machine_.resources.to_string() << "\n"
               << "listening at " << listening_at_ << "; token in " << token_file << "\n"
-              << "join with: pharos node --address " << listening_at_ << " --token-file " << token_file << "\n"
+              << "join with: pharos start --address " << listening_at_ << " --token-file " << token_file << "\n"
               << "run programs with: PHAROS_ADDRESS=" << listening_at_ << " PHAROS_TOKEN_FILE=" << token_file
               << " ./app\n"
-              << "look at it with: pharos status --address " << listening_at_ << " --token-file " << token_file
-              << std::endl;
+              << "look at it with: pharos status --address " << listening_at_ << " --token-file " << token_file << "\n"
+              << "end it with: pharos stop --address " << listening_at_ << " --token-file " << token_file << std::endl;
+    end_words();
+  }
+  /// For whoever has started it in the background.
+  void end_words() const {
+    if (options_.ends_words_with_zero) std::cout << '\0' << std::flush;
   }
 
   void watch_processes() {
@@ -187,7 +191,8 @@ class Daemon final {
     membership_ =
         std::make_unique<Membership>(reactor_, *host_, Membership::Settings{settings, std::move(open_records)},
                                      Membership::Ends{.lost = [this](const Error& why) { end_without_head(why); },
-                                                      .given_up = [this] { background_.spawn(begin_anew(this)); }});
+                                                      .given_up = [this] { end_to_begin_anew(); },
+                                                      .told_to = [this] { end(0); }});
   }
 
   void end_without_head(const Error& why) {
@@ -196,27 +201,10 @@ class Daemon final {
   }
 
   // What ran here has its place elsewhere by now, if it has any.
-  static async::Async<void> begin_anew(Daemon* self) {
+  void end_to_begin_anew() {
     log(LogLevel::kWarn, "the cluster has given this node up; what it ran ends, and it joins as another one",
-        {kv("node", self->id_)});
-    if (self->serves_one_driver_) {
-      self->end(1);
-      co_return;
-    }
-    self->membership_->close();
-    self->host_->close();
-    while (!self->membership_->closed() || !self->host_->closed()) {
-      const auto slept = co_await async::sleep(1ms);
-      if (!slept) co_return;
-    }
-    self->membership_.reset();
-    self->host_.reset();
-    if (auto killed = process::kill_descendants(async::Deadline::after(kKillTime, self->reactor_.now())); !killed) {
-      log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});
-    }
-    self->id_ = NodeId{random_u64()};
-    self->compose();
-    co_await join_and_say(self);
+        {kv("node", id_)});
+    end(serves_one_driver_ ? 1 : kBeginAnew);
   }
 
   static async::Async<void> start_head(Daemon* self) {
@@ -286,7 +274,7 @@ class Daemon final {
 
   static async::Async<void> serve_driver_of_folder(Daemon* self, Fd socket) {
     const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
-    if (greeted && self->membership_ != nullptr) self->membership_->add_driver(std::move(socket));
+    if (greeted) self->membership_->add_driver(std::move(socket));
   }
 
   static async::Async<void> serve_first_driver(Daemon* self, Fd socket) {
@@ -311,7 +299,7 @@ class Daemon final {
     const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
     const auto received = co_await net::receive_exactly(&self->reactor_, socket.get(),
                                                         std::as_writable_bytes(std::span{&introduction, 1}), deadline);
-    if (!received || self->membership_ == nullptr) co_return;
+    if (!received) co_return;
     if (introduction.purpose == Introduction::Purpose::kJoin) {
       self->membership_->add_node(std::move(socket));
     } else {
@@ -330,6 +318,7 @@ class Daemon final {
     }
     std::cout << "Pharos node with " << self->node().machine().resources.to_string() << "\n"
               << "joined the head at " << self->options_.head << "; listening at " << self->listening_at_ << std::endl;
+    self->end_words();
   }
 
   static async::Async<Result<void>> join(Daemon* self) {
@@ -372,7 +361,7 @@ class Daemon final {
   const process::Kept kept_;
   const DaemonOptions options_;
   const net::Key token_;
-  NodeId id_{random_u64()};
+  const NodeId id_{random_u64()};
   Machine machine_;
   bool serves_one_driver_ = false;
   bool ending_ = false;

@@ -48,6 +48,7 @@ Membership::Membership(async::Executor& executor, Host& host, Settings settings,
       node_{executor, host, settings.node, [this](wire::Message message) { tell_head(std::move(message)); },
             [this] { return head_link_ == nullptr ? 0 : head_link_->queued(); }},
       background_{executor} {
+  node_.when_told_to_end([this] { end_all(); });
   if (!head_address_.empty() || open_records_) return;
   head_ = std::make_unique<Head>(executor);
   head_->add_node(id_, own_description(), tell_own_node());
@@ -279,6 +280,13 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
 
 // ---- Both
 
+void Membership::end_all() {
+  for (const auto& [peer, node] : far_nodes_) {
+    if (node.id) node.peer->send(wire::EndNode{});
+  }
+  if (ends_.told_to) ends_.told_to();
+}
+
 void Membership::tick_later() {
   if (std::exchange(ticks_, true)) return;
   executor_.run_at(executor_.now() + kTickTime, [this, alive = std::weak_ptr{alive_}] {
@@ -310,7 +318,10 @@ void Membership::tick() {
 }
 
 void Membership::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
-  if (head_link_ != nullptr && &from == head_link_.get()) return node_.on_head_message(std::move(parcel.message));
+  if (head_link_ != nullptr && &from == head_link_.get()) {
+    if (std::holds_alternative<wire::EndNode>(parcel.message)) return end_all();
+    return node_.on_head_message(std::move(parcel.message));
+  }
   const auto found = far_nodes_.find(&from);
   if (found == far_nodes_.end()) return;
   FarNode& node = found->second;

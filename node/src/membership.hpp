@@ -45,6 +45,7 @@ class Membership final : public net::Peer::Owner {
   struct Ends {
     std::function<void(const Error& why)> lost;  ///< there is no head, and will be none
     std::function<void()> given_up;              ///< the cluster goes on without this node, which may join as another
+    std::function<void()> told_to{};             ///< somebody wants it to end
   };
 
   /// Beside its head, unless the settings name one elsewhere.
@@ -84,6 +85,7 @@ class Membership final : public net::Peer::Owner {
 
   std::shared_ptr<net::Peer> link_to(Fd socket);
   void tell_head(wire::Message message);
+  void end_all();
   void tick_later();
   void tick();
   Head::NodeDescription own_description() const;

@@ -125,6 +125,10 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
       asked_.emplace(list->number, Asked{.client = client, .request = request, .question = *list});
       return tell_head(std::move(*list));
     }
+    if (std::holds_alternative<wire::EndNode>(parcel.message) && request && end_) {
+      from.respond(*request, wire::Done{});
+      return end_();
+    }
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
   }

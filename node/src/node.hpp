@@ -69,6 +69,8 @@ class Node final : public net::Peer::Owner {
   std::shared_ptr<net::Peer> add_driver(Fd socket);
   /// Runs when this driver's connection has ended.
   void when_gone(const std::shared_ptr<net::Peer>& driver, std::function<void()> then);
+  /// What people have done who end it.
+  void when_told_to_end(std::function<void()> then) { end_ = std::move(then); }
   /// Why this node takes in no job.
   void refuse_jobs(Error why) { refusal_ = std::move(why); }
 
@@ -189,6 +191,7 @@ class Node final : public net::Peer::Owner {
   Queued queued_to_head_;
   std::uint32_t cluster_cpus_ = 0;
   std::optional<Error> refusal_;
+  std::function<void()> end_;
 
   std::unordered_map<const net::Peer*, Client> clients_;
   std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;

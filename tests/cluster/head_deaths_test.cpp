@@ -77,8 +77,8 @@ class HeadDeathsTest : public SeveralNodes {
   std::string state() const { return folder() / "state"; }
   void start_durable_head(Variables more = {}, bool waits = true) {
     const std::string listen = address_.empty() ? "127.0.0.1:0" : address_;
-    head_ = start({"head", "--listen", listen, "--token-file", token_file(), "--state", state()}, "cpu=1,seat=40",
-                  std::move(more));
+    head_ = start({"start", "--head", "--block", "--listen", listen, "--token-file", token_file(), "--state", state()},
+                  "cpu=1,seat=40", std::move(more));
     if (!waits) return;
     const std::string line = read_until(*head_, "listening at ");
     const std::size_t begin = line.find("listening at ") + 13;
@@ -162,7 +162,9 @@ TEST_F(HeadDeathsTest, AtEachFailpointOfItsRecordsTheHeadDiesAndNothingIsLost) {
       kill_head();
       const std::string passes = std::to_string(random() % 200);
       start_durable_head({{"PHAROS_FAILPOINT", std::string{failpoint} + ":kill:" + passes}}, false);
-      while (!head_->ended()) oracle_.note(program->next_line(30s));
+      while (!head_->ended()) {
+        if (const auto line = program->line_within(50ms)) oracle_.note(*line);
+      }
       start_durable_head();
     }
   }
@@ -268,7 +270,7 @@ TEST_F(PausesTest, AHeadThatCannotWriteOnceStartsAgainInItsPlace) {
 
 TEST_F(PausesTest, ASecondHeadOnTheSameStateIsRefused) {
   start_durable_head();
-  const auto second = start({"head", "--listen", "127.0.0.1:0", "--state", state()}, "cpu=1");
+  const auto second = start({"start", "--head", "--block", "--listen", "127.0.0.1:0", "--state", state()}, "cpu=1");
   const auto end = second->wait(5s);
   EXPECT_EQ(end.status >> 8, 1);
   EXPECT_NE(end.error.find(state()), std::string::npos) << end.error;

@@ -152,7 +152,7 @@ TEST_F(NodesTest, AWrongTokenJoinsNothing) {
   const fs::path wrong = folder() / "wrong";
   std::ofstream{wrong, std::ios::binary} << std::string(32, 'w');
   fs::permissions(wrong, fs::perms::owner_read | fs::perms::owner_write);
-  const auto node = start({"node", "--address", address_, "--token-file", wrong}, "cpu=1")->wait();
+  const auto node = start({"start", "--block", "--address", address_, "--token-file", wrong}, "cpu=1")->wait();
   EXPECT_EQ(node.status >> 8, 1);
   EXPECT_SAYS(node.error, "token");
   EXPECT_SAYS(node.error, address_);
@@ -165,10 +165,10 @@ TEST_F(NodesTest, ANodeThatIsAskedToBeAHeadSaysWhereTheHeadIs) {
   start_node("cpu=1");
   const std::string line = "listening at ";
   // The node's own address is in its second line, which start_node() has read; another one says it again.
-  auto other = start({"node", "--address", address_, "--token-file", token_file()}, "cpu=1");
+  auto other = start({"start", "--block", "--address", address_, "--token-file", token_file()}, "cpu=1");
   const std::string said = read_until(*other, line);
   const std::string at_node = said.substr(said.find(line) + line.size());
-  const auto lost = start({"node", "--address", at_node, "--token-file", token_file()}, "cpu=1")->wait();
+  const auto lost = start({"start", "--block", "--address", at_node, "--token-file", token_file()}, "cpu=1")->wait();
   EXPECT_EQ(lost.status >> 8, 1);
   EXPECT_SAYS(lost.error, "Join its head, at " + address_);
   end(other);
@@ -176,7 +176,7 @@ TEST_F(NodesTest, ANodeThatIsAskedToBeAHeadSaysWhereTheHeadIs) {
 
 TEST_F(NodesTest, ABusyPortIsNamed) {
   start_head();
-  const auto second = start({"head", "--listen", address_}, "cpu=1")->wait();
+  const auto second = start({"start", "--head", "--block", "--listen", address_}, "cpu=1")->wait();
   EXPECT_EQ(second.status >> 8, 1);
   EXPECT_SAYS(second.error, address_);
 }

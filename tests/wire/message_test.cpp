@@ -173,6 +173,7 @@ const std::vector<Message>& one_of_each() {
                 Error{ErrorCode::kActorDied, "killed"}, "coun\0ter"s, JobId{141}, "killed by sig\0nal 9"s},
       ActorLife{ActorId{135}, 136},
       GroupPlaces{GroupId{142}, {some_share(), {}}, true},
+      EndNode{},
   };
   return messages;
 }

@@ -79,6 +79,7 @@ struct Message {
     report @68 :Report;                # node to a head that has started again: what there is
     actorLife @69 :ActorLife;          # nobody's: what the head writes down, beside startActor and promiseActor
     groupPlaces @70 :GroupPlaces;      # the same, beside placeGroup
+    endNode @71 :Void;                 # people to a node, which ends; from the head's node on to all others
   }
 }
 

@@ -424,6 +424,7 @@ void write(Schema::Builder to, const Message& message) {
                  [&](const Report& m) { write_report(to.initReport(), m); },
                  [&](const ActorLife& m) { write_life(to.initActorLife(), m); },
                  [&](const GroupPlaces& m) { write_places(to.initGroupPlaces(), m); },
+                 [&](const EndNode&) { to.setEndNode(); },
              },
              message);
 }
@@ -740,6 +741,7 @@ std::optional<Message> read(Schema::Reader from) {
       if (auto life = read_life(from.getActorLife())) return std::move(*life);
       return std::nullopt;
     case Schema::GROUP_PLACES: return read_places(from.getGroupPlaces());
+    case Schema::END_NODE: return EndNode{};
   }
   return std::nullopt;
 }
@@ -817,7 +819,8 @@ std::string_view name_of(const Message& message) {
                                                 "Confirmed",
                                                 "Report",
                                                 "ActorLife",
-                                                "GroupPlaces"};
+                                                "GroupPlaces",
+                                                "EndNode"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

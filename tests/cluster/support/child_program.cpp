@@ -100,7 +100,12 @@ bool ChildProgram::read_some(std::chrono::steady_clock::time_point until) {
 }
 
 std::string ChildProgram::next_line(std::chrono::milliseconds within) {
-  const auto until = std::chrono::steady_clock::now() + within;
+  if (auto line = line_within(within)) return *std::move(line);
+  throw std::runtime_error{"the program wrote no line; its standard error: " + end_.error};
+}
+
+std::optional<std::string> ChildProgram::line_within(std::chrono::milliseconds time) {
+  const auto until = std::chrono::steady_clock::now() + time;
   leaves_output_ = false;
   for (;;) {
     const std::size_t end = end_.output.find('\n');
@@ -109,9 +114,7 @@ std::string ChildProgram::next_line(std::chrono::milliseconds within) {
       end_.output.erase(0, end + 1);
       return line;
     }
-    if (output_ < 0 || !read_some(until)) {
-      throw std::runtime_error{"the program wrote no line; its standard error: " + end_.error};
-    }
+    if (output_ < 0 || !read_some(until)) return std::nullopt;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ class ChildProgram {
 
   /// The next line of its standard output, without the line's end. Throws when none comes in this time.
   std::string next_line(std::chrono::milliseconds within = std::chrono::seconds{15});
+  /// The same, or none if none comes.
+  std::optional<std::string> line_within(std::chrono::milliseconds time);
 
   /// True when its standard error holds that, or does in time.
   bool error_with(const std::string& part, std::chrono::milliseconds within = std::chrono::seconds{15});

@@ -49,14 +49,15 @@ class SeveralNodes : public ClusterTest {
   }
 
   void start_head(const std::string& resources = "cpu=1") {
-    head_ = start({"head", "--listen", "127.0.0.1:0", "--token-file", token_file()}, resources);
+    head_ = start({"start", "--head", "--block", "--listen", "127.0.0.1:0", "--token-file", token_file()}, resources);
     const std::string line = read_until(*head_, "listening at ");
     const std::size_t begin = line.find("listening at ") + 13;
     address_ = line.substr(begin, line.find(';') - begin);
     read_until(*head_, "PHAROS_ADDRESS=" + address_);
   }
   ChildProgram& start_node(const std::string& resources, Variables more = {}) {
-    nodes_.push_back(start({"node", "--address", address_, "--token-file", token_file()}, resources, std::move(more)));
+    nodes_.push_back(
+        start({"start", "--block", "--address", address_, "--token-file", token_file()}, resources, std::move(more)));
     read_until(*nodes_.back(), "joined the head at " + address_);
     return *nodes_.back();
   }

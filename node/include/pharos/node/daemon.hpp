@@ -10,13 +10,14 @@
 namespace pharos::node {
 
 struct DaemonOptions {
-  std::string listen;        ///< "127.0.0.1:7400"; empty: a driver's daemon does not, a node takes a free port
-  std::uint32_t cpus = 0;    ///< 0: what `resources` says, else as many as this process may use
-  std::string resources{};   ///< "gpu=2,fast_disk=1"
-  std::string labels{};      ///< "zone=a,disk=ssd"
-  std::string head;          ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
-  std::string state{};       ///< a folder for what the head must not lose; empty: it ends with the head
-  std::string token_file{};  ///< what to tell people who want to join
+  std::string listen;                 ///< "127.0.0.1:7400"; empty: a driver's daemon does not, a node takes a free port
+  std::uint32_t cpus = 0;             ///< 0: what `resources` says, else as many as this process may use
+  std::string resources{};            ///< "gpu=2,fast_disk=1"
+  std::string labels{};               ///< "zone=a,disk=ssd"
+  std::string head;                   ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
+  std::string state{};                ///< a folder for what the head must not lose; empty: it ends with the head
+  bool ends_words_with_zero = false;  ///< a zero behind what it says of itself
+  std::string token_file{};           ///< what to tell people who want to join
   /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.
   std::uint64_t object_store = 0;
   /// Where objects go that have no room in memory; "none": nowhere.
@@ -27,6 +28,9 @@ struct DaemonOptions {
 /// not yet read) and those that connect, until that driver is gone. Head and node in one; or with `head`, a node of
 /// that cluster which runs nothing itself, and is there because a driver needs one beside it. Returns the exit status.
 int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options);
+
+/// The exit status of a node that its cluster has given up: it is to be started again, as another one.
+inline constexpr int kBeginAnew = 75;
 
 /// The daemon that people start: a head that is a node too, or with `head`, a node of that cluster. Says on standard
 /// output how to join it, and ends with SIGTERM or SIGINT, or with its head. Returns the exit status.

@@ -488,6 +488,8 @@ struct Rows {
 
 /// All is well.
 struct Beat {};
+/// It is to end. Of the head's: with all others.
+struct EndNode {};
 /// So many of the messages that a node would say again to a head that starts again need not be.
 struct Confirmed {
   std::uint64_t count = 0;
@@ -571,7 +573,7 @@ using Message =
                  OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore, BringObject, StopJob, JobStopped,
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
-                 NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces>;
+                 NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

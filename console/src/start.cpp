@@ -1,0 +1,130 @@
+#include "start.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string_view>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/base/random.hpp>
+#include <pharos/process/keeper.hpp>
+#include <pharos/process/run_folder.hpp>
+#include <pharos/process/token.hpp>
+
+#include "question.hpp"
+
+namespace pharos::console {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kPort = 7400;
+constexpr std::string_view kOwnName = "pharos: ";  // before what it says of its end
+
+/// The token in the file. A head makes the file if there is none: with a state folder in there, else in its run folder
+/// alone. A node has to be given one, unless its cluster is on this machine.
+Result<net::Key> token_of(StartOptions& options) {
+  node::DaemonOptions& daemon = options.daemon;
+  if (!options.head) {
+    if (!daemon.token_file.empty()) return process::read_token(daemon.token_file);
+    PHAROS_TRY(const std::string here, token_of_cluster_here());
+    return process::read_token(here);
+  }
+  if (daemon.token_file.empty() && !daemon.state.empty()) {
+    std::error_code failed;
+    fs::create_directories(daemon.state, failed);
+    if (failed) return Error{ErrorCode::kPermissionDenied, "making " + daemon.state + ": " + failed.message()};
+    daemon.token_file = daemon.state + "/token";
+  }
+  if (!daemon.token_file.empty() && fs::exists(daemon.token_file)) return process::read_token(daemon.token_file);
+  net::Key token;
+  fill_random(token);
+  if (!daemon.token_file.empty()) PHAROS_TRY_VOID(process::write_token(daemon.token_file, token));
+  return token;
+}
+
+int keep(const std::string& base, const StartOptions& options, const net::Key& token) {
+  for (;;) {
+    const int status = process::run_keeper(
+        base, [&](process::Kept kept) { return node::run_daemon(std::move(kept), token, options.daemon); });
+    if (status != node::kBeginAnew) return status;
+  }
+}
+
+/// Prints what comes, up to a zero, which is not shown. False: it ended before that.
+bool show_until_zero(int from) {
+  std::array<char, 4096> some{};
+  for (;;) {
+    const ssize_t size = ::read(from, some.data(), some.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    const std::string_view text{some.data(), static_cast<std::size_t>(size)};
+    std::cout << text.substr(0, text.find('\0')) << std::flush;
+    if (text.find('\0') != std::string_view::npos) return true;
+  }
+}
+
+// A process of a session of its own, which says how to go on, a zero, and nothing more.
+Result<int> keep_in_background(const std::string& base, StartOptions& options, const net::Key& token) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
+  const Fd reading{ends[0]};
+  Fd writing{ends[1]};
+  const std::string log = base + "/start-" + std::to_string(::getpid()) + ".log";
+  const pid_t child = ::fork();
+  if (child < 0) return Error::from_errno("starting it in the background", errno);
+  if (child == 0) {
+    ::setsid();
+    ::signal(SIGPIPE, SIG_IGN);
+    const Fd nothing{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    const Fd lines{::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
+    ::dup2(nothing.get(), STDIN_FILENO);
+    ::dup2(writing.get(), STDOUT_FILENO);
+    if (lines) ::dup2(lines.get(), STDERR_FILENO);
+    options.daemon.ends_words_with_zero = true;
+    const int status = keep(base, options, token);
+    if (status == 0) ::unlink(log.c_str());  // nothing went wrong
+    ::_exit(status);
+  }
+  writing.reset();
+  if (show_until_zero(reading.get())) {
+    std::cout << "it runs in the background; its log is " << log << std::endl;
+    return 0;
+  }
+  int ended = 0;
+  ::waitpid(child, &ended, 0);
+  std::ifstream file{log};
+  std::string why{std::istreambuf_iterator<char>{file}, {}};
+  if (why.starts_with(kOwnName)) why.erase(0, kOwnName.size());
+  while (!why.empty() && why.back() == '\n') why.pop_back();
+  ::unlink(log.c_str());
+  return Error{ErrorCode::kUnavailable, why.empty() ? "it ended at once, and did not say why" : why};
+}
+
+}  // namespace
+
+Result<int> start(StartOptions options) {
+  if (options.head == !options.daemon.head.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "it has to be either a head or a node of one",
+                 "Give --head, or --address HOST:PORT."};
+  }
+  if (options.head && options.daemon.listen.empty()) {
+    options.daemon.listen = "127.0.0.1:" + std::to_string(options.port == 0 ? kPort : int{options.port});
+  }
+  if (!options.base_folder.empty()) ::setenv("PHAROS_FOLDER", options.base_folder.c_str(), 1);
+  PHAROS_TRY(const std::string base, process::ensure_base_folder());
+  PHAROS_TRY(const net::Key token, token_of(options));
+  if (options.block) return keep(base, options, token);
+  return keep_in_background(base, options, token);
+}
+
+}  // namespace pharos::console
