@@ -136,7 +136,8 @@ async::Async<Result<void>> Membership::start(Membership* self) {
 async::Async<void> Membership::replace_head(Membership* self, Error why) {
   log(LogLevel::kError, "the head cannot write, and starts again from what it has written", {kv("error", why)});
   self->head_.reset();
-  for (const auto& [peer, node] : std::exchange(self->far_nodes_, {})) node.peer->close();
+  for (const FarNode& node : self->far_nodes_in_order()) node.peer->close();
+  self->far_nodes_.clear();
   co_await Records::end(std::exchange(self->records_, nullptr));
   for (;;) {
     self->host_.run_aside([store = std::shared_ptr{std::move(self->store_)}]() mutable { store.reset(); }, [] {});
@@ -156,7 +157,7 @@ async::Async<void> Membership::replace_head(Membership* self, Error why) {
 
 void Membership::add_node(Fd socket) {
   const auto peer = link_to(std::move(socket));
-  far_nodes_.emplace(peer.get(), FarNode{peer, {}});
+  far_nodes_.emplace(peer.get(), FarNode{.peer = peer, .id = {}, .number = ++last_far_node_});
   tick_later();
 }
 
@@ -280,8 +281,15 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
 
 // ---- Both
 
+std::vector<Membership::FarNode> Membership::far_nodes_in_order() const {
+  std::vector<FarNode> nodes;
+  for (const auto& [peer, node] : far_nodes_) nodes.push_back(node);
+  std::sort(nodes.begin(), nodes.end(), [](const FarNode& a, const FarNode& b) { return a.number < b.number; });
+  return nodes;
+}
+
 void Membership::end_all() {
-  for (const auto& [peer, node] : far_nodes_) {
+  for (const FarNode& node : far_nodes_in_order()) {
     if (node.id) node.peer->send(wire::EndNode{});
   }
   if (ends_.told_to) ends_.told_to();
@@ -305,14 +313,11 @@ void Membership::tick() {
     }
     return;
   }
-  std::vector<std::shared_ptr<net::Peer>> silent;
-  for (auto& [peer, node] : far_nodes_) {
-    if (++node.silent_ticks > kSilentTicks) silent.push_back(node.peer);
-  }
-  for (const auto& peer : silent) {
-    log(LogLevel::kWarn, "nothing comes from a node, which is given up", {kv("node", far_nodes_.at(peer.get()).id)});
-    lose(peer.get());
-    peer->close();
+  for (const FarNode& node : far_nodes_in_order()) {
+    if (++far_nodes_.at(node.peer.get()).silent_ticks <= kSilentTicks) continue;
+    log(LogLevel::kWarn, "nothing comes from a node, which is given up", {kv("node", node.id)});
+    lose(node.peer.get());
+    node.peer->close();
   }
   if (!far_nodes_.empty()) tick_later();
 }
@@ -346,7 +351,7 @@ void Membership::close() {
   node_.close();
   if (records_ != nullptr) records_->close();
   if (head_link_ != nullptr) head_link_->close();
-  for (const auto& [peer, node] : far_nodes_) node.peer->close();
+  for (const FarNode& node : far_nodes_in_order()) node.peer->close();
 }
 
 }  // namespace pharos::node

@@ -81,7 +81,10 @@ class Membership final : public net::Peer::Owner {
     std::shared_ptr<net::Peer> peer;
     NodeId id;  // none until it has joined
     std::uint32_t silent_ticks = 0;
+    std::uint64_t number = 0;  // in the order in which they came
   };
+  /// In that order.
+  std::vector<FarNode> far_nodes_in_order() const;
 
   std::shared_ptr<net::Peer> link_to(Fd socket);
   void tell_head(wire::Message message);
@@ -126,6 +129,7 @@ class Membership final : public net::Peer::Owner {
   bool head_lasts_ = false;
   bool coming_back_ = false;  // the head is gone
   bool ticks_ = false;
+  std::uint64_t last_far_node_ = 0;
   bool closing_ = false;
   std::vector<Fd> waiting_;  // drivers
   Node node_;

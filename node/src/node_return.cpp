@@ -2,6 +2,7 @@
 // what was said that no answer or report repeats.
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "node_records.hpp"
@@ -53,11 +54,11 @@ void Node::return_to_head() {
 std::vector<wire::Report> Node::report() const {
   Reports reports;
   for (const auto& [id, job] : jobs_) reports.add(&wire::Report::jobs, id);
+  std::map<CallerId, JobId> callers;  // in an order that is the same in each run
   for (const auto& [peer, client] : clients_) {
-    if (client.job != nullptr && client.caller) {
-      reports.add(&wire::Report::callers, wire::Report::Caller{client.caller, client.job->id});
-    }
+    if (client.job != nullptr && client.caller) callers.emplace(client.caller, client.job->id);
   }
+  for (const auto& [caller, job] : callers) reports.add(&wire::Report::callers, wire::Report::Caller{caller, job});
   for (const auto& [caller, actors] : holds_) {
     for (const auto& [actor, count] : actors) {
       reports.add(&wire::Report::holds, wire::Report::Hold{caller, actor, count});
