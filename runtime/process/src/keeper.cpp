@@ -22,8 +22,10 @@ constexpr auto kKillDeadline = 8s;
 
 // People and init systems end a daemon by its keeper, which is the process that they know.
 volatile pid_t daemon_to_tell = 0;
+volatile sig_atomic_t told_to_end = 0;  // perhaps while there is none
 void tell_daemon(int) {
-  ::kill(daemon_to_tell, SIGTERM);
+  told_to_end = 1;
+  if (daemon_to_tell > 0) ::kill(daemon_to_tell, SIGTERM);
 }
 
 // Other children are orphans of the run that became ours; they are reaped on the way.
@@ -39,6 +41,7 @@ int wait_for(pid_t daemon) {
 }  // namespace
 
 int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> daemon) {
+  if (told_to_end != 0) return 0;
   become_subreaper();
   const std::string run_folder = new_run_folder_name(base_folder);
   int alive[2];
@@ -55,6 +58,7 @@ int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> 
   struct sigaction action {};
   action.sa_handler = &tell_daemon;
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaction(signal, &action, nullptr);
+  if (told_to_end != 0) ::kill(pid, SIGTERM);
   // Only the end of the pipe is kept: the daemon's connections must end with the daemon.
   ::close_range(3, static_cast<unsigned>(alive[1]) - 1, 0);
   ::close_range(static_cast<unsigned>(alive[1]) + 1, ~0U, 0);
