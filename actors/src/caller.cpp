@@ -29,7 +29,8 @@ constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well be
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
 constexpr const char* kRunAgain = "If the task may run twice, give it max_retries.";
-constexpr std::size_t kShapesMax = 256;  // of tasks, by what they hold
+constexpr std::size_t kWorthGoingMin = std::size_t{1} << 20;  // bytes of arguments, more at another node than here
+constexpr std::size_t kShapesMax = 256;                       // of tasks, by what they hold
 
 // Every live caller, for the child of a fork alone.
 struct LiveCallers {
@@ -402,11 +403,38 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
     (*pool)->submit(cell);
     return cell;
   }
-  complete_later(incomplete, [cell, pool = *pool](std::optional<Error> missing) {
+  complete_later(incomplete, [this, cell, options, &holes = incomplete->holes](std::optional<Error> missing) {
     if (missing) return cell->set_error(std::move(*missing));
-    if (!cell->ready()) pool->submit(cell);  // unless it has been given up
+    if (cell->ready()) return;  // it has been given up
+    if (const auto best = pool_near(options, holes)) {
+      (*best)->submit(cell);
+    } else {
+      cell->set_error(Error{best.error()}.with_outcome(Outcome::kNotStarted));
+    }
   });
   return cell;
+}
+
+// Where most of its arguments lie, if that is worth while and nothing else is asked for.
+Result<actors::TaskPool*> Caller::pool_near(TaskOptions options, const std::vector<Hole>& holes) {
+  if (options.node || options.near || options.spread) return pool_of(options);
+  std::map<NodeId, std::size_t> bytes;
+  for (const Hole& hole : holes) {
+    if (hole.what == Hole::kObject) {
+      bytes[hole.object->nearest()] += hole.size;
+    } else if (const auto* const stored = hole.cell ? hole.cell->stored() : nullptr) {
+      bytes[stored->object->nearest()] += stored->size;
+    }
+  }
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const TaskOptions anywhere = options;
+  if (most != bytes.end() && most->first != registered_.node &&
+      most->second >= bytes[registered_.node] + kWorthGoingMin) {
+    options.near = most->first;
+  }
+  auto pool = pool_of(options);
+  return pool ? pool : pool_of(anywhere);
 }
 
 void Caller::cancel(ResultCell& cell) {

@@ -168,6 +168,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   /// Of tasks that hold so much.
   Result<actors::TaskPool*> pool_of(const TaskOptions& options);
+  Result<actors::TaskPool*> pool_near(TaskOptions options, const std::vector<Hole>& holes);
   std::vector<actors::TaskPool*> pools();
 
   static async::Async<void> lease_worker(Caller* self, actors::TaskPool* pool);

@@ -283,6 +283,7 @@ async::Async<Result<std::shared_ptr<Object>>> LargeValues::borrow(LargeValues* s
     PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
     if (!opened->is_here(here)) co_return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
     auto object = opened->borrow_here(here);
+    if (object) (*object)->note_origin(location.node);
     if (object || object.error().code() != ErrorCode::kObjectLost || attempt == kImports) co_return object;
   }
 }

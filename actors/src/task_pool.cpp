@@ -150,6 +150,7 @@ void TaskPool::feed(Worker& worker) {
 
 void TaskPool::add_worker(WorkerId worker, std::shared_ptr<CallLink> link) {
   std::optional<Error> closed;
+  std::uint32_t requests = 0;
   {
     const std::lock_guard lock{mutex_};
     --leases_requested_;
@@ -158,8 +159,10 @@ void TaskPool::add_worker(WorkerId worker, std::shared_ptr<CallLink> link) {
       workers_.push_back({worker, link, kShortTask, clock_.now()});
       feed(workers_.back());
     }
+    requests = leases_to_request();
   }
   if (closed) link->lose(*closed);
+  request_leases(requests);
 }
 
 void TaskPool::lease_refused(const Error& why) {

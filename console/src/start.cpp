@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string_view>
 
 #include <pharos/base/fd.hpp>
@@ -28,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPort = 7400;
-constexpr std::string_view kOwnName = "pharos: ";  // before what it says of its end
 
 /// The token in the file. A head makes the file if there is none: with a state folder in there, else in its run folder
 /// alone. A node has to be given one, unless its cluster is on this machine.
@@ -102,12 +100,10 @@ Result<int> keep_in_background(const std::string& base, StartOptions& options, c
   }
   int ended = 0;
   ::waitpid(child, &ended, 0);
-  std::ifstream file{log};
-  std::string why{std::istreambuf_iterator<char>{file}, {}};
-  if (why.starts_with(kOwnName)) why.erase(0, kOwnName.size());
-  while (!why.empty() && why.back() == '\n') why.pop_back();
+  std::cerr << std::ifstream{log}.rdbuf();
   ::unlink(log.c_str());
-  return Error{ErrorCode::kUnavailable, why.empty() ? "it ended at once, and did not say why" : why};
+  if (WIFEXITED(ended) && WEXITSTATUS(ended) != 0) return WEXITSTATUS(ended);
+  return Error{ErrorCode::kUnavailable, "it ended before it had begun"};
 }
 
 }  // namespace

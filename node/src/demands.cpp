@@ -22,4 +22,25 @@ scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at)
   return {.near = demand.near, .asked_at = asked_at, .spread = demand.spread};
 }
 
+std::vector<wire::GpuShare> to_wire(const std::vector<scheduler::GpuShare>& gpus) {
+  std::vector<wire::GpuShare> shares;
+  for (const auto& [index, amount] : gpus) shares.push_back({index, amount});
+  return shares;
+}
+
+std::vector<scheduler::GpuShare> shares_of(const std::vector<wire::GpuShare>& gpus) {
+  std::vector<scheduler::GpuShare> shares;
+  for (const auto& [index, amount] : gpus) shares.push_back({index, amount});
+  return shares;
+}
+
+wire::Asker* asker_of(wire::Message& message) {
+  return std::visit(
+      [](auto& alternative) -> wire::Asker* {
+        if constexpr (requires { alternative.asker; }) return &alternative.asker;
+        return nullptr;
+      },
+      message);
+}
+
 }  // namespace pharos::node

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include <pharos/base/result.hpp>
 #include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/fleet.hpp>
@@ -12,6 +14,12 @@ Result<scheduler::Demand> checked(const wire::Demand& demand);
 /// Of what was checked.
 scheduler::Demand demand_of(const wire::Demand& demand);
 scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at);
+
+std::vector<wire::GpuShare> to_wire(const std::vector<scheduler::GpuShare>& gpus);
+std::vector<scheduler::GpuShare> shares_of(const std::vector<wire::GpuShare>& gpus);
+
+/// Who asks, if it is a question of a caller.
+wire::Asker* asker_of(wire::Message& message);
 
 /// Of an actor that is promised or started.
 template <class Message>

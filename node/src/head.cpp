@@ -29,15 +29,17 @@ constexpr auto kLetGoTime = 20ms;           // before a handle that is let go of
 Head::Head(async::Executor& executor, NodeId own, Records* records)
     : executor_{executor}, own_{own}, records_{records}, last_request_{records == nullptr ? 0 : random_u64()} {}
 
-void Head::add_node(NodeId node, const NodeDescription& description, Tell tell, Welcome welcome) {
-  welcome_ = std::move(welcome);
+void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) {
   nodes_.emplace(node, Node{.address = description.address, .tell = std::move(tell)});
   if (records_ != nullptr) {
     records_->put(node_key(node),
                   wire::JoinCluster{node, description.address, description.total.amounts(), description.labels});
   }
+  scheduler::PlacementEffects effects;
   // A node that gives nothing is there for its driver alone.
-  if (!description.total.empty()) apply(placement_.add_node(node, description.total, description.labels));
+  if (!description.total.empty()) effects = placement_.add_node(node, description.total, description.labels);
+  this->tell(node, welcome());
+  apply(effects);
   end_event();
 }
 
@@ -85,8 +87,9 @@ void Head::lose_node(NodeId node, const std::string& reason) {
   end_recovery_if_over();
 }
 
-std::uint32_t Head::cpus() const {
-  return static_cast<std::uint32_t>(placement_.fleet().total().cpus() / scheduler::Resources::kWhole);
+wire::ClusterJoined Head::welcome() const {
+  const auto cpus = placement_.fleet().total().cpus() / scheduler::Resources::kWhole;
+  return {.cpus = static_cast<std::uint32_t>(cpus), .lasts = records_ != nullptr};
 }
 
 std::string Head::leftovers() const {
@@ -163,11 +166,7 @@ void Head::on_event(NodeId from, wire::Message message) {
 }
 
 void Head::on_question(NodeId from, wire::Message& message) {
-  std::visit(
-      [&](const auto& question) {
-        if constexpr (requires { question.asker; }) note_caller(question.asker, from);
-      },
-      message);
+  if (const wire::Asker* const asker = asker_of(message)) note_caller(*asker, from);
   if (!put_off(from, message)) answer(from, message);
 }
 
@@ -189,7 +188,7 @@ bool Head::put_off(NodeId from, const wire::Message& message) {
 // Its maker may be at a node that has not come back yet.
 void Head::answer_early_later(ActorId actor) {
   run_later(kEarlyTime, [this, actor] {
-    if (recovering()) return answer_early_later(actor);
+    if (recovering_) return answer_early_later(actor);
     answer_early(actor);
   });
 }
@@ -224,8 +223,9 @@ void Head::answer(NodeId from, wire::Message& message) {
 
 // ---- What callers ask
 
+// Nodes ask for callers of other nodes, too, but not first.
 void Head::note_caller(const wire::Asker& asker, NodeId node) {
-  if (jobs_.contains(asker.job)) callers_.insert_or_assign(asker.caller, CallerPlace{node, asker.job});
+  if (jobs_.contains(asker.job)) callers_.try_emplace(asker.caller, CallerPlace{node, asker.job});
 }
 
 scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& asker) {
@@ -270,7 +270,7 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
     return tell(from, wire::Refused{start.asker.number, sane.error()});
   }
   if (!may_use_group(start.demand, start.asker.job)) {
-    if (recovering()) return put_off_.emplace_back(from, std::move(start)), void();
+    if (recovering_) return put_off_.emplace_back(from, std::move(start)), void();
     return tell(from, wire::Refused{start.asker.number, Error{ErrorCode::kNotFound, "its group was removed"}});
   }
   const scheduler::ActorSpec spec = spec_of(start);
@@ -450,24 +450,40 @@ void Head::show_job(NodeId node, JobId job) {
 void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
   note_caller(lease.asker, from);
   const auto demand = checked(lease.demand);
-  const auto node =
-      demand ? placement_.find_node(*demand, preference_of(lease.demand, from), "a task") : demand.error();
-  if (!node && recovering()) return put_off_.emplace_back(from, lease), void();
+  const auto node = demand ? node_for(*demand, lease, from) : demand.error();
+  if (!node && recovering_ && !lease.only_now) return put_off_.emplace_back(from, lease), void();
   if (!node) return tell(from, wire::Refused{lease.asker.number, node.error()});
   if (!program_goes_on(from, lease.asker)) return;
   show_job(*node, lease.asker.job);
   const std::uint64_t number = ++last_request_;
-  lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.demand, lease.nested});
+  lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.demand, lease.nested, lease.only_now});
   placement_.count_leases(*node, 1);
-  tell(*node, wire::LeaseWorker{lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested});
+  tell(*node,
+       wire::LeaseWorker{lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested, lease.only_now});
+}
+
+Result<NodeId> Head::node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from) {
+  if (!lease.only_now) return placement_.find_node(demand, preference_of(lease.demand, from), "a task");
+  const auto node = placement_.take_room(demand, lease.demand.near, from);
+  if (!node) return Error{ErrorCode::kOverloaded, "no other node has room for it now"};
+  return *node;
 }
 
 // One that nobody waits for any more has been ended at its node already.
 void Head::grant_lease(NodeId from, const wire::LeaseGranted& granted) {
   const auto asked = lease_requests_.extract(granted.number);
   if (asked.empty()) return;
-  const Lease& lease = asked.mapped();
-  tell(lease.asked_from, wire::LeaseGranted{lease.asker.number, granted.worker, from, address_of(from)});
+  Lease& lease = asked.mapped();
+  if (granted.node != from) {  // of another one that it has asked instead
+    placement_.count_leases(from, -1);
+    lease.at = granted.node;
+  }
+  if (!lease.asked_from) {
+    placement_.count_leases(lease.at, -1);
+    return tell(lease.at, wire::ReturnLease{granted.worker, lease.asker.caller});
+  }
+  if (!knows(lease.at)) return lease_again(lease);
+  tell(lease.asked_from, wire::LeaseGranted{lease.asker.number, granted.worker, lease.at, address_of(lease.at)});
   leases_.insert_or_assign(granted.worker, lease);
 }
 
@@ -509,7 +525,7 @@ void Head::end_leases_of(CallerId caller) {
 void Head::lose_leases_at(NodeId node) {
   std::vector<Lease> again;
   std::erase_if(lease_requests_, [&](const auto& entry) {
-    if (entry.second.at == node) again.push_back(entry.second);
+    if (entry.second.at == node && entry.second.asked_from) again.push_back(entry.second);
     return entry.second.at == node;
   });
   std::erase_if(leases_, [&](const auto& entry) {
@@ -517,8 +533,20 @@ void Head::lose_leases_at(NodeId node) {
     tell(entry.second.asked_from, wire::WorkerEnded{entry.first, "its node was lost"});
     return true;
   });
-  for (const Lease& lease : again)
-    lease_worker(lease.asked_from, wire::LeaseWorker{lease.demand, lease.asker, lease.nested});
+  // What it had asked for instead of itself nobody waits for now.
+  for (auto& [number, lease] : lease_requests_) {
+    if (lease.asked_from == node) lease.asked_from = {};
+  }
+  std::vector<WorkerId> unused;
+  for (const auto& [worker, lease] : leases_) {
+    if (lease.asked_from == node) unused.push_back(worker);
+  }
+  for (const WorkerId worker : unused) end_lease(worker, false, nullptr);
+  for (const Lease& lease : again) lease_again(lease);
+}
+
+void Head::lease_again(const Lease& lease) {
+  lease_worker(lease.asked_from, wire::LeaseWorker{lease.demand, lease.asker, lease.nested, lease.only_now});
 }
 
 // ---- The life of actors
@@ -571,7 +599,7 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
       apply(*placed);
     } else if (const auto* const unplaceable = std::get_if<scheduler::Unplaceable>(&effect)) {
       const std::uint32_t incarnation = unplaced_.at(unplaceable->actor);
-      if (recovering()) {
+      if (recovering_) {
         unplaceable_yet_.push_back(unplaceable->actor);
         continue;
       }
@@ -614,11 +642,10 @@ void Head::start_incarnation(ActorId actor) {
                                .in_pieces = making.in_pieces,
                                .name_space = making.name_space,
                                .amounts = seat->allotment->amounts.amounts(),
-                               .gpus = {},
+                               .gpus = to_wire(seat->allotment->gpus),
                                .trace = making.trace,
                                .group = seat->group,
                                .bundle = seat->bundle};
-  for (const auto& share : seat->allotment->gpus) start.gpus.push_back({share.index, share.amount});
   show_job(seat->node, making.asker.job);
   tell(seat->node, std::move(start));
 }

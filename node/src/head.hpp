@@ -46,9 +46,8 @@ class Head {
     scheduler::Resources total;
     scheduler::Labels labels{};
   };
-  /// Says how many CPUs there are, with it, before it is told anything else.
-  using Welcome = async::UniqueFunction<void(std::uint32_t cpus)>;
-  void add_node(NodeId node, const NodeDescription& description, Tell tell, Welcome welcome = {});
+  /// The first that it is told is ClusterJoined.
+  void add_node(NodeId node, const NodeDescription& description, Tell tell);
   bool knows(NodeId node) const { return nodes_.contains(node); }
   /// A node of the head before this one, which has not come back yet.
   bool expects(NodeId node) const { return expected_.contains(node); }
@@ -56,9 +55,6 @@ class Head {
   /// Its connection has ended: whatever was there is gone.
   void remove_node(NodeId node);
   void on_message(NodeId from, wire::Message message);
-  /// Of all nodes.
-  std::uint32_t cpus() const;
-
   /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
   std::string leftovers() const;
 
@@ -93,12 +89,14 @@ class Head {
   /// A worker of one node for a caller of another: asked for, or given.
   struct Lease {
     NodeId at;
-    NodeId asked_from;
+    NodeId asked_from;  // none: that one was lost
     wire::Asker asker;
     wire::Demand demand;
     bool nested;
+    bool only_now;
   };
 
+  wire::ClusterJoined welcome() const;
   void on_question(NodeId from, wire::Message& message);
   bool put_off(NodeId from, const wire::Message& message);
   void answer_early_later(ActorId actor);
@@ -139,10 +137,12 @@ class Head {
   bool may_use_group(const wire::Demand& demand, JobId job) const;
 
   void lease_worker(NodeId from, const wire::LeaseWorker& lease);
+  Result<NodeId> node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from);
   void grant_lease(NodeId from, const wire::LeaseGranted& granted);
   void refuse_lease(wire::Refused refused);
   void end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ended);
   void end_leases_of(CallerId caller);
+  void lease_again(const Lease& lease);
   void lose_leases_at(NodeId node);
   void show_job(NodeId node, JobId job);
 
@@ -178,7 +178,6 @@ class Head {
   void on_report(NodeId from, wire::Report report);
   void take_reported_bundles(NodeId from, const wire::Report& report);
   void take_reported_incarnations(NodeId from, const wire::Report& report);
-  bool recovering() const { return recovering_; }
   void end_recovery_if_over();
   void settle_leases();
 
@@ -186,7 +185,6 @@ class Head {
   const NodeId own_;
   Records* const records_;                                // null: nothing is written down
   std::vector<std::pair<NodeId, wire::Message>> outbox_;  // of the event that is under way
-  Welcome welcome_;                                       // of the same
   std::unordered_set<ActorId> moved_;                     // since the last event: their places, or how they ended
   std::unordered_set<GroupId> moved_groups_;
   std::unordered_set<GroupId> removed_groups_;  // of which actors have something still

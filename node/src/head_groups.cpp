@@ -13,7 +13,7 @@ bool Head::on_group_message(NodeId from, wire::Message& message) {
     place_group(from, std::move(*place));
   } else if (const auto* const remove = std::get_if<wire::RemoveGroup>(&message)) {
     const auto found = groups_.find(remove->group);
-    if (found == groups_.end() && recovering()) {
+    if (found == groups_.end() && recovering_) {
       put_off_.emplace_back(from, std::move(message));
     } else if (found != groups_.end() && found->second.asker.job == remove->asker.job) {
       remove_group(remove->group);
@@ -71,7 +71,7 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
     bundles.push_back(demand->to_string());
     spec.bundles.push_back(*std::move(demand));
   }
-  if (recovering()) return put_off_.emplace_back(from, std::move(place)), void();
+  if (recovering_) return put_off_.emplace_back(from, std::move(place)), void();
   if (records_ != nullptr) records_->put(group_key(place.group), place);
   moved_groups_.insert(place.group);
   groups_.emplace(place.group, Group{.asker = place.asker,
@@ -96,9 +96,7 @@ void Head::apply(const scheduler::GroupPlaced& placed) {
 }
 
 void Head::hold_bundle(GroupId group, std::uint32_t index, NodeId node, const scheduler::Allotment& allotment) {
-  wire::HoldBundle hold{group, index, allotment.amounts.amounts(), {}};
-  for (const auto& share : allotment.gpus) hold.gpus.push_back({share.index, share.amount});
-  tell(node, std::move(hold));
+  tell(node, wire::HoldBundle{group, index, allotment.amounts.amounts(), to_wire(allotment.gpus)});
 }
 
 void Head::bundle_held(NodeId from, const wire::BundleHeld& held) {

@@ -29,16 +29,12 @@ constexpr auto kReturnTime = 10s;  // for nodes, to a head that has started agai
 constexpr auto kConfirmTime = 100ms;
 
 wire::Share share_of(NodeId node, const scheduler::Allotment& allotment) {
-  wire::Share share{node, allotment.amounts.amounts(), {}};
-  for (const auto& gpu : allotment.gpus) share.gpus.push_back({gpu.index, gpu.amount});
-  return share;
+  return {node, allotment.amounts.amounts(), to_wire(allotment.gpus)};
 }
 
 Result<scheduler::Allotment> allotment_of(const wire::Share& share) {
   PHAROS_TRY(scheduler::Resources amounts, scheduler::Resources::checked(share.amounts));
-  scheduler::Allotment allotment{std::move(amounts), {}};
-  for (const auto& gpu : share.gpus) allotment.gpus.push_back({gpu.index, gpu.amount});
-  return allotment;
+  return scheduler::Allotment{std::move(amounts), shares_of(share.gpus)};
 }
 
 void append(wire::Report& to, wire::Report&& more) {
@@ -67,14 +63,6 @@ void Head::run_later(Duration after, async::UniqueFunction<void()> then) {
 
 void Head::end_event() {
   write_changes();
-  if (welcome_) {
-    auto welcome = [welcome = std::exchange(welcome_, {}), cpus = cpus()]() mutable { welcome(cpus); };
-    if (records_ != nullptr) {
-      records_->commit(std::move(welcome));
-    } else {
-      welcome();
-    }
-  }
   const auto say = [this](std::vector<std::pair<NodeId, wire::Message>>& words) {
     for (auto& [to, message] : words) {
       if (const auto node = nodes_.find(to); node != nodes_.end()) node->second.tell(std::move(message));
@@ -365,6 +353,8 @@ void Head::return_node(NodeId node, const NodeDescription& description, Tell tel
   expected_.erase(node);
   reporting_.emplace(node, wire::Report{});
   nodes_.emplace(node, Node{.address = description.address, .tell = std::move(tell)});
+  this->tell(node, welcome());
+  end_event();
 }
 
 void Head::on_report(NodeId from, wire::Report some) {
@@ -399,7 +389,7 @@ void Head::on_report(NodeId from, wire::Report some) {
   take_reported_incarnations(from, report);
   for (const auto& [worker, caller, job] : report.lent) {
     if (!jobs_.contains(job)) continue;
-    leases_.insert_or_assign(worker, Lease{from, {}, {job, caller, 0}, {}, false});
+    leases_.insert_or_assign(worker, Lease{from, {}, {job, caller, 0}, {}, false, false});
     placement_.count_leases(from, 1);
   }
   for (const WorkerId worker : report.borrowed) borrowed_.insert_or_assign(worker, from);

@@ -8,6 +8,8 @@
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 
+#include "demands.hpp"
+
 namespace pharos::node {
 namespace {
 
@@ -19,16 +21,6 @@ constexpr auto kRejoinTime = 5s;
 constexpr Duration kFirstPause = 50ms;  // before the head is looked for again
 constexpr Duration kLongestPause = 500ms;
 constexpr auto kReopenTime = 500ms;
-
-/// Nothing: it is no question.
-std::optional<std::uint64_t> number_of(const wire::Message& message) {
-  return std::visit(
-      [](const auto& question) -> std::optional<std::uint64_t> {
-        if constexpr (requires { question.asker.number; }) return question.asker.number;
-        return std::nullopt;
-      },
-      message);
-}
 
 /// So that a thousand nodes do not come in the same moment.
 Duration about(Duration pause) {
@@ -73,8 +65,8 @@ void Membership::tell_head(wire::Message message) {
     executor_.post([this, to = heads_, message = std::move(message)]() mutable {
       if (head_ != nullptr && heads_ == to) head_->on_message(id_, std::move(message));
     });
-  } else if (const auto number = number_of(message); number && trouble_) {
-    executor_.post([this, refused = wire::Refused{*number, *trouble_}] { node_.on_head_message(refused); });
+  } else if (const wire::Asker* const asker = asker_of(message); asker != nullptr && trouble_) {
+    executor_.post([this, refused = wire::Refused{asker->number, *trouble_}] { node_.on_head_message(refused); });
   }
 }
 
@@ -182,15 +174,17 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   if (!join.again && head_->knows(join.node)) return refuse({ErrorCode::kAlreadyExists, "the node has joined before"});
   if (!join.again) head_->remove_node(join.node);  // it has heard nothing of the head before, which ended just then
   node.id = join.node;
-  auto tell_node = [peer = node.peer](wire::Message message) { peer->send(message); };
-  auto welcome = [peer = node.peer, request, lasts = records_ != nullptr](std::uint32_t cpus) {
-    peer->respond(request, wire::ClusterJoined{.cpus = cpus, .lasts = lasts});
+  auto tell_node = [peer = node.peer, request](wire::Message message) {
+    if (std::holds_alternative<wire::ClusterJoined>(message)) {
+      peer->respond(request, std::move(message));
+    } else {
+      peer->send(message);
+    }
   };
   if (join.again) {
     head_->return_node(join.node, description, std::move(tell_node));
-    welcome(head_->cpus());
   } else {
-    head_->add_node(join.node, description, std::move(tell_node), std::move(welcome));
+    head_->add_node(join.node, description, std::move(tell_node));
   }
 }
 
@@ -230,7 +224,7 @@ async::Async<Result<void>> Membership::try_to_join(Membership* self, ReachedAt r
   PHAROS_CO_TRY(Fd socket, co_await self->host_.reach(self->head_address_, introduction, deadline));
   PHAROS_CO_TRY(self->reached_at_, reached_at(socket.get()));
   PHAROS_CO_TRY(const auto cluster, co_await ask_to_join(self, std::move(socket), false, deadline));
-  self->node_.note_cluster(cluster.cpus);
+  self->node_.note_cluster(cluster);
   self->admit_waiting_drivers();
   // It may have ended since, with more said than the answer.
   if (self->head_link_ == nullptr) self->lose_head(Error{ErrorCode::kUnavailable, "the head has ended"});
@@ -271,7 +265,7 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
     }
     if (self->head_link_ == nullptr) continue;
     self->coming_back_ = false;
-    self->node_.note_cluster(joined->cpus);
+    self->node_.note_cluster(*joined);
     self->node_.return_to_head();
     log(LogLevel::kInfo, "the head is back", {kv("head", self->head_address_)});
     co_return;

@@ -5,6 +5,7 @@
 
 #include <pharos/base/log.hpp>
 
+#include "demands.hpp"
 #include "node_records.hpp"
 #include "said_again.hpp"
 
@@ -19,16 +20,6 @@ constexpr auto kHeadTime = 10s;  // to answer
 // Tasks that wait for tasks keep their processes. Past this many, who waits runs what it waits for itself.
 std::uint32_t workers_max(std::uint32_t cpus) {
   return 4 * cpus + 4;
-}
-
-/// Null for what is no question to the head.
-wire::Asker* asker_of(wire::Message& message) {
-  return std::visit(
-      [](auto& alternative) -> wire::Asker* {
-        if constexpr (requires { alternative.asker; }) return &alternative.asker;
-        return nullptr;
-      },
-      message);
 }
 
 }  // namespace
@@ -259,7 +250,9 @@ void Node::on_head_message(wire::Message message) {
     inspection->second->answer.cluster = std::move(inspected->cluster);
     inspection->second->take_one();
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
+    const bool looked_for = looking_.erase(refused->number) != 0;
     if (const auto asked = asked_.extract(refused->number); !asked.empty()) {
+      if (looked_for) return found_no_room(asked.mapped().waits_here);
       note_found(asked.mapped(), {});
       refuse(asked.mapped(), refused->why);
     }
@@ -285,6 +278,8 @@ void Node::on_head_message(wire::Message message) {
     if (const auto of = jobs_.find(stopped->job); of != jobs_.end()) of->second->stopped_elsewhere.complete();
   } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
     forward_output(*output);
+  } else if (const auto* const joined = std::get_if<wire::ClusterJoined>(&message)) {
+    note_cluster(*joined);
   } else if (const auto* const confirmed = std::get_if<wire::Confirmed>(&message)) {
     for (; confirmed_ < confirmed->count && !unconfirmed_.empty(); ++confirmed_) unconfirmed_.pop_front();
   } else {

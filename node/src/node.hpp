@@ -57,8 +57,8 @@ class Node final : public net::Peer::Owner {
   void on_head_message(wire::Message message);
   /// Another head has taken the place of the one that this node had joined: it is told all that it has to know.
   void return_to_head();
-  /// How many CPUs the cluster has.
-  void note_cluster(std::uint32_t cpus) { cluster_cpus_ = cpus; }
+  /// It has joined, or come back to a head.
+  void note_cluster(const wire::ClusterJoined& cluster) { cluster_cpus_ = cluster.cpus; }
   /// Another node, which has said what it wants: a worker for a caller of its own, whose socket it is from here on, or
   /// something of the object store.
   void serve_far(const Introduction& introduction, Fd socket);
@@ -182,6 +182,13 @@ class Node final : public net::Peer::Owner {
   static async::Async<void> end_idle_workers(Node* self);
   void apply(const scheduler::LeaseEffects& effects);
   void tell_load_later();
+  void tell_load();
+  void wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand);
+  void look_elsewhere_after(Duration time);
+  void look_elsewhere();
+  void found_no_room(scheduler::LeaseRequestId request);
+  bool take_from_elsewhere(const wire::LeaseGranted& granted);
+  bool leaves_line(scheduler::LeaseRequestId request);
   std::vector<std::string> names_of(const std::vector<scheduler::GpuShare>& gpus) const;
 
   async::Executor& executor_;
@@ -206,6 +213,7 @@ class Node final : public net::Peer::Owner {
     wire::Message question = wire::Done{};   // to the head
     bool reaching = false;                   // it is answered, and that node is being reached
     WorkerId granted{};                      // which is reached
+    scheduler::LeaseRequestId waits_here{};  // for the same; other nodes were asked for it, too
     std::optional<TimePoint> asked_again{};  // for the first time: the actor could not be reached
   };
   void answer(const Asked& asked, const wire::Message& message);
@@ -236,8 +244,14 @@ class Node final : public net::Peer::Owner {
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   bool ends_idle_workers_ = false;
-  scheduler::Resources told_load_;         // that tasks have
-  bool tells_load_ = false;                // soon
+  std::optional<scheduler::Resources> told_load_ =
+      scheduler::Resources{};  // that tasks have; none: the head counts something else
+  bool tells_load_ = false;    // soon
+  // Requests that wait here, and may be served by another node.
+  std::deque<scheduler::LeaseRequestId> movable_;
+  std::unordered_set<std::uint64_t> looking_;  // questions to the head, by number
+  std::size_t looking_max_ = 1;
+  bool looks_elsewhere_ = false;           // soon
   std::map<std::uint64_t, Asked> asked_;   // the head, by number
   std::deque<wire::Message> unconfirmed_;  // that is said again; oldest first
   std::uint64_t confirmed_ = 0;            // of what was said to the present head

@@ -3,6 +3,7 @@
 
 #include <pharos/async/sleep.hpp>
 
+#include "demands.hpp"
 #include "node_records.hpp"
 
 namespace pharos::node {
@@ -15,9 +16,7 @@ constexpr auto kAskAgainTime = 200ms;
 constexpr auto kReachPatience = 15s;  // with an actor: longer than it takes to find that its node is lost
 
 scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vector<wire::GpuShare>& gpus) {
-  scheduler::Allotment allotment{scheduler::Resources{amounts}, {}};
-  for (const wire::GpuShare& share : gpus) allotment.gpus.push_back({share.index, share.amount});
-  return allotment;
+  return {scheduler::Resources{amounts}, shares_of(gpus)};
 }
 
 }  // namespace
@@ -165,9 +164,7 @@ void Node::release_bundle(const BundleKey& key) {
 
 async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId reservation) {
   const wire::StartIncarnation start = self->starting_.at(reservation).start;
-  std::vector<scheduler::GpuShare> shares;
-  for (const wire::GpuShare& share : start.gpus) shares.push_back({share.index, share.amount});
-  const std::vector<std::string> gpus = self->names_of(shares);
+  const std::vector<std::string> gpus = self->names_of(shares_of(start.gpus));
   const auto found = self->jobs_.find(start.job);
   const auto job = found == self->jobs_.end() ? nullptr : found->second;
   Result<std::shared_ptr<Worker>> worker = Error{ErrorCode::kRuntimeStopped, "the program has ended"};

@@ -11,8 +11,11 @@ namespace pharos::node {
 using namespace std::chrono_literals;
 
 namespace {
-constexpr auto kLoadTime = 100ms;  // between two words of what tasks have
-}
+constexpr auto kLoadTime = 100ms;        // between two words of what tasks have
+constexpr auto kPatience = 10ms;         // for a worker here, before other nodes are asked
+constexpr auto kNoRoomTime = 100ms;      // before they are asked again
+constexpr std::size_t kLookingMax = 16;  // questions at once, while they have room
+}  // namespace
 
 bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request) {
   const auto demand = checked(lease.demand);
@@ -29,10 +32,12 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
     return true;
   }
   const scheduler::LeaseRequestId id{++last_number_};
-  lease_requests_.emplace(id, Asked{client, request, lease.demand.amounts});
+  const wire::LeaseWorker question{lease.demand, {client.job->id, client.caller, id.value()}, nested, true};
+  lease_requests_.emplace(id, Asked{client, request, lease.demand.amounts, question});
   auto effects = leases_.request(id, {client.job->id, client.caller, nested}, demand->amounts);
   if (effects) {
     apply(*effects);
+    wait_for_room(id, *demand);
   } else {
     lease_requests_.erase(id);
     client.peer->respond(request, std::move(effects).error());
@@ -95,10 +100,13 @@ void Node::tell_load_later() {
   tells_load_ = true;
   executor_.run_at(executor_.now() + kLoadTime, [this] {
     tells_load_ = false;
-    if (leases_.tasks() == told_load_) return;
-    told_load_ = leases_.tasks();
-    tell_head(wire::NodeLoad{told_load_.amounts()});
+    if (leases_.tasks() != told_load_) tell_load();
   });
+}
+
+void Node::tell_load() {
+  told_load_ = leases_.tasks();
+  tell_head(wire::NodeLoad{told_load_->amounts()});
 }
 
 async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
@@ -131,6 +139,73 @@ std::vector<std::string> Node::names_of(const std::vector<scheduler::GpuShare>& 
   return names;
 }
 
+// ---- Requests that may be served elsewhere
+//
+// They stay in their line here while the head is asked for room at another node, and have what comes first. While there
+// is none, one question is asked from time to time; while there is some, many at once.
+
+void Node::wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand) {
+  if (demand.only || !lease_requests_.contains(request)) return;
+  movable_.push_back(request);
+  look_elsewhere_after(kPatience);
+}
+
+void Node::look_elsewhere_after(Duration time) {
+  if (movable_.empty() || !looking_.empty() || std::exchange(looks_elsewhere_, true)) return;
+  executor_.run_at(executor_.now() + time, [this] {
+    looks_elsewhere_ = false;
+    look_elsewhere();
+  });
+}
+
+void Node::look_elsewhere() {
+  while (!movable_.empty() && looking_.size() < looking_max_) {
+    const scheduler::LeaseRequestId id = movable_.front();
+    movable_.pop_front();
+    const auto waiting = lease_requests_.find(id);
+    if (waiting == lease_requests_.end() || leases_.starts(id)) continue;
+    Asked asked = waiting->second;
+    const std::uint64_t number = ++last_number_;
+    std::get<wire::LeaseWorker>(asked.question).asker.number = number;
+    asked.waits_here = id;
+    const wire::Message question = asked.question;
+    asked_.emplace(number, std::move(asked));
+    looking_.insert(number);
+    tell_head(question);
+  }
+}
+
+void Node::found_no_room(scheduler::LeaseRequestId request) {
+  movable_.push_front(request);
+  looking_max_ = 1;
+  look_elsewhere_after(kNoRoomTime);
+}
+
+/// Whether it is to be reached.
+bool Node::take_from_elsewhere(const wire::LeaseGranted& granted) {
+  const Asked asked = asked_.at(granted.number);
+  const bool waited = leaves_line(asked.waits_here);
+  const bool for_far = asked.client.peer == nullptr;
+  if (!waited || (for_far && !asked.request)) {
+    tell_head(wire::ReturnLease{granted.worker, asked.client.caller});
+  } else if (for_far) {
+    tell_head(wire::LeaseGranted{*asked.request, granted.worker, granted.node, {}});
+  }
+  if (!waited || for_far) asked_.erase(granted.number);
+  looking_max_ = kLookingMax;
+  look_elsewhere();
+  return waited && !for_far;
+}
+
+/// False: it is being served here.
+bool Node::leaves_line(scheduler::LeaseRequestId request) {
+  auto effects = leases_.withdraw(request);
+  if (!effects) return false;
+  lease_requests_.erase(request);
+  apply(*effects);
+  return true;
+}
+
 // ---- Workers for callers of other nodes, and theirs for callers here
 
 bool Node::on_far_lease_message(wire::Message& message) {
@@ -153,23 +228,40 @@ bool Node::on_far_lease_message(wire::Message& message) {
 void Node::lease_to_far(const wire::LeaseWorker& lease) {
   const auto demand = checked(lease.demand);
   const auto job = jobs_.find(lease.asker.job);
+  wire::LeaseWorker question = lease;
+  question.only_now = true;
   const Asked asked{{nullptr, job == jobs_.end() ? nullptr : job->second, nullptr, lease.asker.caller},
                     lease.asker.number,
-                    lease.demand.amounts};
+                    lease.demand.amounts,
+                    question};
   if (!demand || job == jobs_.end() || !leases_.could_fit(demand->amounts)) {
     return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run that any more", "Try again."});
   }
+  told_load_.reset();
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, asked);
   auto effects = leases_.request(id, {lease.asker.job, lease.asker.caller, lease.nested}, demand->amounts);
-  if (effects) return apply(*effects);
-  lease_requests_.erase(id);
-  refuse(asked, std::move(effects).error());
+  if (!effects) {
+    lease_requests_.erase(id);
+    return refuse(asked, std::move(effects).error());
+  }
+  apply(*effects);
+  if (!lease.only_now) {
+    wait_for_room(id, *demand);
+  } else if (leaves_line(id)) {
+    tell_load();
+    refuse(asked, Error{ErrorCode::kOverloaded, "the node has no room any more"});
+  }
 }
 
 async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
+  const bool looked_for = self->looking_.erase(granted.number) != 0;
   const auto found = self->asked_.find(granted.number);
-  if (found == self->asked_.end()) co_return;  // the head ends the leases of callers that have ended
+  if (found == self->asked_.end()) {  // its caller has ended, which the head may have known before this was asked
+    if (looked_for) self->tell_head(wire::ReturnLease{granted.worker, {}});
+    co_return;
+  }
+  if (looked_for && !self->take_from_elsewhere(granted)) co_return;
   found->second.reaching = true;
   found->second.granted = granted.worker;
   const Client client = found->second.client;

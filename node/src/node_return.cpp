@@ -47,8 +47,9 @@ void Node::return_to_head() {
   for (const auto& [number, asked] : asked_) {
     if (!asked.reaching) tell_head_(asked.question);
   }
+  std::erase_if(looking_, [this](std::uint64_t number) { return !asked_.contains(number); });
   for (const auto& [number, asked] : node_questions_) tell_head_(wire::FindNode{asked.node, number});
-  if (!told_load_.empty()) tell_head_(wire::NodeLoad{told_load_.amounts()});
+  if (told_load_ && !told_load_->empty()) tell_head_(wire::NodeLoad{told_load_->amounts()});
 }
 
 std::vector<wire::Report> Node::report() const {

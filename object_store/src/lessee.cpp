@@ -74,6 +74,11 @@ bool Object::in_memory() const {
   return lessee_->ledger().word_of(location_.place.slot).state != SlotState::kOut;
 }
 
+NodeId Object::nearest() const {
+  const NodeId origin = origin_.load();
+  return origin && !in_memory() ? origin : lessee_->self_.node;
+}
+
 void Object::end_reading() {
   if (lessee_->abandoned()) return;
   const std::lock_guard lock{mutex_};
@@ -394,6 +399,7 @@ Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
     PHAROS_TRY(const Location here, lessor->import(location));
     if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
     auto object = borrow_here(here);
+    if (object) (*object)->note_origin(location.node);
     // It keeps it for a moment, which this thread may have missed.
     if (object || object.error().code() != ErrorCode::kObjectLost || attempt == kImports) return object;
   }

@@ -215,6 +215,22 @@ Fleet::Node* Fleet::choose(const Demand& demand, const Preference& preference) {
   return nullptr;
 }
 
+Fleet::Node* Fleet::find_room(const Demand& demand, NodeId near, NodeId except) {
+  const auto has_room = [&](const Node& node) {
+    return node.id != except && fits(node, demand) &&
+           demand.amounts.fits_in(node.ledger.left(), node.set_aside, node.tasks);
+  };
+  Node* const nearest = find(near);
+  if (nearest != nullptr && has_room(*nearest)) return nearest;
+  return find_in_orders(demand, [&](const Orders& orders) -> Node* {
+    for (Node* const node : orders.by_use) {
+      if (node->use >= 1) break;
+      if (has_room(*node)) return node;
+    }
+    return nullptr;
+  });
+}
+
 Fleet::Node* Fleet::choose_to_wait_for(const Demand& demand) {
   if (demand.only) {
     Node* const node = find(demand.only);

@@ -25,6 +25,15 @@ Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lesse
   return effects;
 }
 
+std::optional<LeaseEffects> Leases::withdraw(LeaseRequestId request) {
+  const std::size_t waited = waiting_.size();
+  waiting_.erase_if([request](const Resources&, const Waiting& waiting) { return waiting.request == request; });
+  if (waiting_.size() == waited) return std::nullopt;
+  LeaseEffects effects;
+  grant_what_fits(effects);
+  return effects;
+}
+
 LeaseEffects Leases::worker_started(LeaseRequestId request, WorkerId worker) {
   const auto found = starting_.find(request);
   if (found == starting_.end()) return {EndWorker{worker}};  // its lessee has ended meanwhile

@@ -264,10 +264,25 @@ Placement::Shortage Placement::shortage_of(const Demand& demand) const {
 }
 
 Result<NodeId> Placement::find_node(const Demand& demand, const Preference& preference, const std::string& who) {
-  const Node* node = fleet_.choose(demand, preference);
+  Node* node = preference.near ? fleet_.find_room(demand, preference.near, {}) : nullptr;
+  if (node == nullptr) node = fleet_.choose(demand, preference);
   if (node == nullptr) node = fleet_.choose_to_wait_for(demand);
   if (node == nullptr) return fleet_.too_much(who, demand);
+  add_task(*node, demand);
   return node->id;
+}
+
+std::optional<NodeId> Placement::take_room(const Demand& demand, NodeId near, NodeId except) {
+  Node* const node = fleet_.find_room(demand, near, except);
+  if (node == nullptr) return std::nullopt;
+  add_task(*node, demand);
+  return node->id;
+}
+
+void Placement::add_task(Node& node, const Demand& demand) {
+  Resources tasks = node.tasks;
+  tasks += demand.amounts;
+  fleet_.set_tasks(node, std::move(tasks));
 }
 
 void Placement::count_leases(NodeId id, int more) {

@@ -63,6 +63,20 @@ TEST_F(NodesTest, TasksOfADriverWithoutCpusBesideItRunOnNodes) {
   EXPECT_SAYS(end.output, "again on b: 42");
 }
 
+TEST_F(NodesTest, TasksGoOnToOtherNodesWhileTheirOwnIsFull) {
+  start_three();
+  const auto end = start_driver("overflow", {"3", folder()})->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "met on 3\nmet on 3\nmet on 3\n");
+}
+
+TEST_F(NodesTest, TasksGoToTheNodeThatHasTheirArguments) {
+  start_three();
+  const auto end = start_driver("nearest")->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "to what is large: yes\nto what is small: no\nto what is here, too: no\n");
+}
+
 TEST_F(NodesTest, LabelsNodesAndNearnessSayWhereActorsAndTasksGo) {
   start_head();
   start_node("cpu=2,b=1", {{"PHAROS_LABELS", "zone=b"}});

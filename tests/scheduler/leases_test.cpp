@@ -73,6 +73,16 @@ class LeasesTest : public testing::Test {
   Leases leases_{Resources{{{"cpu", 2 * Resources::kWhole}, {"disk", Resources::kWhole}}}, kWorkersMax, kIdleTime};
 };
 
+TEST_F(LeasesTest, WhoIsServedElsewhereLeavesItsPlaceInLineToThoseBehindIt) {
+  request(1, 7);
+  ASSERT_TRUE(leases_.request(LeaseRequestId{2}, driver_of(7), Resources::of_cpus(2)));
+  EXPECT_EQ(request(3, 7), Texts{}) << "what is left is set aside for the one before it";
+  EXPECT_EQ(leases_.withdraw(LeaseRequestId{1}), std::nullopt) << "a worker is being started for it";
+  EXPECT_TRUE(leases_.starts(LeaseRequestId{1}));
+  EXPECT_EQ(texts(*leases_.withdraw(LeaseRequestId{2})), (Texts{"start 3 job 7"}));
+  EXPECT_EQ(leases_.withdraw(LeaseRequestId{2}), std::nullopt);
+}
+
 TEST_F(LeasesTest, ARequestStartsAWorkerAndIsGrantedWhenItHasStarted) {
   EXPECT_EQ(request(1, 7), (Texts{"start 1 job 7"}));
   EXPECT_EQ(in_use(leases_), 1u);

@@ -274,6 +274,24 @@ TEST_F(PlacementTest, TasksGoWhereTheirShapeCouldFit) {
             "a task asks for 2 GPUs; the node that comes nearest has 1 GPU");
 }
 
+TEST_F(PlacementTest, ATaskThatWaitsElsewhereHasRoomBesideTasksOnly) {
+  const scheduler::Demand demand{of("cpu=1")};
+  add(1, "cpu=1");
+  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), std::nullopt) << "it waits there";
+  add(2, "cpu=2");
+  add(3, "cpu=1,gpu=1");
+  place(1, "cpu=1", 2);
+  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), NodeId{2});
+  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), NodeId{3}) << "what was taken counts";
+  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), std::nullopt);
+  placement_.note_tasks(NodeId{2}, {});
+  placement_.note_tasks(NodeId{3}, {});
+  EXPECT_EQ(placement_.take_room(demand, NodeId{3}, NodeId{1}), NodeId{3});
+  EXPECT_EQ(placement_.take_room(demand, NodeId{3}, NodeId{1}), NodeId{2}) << "the near one is full";
+  placement_.note_tasks(NodeId{3}, {});
+  EXPECT_EQ(placement_.take_room({of("gpu=1")}, {}, NodeId{1}), NodeId{3});
+}
+
 // ---- Groups
 
 TEST_F(PlacementTest, AGroupIsPlacedAllAtOnceOrNotAtAll) {

@@ -83,7 +83,7 @@ const std::vector<Message>& one_of_each() {
                   .with_thrown({"9Overdrawn", some_bytes()})},
       RegisterJob{"/bin/\xff", {"program", "", "--flag"}, {"A=1", "B="}, "/home/user", some_build_id()},
       JobRegistered{JobId{1}, CallerId{2}, NodeId{~std::uint64_t{0}}, 64, "slow\nstart", "unix:/run/x"},
-      LeaseWorker{some_demand(), some_asker(), true},
+      LeaseWorker{some_demand(), some_asker(), true, true},
       ReturnLease{WorkerId{3}, CallerId{72}, true},
       StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, 41, true,
                  some_demand(), some_asker(), TraceId{87}},
@@ -198,8 +198,8 @@ auto fields(const JobRegistered& m) {
   return std::tie(job, caller, node, cpus, warning, address);
 }
 auto fields(const LeaseWorker& m) {
-  const auto& [demand, asker, nested] = m;
-  return std::tuple_cat(std::tie(demand, nested), fields(asker));
+  const auto& [demand, asker, nested, only_now] = m;
+  return std::tuple_cat(std::tie(demand, nested, only_now), fields(asker));
 }
 auto fields(const Holding& m) {
   const auto& [amounts, gpus] = m;

@@ -126,7 +126,12 @@ struct Holding {                  # what the code of a worker may use
   gpus @1 :List(Text);            # as CUDA_VISIBLE_DEVICES names them
 }
 
-struct LeaseWorker { demand @0 :Demand; asker @1 :Asker; nested @2 :Bool; }  # nested: for a worker; filled in by its node
+struct LeaseWorker {
+  demand @0 :Demand;
+  asker @1 :Asker;
+  nested @2 :Bool;   # for a worker; filled in by its node
+  onlyNow @3 :Bool;  # where there is room at this moment, else refused
+}
 struct ReturnLease { worker @0 :UInt64; caller @1 :UInt64; broken @2 :Bool; }  # caller: filled in by its node
 struct StartActor {
   actor @0 :UInt64;

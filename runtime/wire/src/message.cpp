@@ -115,6 +115,7 @@ void write(Schema::Builder to, const Message& message) {
                    write_demand(b.initDemand(), m.demand);
                    write_asker(b, m.asker);
                    b.setNested(m.nested);
+                   b.setOnlyNow(m.only_now);
                  },
                  [&](const ReturnLease& m) {
                    auto b = to.initReturnLease();
@@ -487,7 +488,7 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::LEASE_WORKER:
       return LeaseWorker{read_demand(from.getLeaseWorker().getDemand()), read_asker(from.getLeaseWorker().getAsker()),
-                         from.getLeaseWorker().getNested()};
+                         from.getLeaseWorker().getNested(), from.getLeaseWorker().getOnlyNow()};
     case Schema::RETURN_LEASE:
       return ReturnLease{WorkerId{from.getReturnLease().getWorker()}, CallerId{from.getReturnLease().getCaller()},
                          from.getReturnLease().getBroken()};

@@ -265,6 +265,54 @@ void run_tasks(pharos::Runtime& runtime) {
   say("again on b: " + std::to_string(wait_for(runtime.submit<&twice>(on_b, 21))));
 }
 
+/// Comes back when so many of it run at the same time.
+std::string meet(std::string folder, int number, int all) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::filesystem::create_directory(folder + "/" + std::to_string(number));
+  const auto there = [&] {
+    return std::distance(std::filesystem::directory_iterator{folder}, std::filesystem::directory_iterator{});
+  };
+  while (there() < all) {
+    if (std::chrono::steady_clock::now() - begin > 20s) return "alone";
+    ::usleep(1000);
+  }
+  ::usleep(5000);  // behind short tasks others wait at the same worker
+  return where();
+}
+
+/// Tasks for which the driver's own node has no room, while others have.
+void run_overflow(pharos::Runtime& runtime, int nodes, const std::string& folder) {
+  for (int round = 0; round < 3; ++round) {
+    const std::string place = folder + "/round" + std::to_string(round);
+    std::filesystem::create_directory(place);
+    std::vector<pharos::Ref<std::string>> met;
+    for (int i = 0; i < nodes; ++i) met.push_back(runtime.submit<&meet>(place, i, nodes));
+    std::set<std::string> places;
+    for (const auto& each : met) places.insert(wait_for(each));
+    say("met on " + std::to_string(places.size()) + (places.contains("alone") ? ", or not" : ""));
+  }
+}
+
+pharos::Bytes many_bytes(std::size_t size) {
+  return pharos::Bytes{std::string(size, 'a')};
+}
+std::string where_with(const pharos::Bytes& bytes) {
+  return bytes.empty() ? "nothing" : where();
+}
+
+/// Tasks go to what they read, if that is much.
+void run_nearest(pharos::Runtime& runtime) {
+  const auto there = runtime.spawn<Counter>({.resources = {{"c", 0.5}}});
+  const std::string place = wait_for(there.call<&Counter::node>());
+  const pharos::TaskOptions on_c{.cpus = 0, .resources = {{"c", 0.5}}};
+  const auto large = runtime.submit<&many_bytes>(on_c, std::size_t{16} << 20);
+  const auto small = runtime.submit<&many_bytes>(on_c, std::size_t{200} << 10);
+  say("to what is large: " + std::string{wait_for(runtime.submit<&where_with>(large)) == place ? "yes" : "no"});
+  say("to what is small: " + std::string{wait_for(runtime.submit<&where_with>(small)) == place ? "yes" : "no"});
+  static_cast<void>(wait_for(large));
+  say("to what is here, too: " + std::string{wait_for(runtime.submit<&where_with>(large)) == place ? "yes" : "no"});
+}
+
 /// One actor that cannot go elsewhere and one that can; the test kills the node below them.
 void run_loss(pharos::Runtime& runtime) {
   const auto fixed = runtime.spawn<Counter>({.name = "fixed", .resources = {{"b", 0.5}}});
@@ -492,6 +540,8 @@ int main(int, char** argv) {
     if (mode == "stop") run_stop(runtime);
     if (mode == "gpu") run_gpu(runtime);
     if (mode == "tasks") run_tasks(runtime);
+    if (mode == "overflow") run_overflow(runtime, std::stoi(argv[2]), argv[3]);
+    if (mode == "nearest") run_nearest(runtime);
     if (mode == "loss") run_loss(runtime);
     if (mode == "replaced") run_replaced(runtime, argv[2]);
     if (mode == "full_disk") run_full_disk(runtime, argv[2], argv[3], argv[4]);

@@ -70,6 +70,10 @@ class Object : public std::enable_shared_from_this<Object> {
   /// The same without waiting: null when it is out.
   Result<std::shared_ptr<const View>> read_now();
   bool in_memory() const;
+  /// Another node has it in its memory.
+  void note_origin(NodeId node) { origin_.store(node); }
+  /// A node that need not bring it: this one, unless it is out and known to have come from another.
+  NodeId nearest() const;
   /// It is its heir's now, who has been told of it.
   void hand_over() { handed_over_.store(true); }
 
@@ -85,6 +89,7 @@ class Object : public std::enable_shared_from_this<Object> {
   const std::span<const std::byte> bytes_;
   const Share share_;
   std::atomic<bool> handed_over_ = false;
+  std::atomic<NodeId> origin_ = NodeId{};
 
   std::mutex mutex_;
   std::optional<std::uint32_t> pin_;

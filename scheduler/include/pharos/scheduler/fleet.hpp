@@ -83,6 +83,9 @@ class Fleet {
   static bool fits(const Node& node, const Demand& demand);
   /// One that it fits; none: no node has room.
   Node* choose(const Demand& demand, const Preference& preference);
+  /// One that it fits beside tasks, but not `except`: `near`, or else the least used. Those of which something is all
+  /// taken are not looked at.
+  Node* find_room(const Demand& demand, NodeId near, NodeId except);
   /// One that it could fit, the least used first; none: it will never fit.
   Node* choose_to_wait_for(const Demand& demand);
   /// Those that are open, the least used first.

@@ -76,6 +76,8 @@ class Leases {
 
   /// What could never fit waits for ever: the caller looks at could_fit() first.
   Result<LeaseEffects> request(LeaseRequestId request, const Lessee& lessee, const Resources& demand);
+  /// It is served elsewhere. Nothing: it does not wait, and what was granted or is being started for it stands.
+  std::optional<LeaseEffects> withdraw(LeaseRequestId request);
   LeaseEffects worker_started(LeaseRequestId request, WorkerId worker);
   LeaseEffects start_failed(LeaseRequestId request);
   /// The task that it runs waits for something: its CPUs are free meanwhile.
@@ -107,6 +109,8 @@ class Leases {
   /// Not taken: by actors, by workers that are being started for a lease, or leased and not blocked.
   const Resources& left() const { return ledger_.left(); }
   std::size_t waiting() const { return waiting_.size(); }
+  /// A worker is being started for it.
+  bool starts(LeaseRequestId request) const { return starting_.contains(request); }
   std::size_t idle() const { return idle_.size(); }
 
  private:

@@ -134,9 +134,12 @@ class Placement {
     std::vector<ActorId> holders;  ///< of some of that
   };
   Shortage shortage_of(const Demand& demand) const;
-  /// Where a task of that shape could run: where there is room, or else, of those that could ever, where the least is
-  /// in use. kInvalidArgument when there is none.
+  /// Where a task is to run: where there is room, or else, of those that could ever, where the least is in use. Near a
+  /// node only if there is room beside its tasks. kInvalidArgument when there is none. What it asks for counts as that
+  /// node's tasks' until note_tasks().
   Result<NodeId> find_node(const Demand& demand, const Preference& preference, const std::string& who);
+  /// The same where there is room at this moment beside tasks, but not at `except`. None: nowhere.
+  std::optional<NodeId> take_room(const Demand& demand, NodeId near, NodeId except);
   /// So many more, or fewer, leases of its workers have been given to callers elsewhere.
   void count_leases(NodeId node, int more);
 
@@ -206,6 +209,8 @@ class Placement {
   void settle_at(Node& node, PlacementEffects& effects);
   bool settle_line_at(Line& line, Node& node, const Resources& room, PlacementEffects& effects);
   bool settle_group_at(Group& group, Node& node, const Resources& room, PlacementEffects& effects);
+
+  void add_task(Node& node, const Demand& demand);
 
   // Groups.
   bool place_now(Group& group, std::uint64_t number, PlacementEffects& effects);

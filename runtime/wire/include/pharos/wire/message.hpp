@@ -81,7 +81,8 @@ struct Holding {
 struct LeaseWorker {
   Demand demand;
   Asker asker{};
-  bool nested = false;  ///< for a worker; filled in by its node
+  bool nested = false;    ///< for a worker; filled in by its node
+  bool only_now = false;  ///< between nodes: where there is room at this moment, else refused with kOverloaded
 };
 struct ReturnLease {
   WorkerId worker;
