@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include <pharos/async/block_on.hpp>
@@ -125,6 +126,14 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
 std::shared_ptr<actors::LargeValues> ActorHandle::large_values() const {
   const auto caller = caller_.lock();
   return caller == nullptr ? nullptr : caller->large_values().shared_from_this();
+}
+
+void ActorHandle::stop(Duration grace) {
+  const auto caller = caller_.lock();
+  if (caller == nullptr || caller->abandoned() || ended_.load()) return;
+  const auto most = std::chrono::milliseconds{std::numeric_limits<std::uint32_t>::max()};
+  const auto milliseconds = std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(grace), 1ms, most);
+  caller->tell_node(wire::KillActor{id_, {}, true, static_cast<std::uint32_t>(milliseconds.count())});
 }
 
 void ActorHandle::kill() {
@@ -631,6 +640,9 @@ CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, cons
 }
 void kill_actor(const ActorHandle& actor) {
   const_cast<ActorHandle&>(actor).kill();
+}
+void stop_actor(const ActorHandle& actor, Duration grace) {
+  const_cast<ActorHandle&>(actor).stop(grace);
 }
 ActorId id_of(const ActorHandle& actor) {
   return actor.id();

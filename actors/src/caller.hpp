@@ -42,6 +42,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   void keep_group(std::shared_ptr<GroupHandle> group) { group_ = std::move(group); }
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   void kill();
+  void stop(Duration grace);
   /// A user's share: when the last is gone, and every call is answered, the actor is let go.
   std::shared_ptr<ActorHandle> share();
 

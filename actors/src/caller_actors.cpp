@@ -68,7 +68,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .detached = options.detached,
                          .max_task_retries = options.max_task_retries,
                          .demand = shape->to_wire(),
-                         .trace = actors::Lineage::of_new_call().trace};
+                         .trace = actors::Lineage::of_new_call().trace,
+                         .exclusive = options.exclusive};
   start.demand.group = options.group.id();
   start.demand.bundle = options.bundle;
   if (refused) {

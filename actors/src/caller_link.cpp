@@ -94,6 +94,11 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   while (!batch_.empty()) {
     const wire::FrameView frame = batch_.next();
     if (is_note(frame.header.kind)) continue;
+    if (!serves_.actor && calls_.stopping()) {
+      give_back_frame(frame.header);
+      flush_later();
+      continue;
+    }
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
     if (auto waits = run_one(frame)) {
@@ -144,6 +149,10 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
     return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
                  "Caller and worker must be the same build."};
   }
+  if (serves_.actor && calls_.stopping()) {
+    return Error{ErrorCode::kActorDied, "the actor stops, and begins no call any more",
+                 "Spawn another where it is still wanted."};
+  }
   if (serves_.actor && calls_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
@@ -183,13 +192,16 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
 
 void CallerLink::give_back_frames(net::FrameBatch& batch) {
   while (!batch.empty()) {
-    FrameHeader header = batch.next().header;
-    if (is_note(header.kind)) continue;
-    marks_.forget(header.number);
-    header.kind = FrameKind::kReply;
-    header.status = wire::ReplyStatus::kReturned;
-    link_->send(header, {});
+    const FrameHeader& header = batch.next().header;
+    if (!is_note(header.kind)) give_back_frame(header);
   }
+}
+
+void CallerLink::give_back_frame(FrameHeader header) {
+  marks_.forget(header.number);
+  header.kind = FrameKind::kReply;
+  header.status = wire::ReplyStatus::kReturned;
+  link_->send(header, {});
 }
 
 // ---- What goes

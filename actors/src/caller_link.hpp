@@ -124,6 +124,7 @@ class CallerLink final : public net::Link::Handler,
   std::optional<Error> refusal_of(const wire::FrameHeader& header) const;
   std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);
   void give_back_frames(net::FrameBatch& batch);
+  void give_back_frame(wire::FrameHeader header);
 
   // What goes: a remote caller may have come back by another connection than the one that brought the call.
   std::shared_ptr<net::Link> out() const { return remote_ == nullptr ? link_ : remote_->link(); }

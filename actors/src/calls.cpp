@@ -19,7 +19,8 @@ using namespace std::chrono_literals;
 using detail::Function;
 using detail::FunctionKind;
 
-constexpr auto kBusyTime = 100ms;  // for a call that runs when the worker is told to end
+constexpr Duration kExitTime = 30s;  // for the call that ends its actor to come back
+constexpr auto kBusyTime = 100ms;    // for a call that runs when the worker is told to end
 constexpr Duration kFlushDelayMax = 50us;
 constexpr auto kReturnTime = 60s;    // a remote caller that is cut off is dead for all others well before
 constexpr auto kHandOverTime = 10s;  // to claim what came with a reply, when the connection ends right after it
@@ -50,11 +51,23 @@ void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& reg
   caller_->join(std::move(node), registered);
 }
 
-bool Calls::stop() {
+bool Calls::stop(Duration grace) {
   async::Executor& executor = platform_->executor();
+  stopping_.store(true);
+  if (grace != Duration{}) strand_.wait_until_idle(executor, async::Deadline::after(grace, executor));
   if (!strand_.stop(executor, async::Deadline::after(kBusyTime, executor))) return false;
   instance_.destroy();
   return true;
+}
+
+Result<void> Calls::exit_actor() {
+  if (!instance_.actor) {
+    return Error{ErrorCode::kFailedPrecondition, "exit_actor() was called outside of an actor's methods"};
+  }
+  if (stopping_.exchange(true)) return {};
+  const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(kExitTime).count();
+  caller_->tell_node(wire::KillActor{instance_.actor, {}, true, static_cast<std::uint32_t>(grace), "ended itself"});
+  return {};
 }
 
 std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {

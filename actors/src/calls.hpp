@@ -57,8 +57,12 @@ class Calls {
 
   /// What the node tells: whom to serve, which actor to be, what callers are told.
   void on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel);
-  /// No call begins any more. False when one runs on; else the actor's destructor has run.
-  bool stop();
+  /// No call begins any more; one that runs may go on for a while, and is told. False when it runs on then; else the
+  /// actor's destructor has run.
+  bool stop(Duration grace = {});
+  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+  /// The actor's own wish: it ends after this call.
+  Result<void> exit_actor();
   /// After stop(), where the process does not end then: calls that are suspended are woken, and run to their end.
   void end_suspended();
 
@@ -92,6 +96,7 @@ class Calls {
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
+  std::atomic<bool> stopping_ = false;
   struct {
     std::atomic<const detail::Function*> function = nullptr;
     std::atomic<std::int64_t> since = 0;

@@ -66,6 +66,14 @@ bool Running::cancelled() const {
   return link_ != nullptr && link_->cancelled(number_);
 }
 
+bool Running::stopping() const {
+  return calls_.stopping();
+}
+
+Result<void> Running::exit_actor() {
+  return calls_.exit_actor();
+}
+
 Deadline Running::deadline() const {
   if (in_place_of_ != nullptr) return in_place_of_->call().deadline;
   return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_);

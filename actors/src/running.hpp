@@ -51,6 +51,8 @@ class Running final : public RunningCall {
   void wait(detail::ResultCell& cell, async::Deadline deadline) override;
   Context context() const override;
   bool cancelled() const override;
+  bool stopping() const override;
+  Result<void> exit_actor() override;
   TraceId trace() const override { return trace_; }
   Deadline deadline() const override;
 

@@ -40,6 +40,10 @@ class RunningCall {
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
   /// Somebody has asked for it to stop.
   virtual bool cancelled() const = 0;
+  /// Its worker is to end, and waits for it.
+  virtual bool stopping() const = 0;
+  /// After this call. kFailedPrecondition: it is none of an actor's.
+  virtual Result<void> exit_actor() = 0;
   virtual Context context() const = 0;
   // What the calls that it makes inherit.
   virtual TraceId trace() const = 0;

@@ -106,6 +106,19 @@ bool cancelled() {
   return running != nullptr && running->cancelled();
 }
 
+bool stopping() {
+  const auto* const running = actors::RunningCall::of_this_thread();
+  return running != nullptr && running->stopping();
+}
+
+void exit_actor() {
+  auto* const running = actors::RunningCall::of_this_thread();
+  const Result<void> done = running != nullptr ? running->exit_actor()
+                                               : Error{ErrorCode::kFailedPrecondition,
+                                                       "exit_actor() was called outside of an actor's methods"};
+  if (!done) throw_error(done.error());
+}
+
 Context context() {
   Context context;
   if (const auto* const running = actors::RunningCall::of_this_thread()) {

@@ -54,6 +54,11 @@ void Strand::run_posted() {
   }
 }
 
+void Strand::wait_until_idle(async::Executor& executor, async::Deadline deadline) {
+  std::unique_lock lock{mutex_};
+  executor.wait(lock, idle_, deadline, [this] { return !running_; });
+}
+
 bool Strand::stop(async::Executor& executor, async::Deadline deadline) {
   std::unique_lock lock{mutex_};
   stopped_ = true;

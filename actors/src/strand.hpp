@@ -35,6 +35,8 @@ class Strand {
   void give_back_waiting();
   /// Runs what was posted, and what that posts, though it was stopped.
   void run_posted();
+  /// Until none runs, or the deadline.
+  void wait_until_idle(async::Executor& executor, async::Deadline deadline);
   /// Lets no call begin any more. True when none is running at the deadline.
   bool stop(async::Executor& executor, async::Deadline deadline);
 

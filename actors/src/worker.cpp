@@ -30,6 +30,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHandshakeTime = 30s;
+constexpr auto kSilenceMax = 8s;  // of the head, for an exclusive actor; less than until a node is given up
 
 class Worker final : public net::Peer::Owner {
  public:
@@ -66,8 +67,34 @@ class Worker final : public net::Peer::Owner {
       node_->respond(*request, calls_.inspect());
       return;
     }
-    if (std::holds_alternative<wire::EndWorker>(parcel.message)) end();
+    if (const auto* const told = std::get_if<wire::EndWorker>(&parcel.message)) return end(*told);
+    if (std::holds_alternative<wire::Beat>(parcel.message)) {
+      last_beat_ = reactor_.now();
+      return;
+    }
+    if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message);
+        made != nullptr && made->exclusive) {
+      last_beat_ = reactor_.now();
+      watch_head();
+    }
     calls_.on_node_message(node_, std::move(parcel));
+  }
+
+  // By then the head may have started another one in its place.
+  void watch_head() {
+    if (reactor_.now() - last_beat_ >= kSilenceMax) {
+      std::fprintf(stderr, "pharos: nothing came from the head for %lld s, so this exclusive actor ends\n",
+                   static_cast<long long>(std::chrono::seconds{kSilenceMax}.count()));
+      ::_exit(1);
+    }
+    reactor_.run_at(reactor_.now() + kSilenceMax / 16, [this] { watch_head(); });
+  }
+
+  // Who reads goes on with it meanwhile, and refuses calls.
+  void end(const wire::EndWorker& told) {
+    const std::chrono::milliseconds grace{told.grace_ms};
+    if (grace.count() == 0) end(Duration{});
+    std::thread{[this, grace] { end(grace); }}.detach();
   }
 
   // Without its node nobody would end it, or know of it.
@@ -75,8 +102,8 @@ class Worker final : public net::Peer::Owner {
 
   // A call that runs on is cut off; else streams are flushed. Static destructors do not run: they belong to main, which
   // never ran here.
-  [[noreturn]] void end() {
-    if (calls_.stop()) std::fflush(nullptr);
+  [[noreturn]] void end(Duration grace) {
+    if (calls_.stop(grace)) std::fflush(nullptr);
     ::_exit(0);
   }
 
@@ -85,6 +112,7 @@ class Worker final : public net::Peer::Owner {
   Calls calls_{platform_};
   std::shared_ptr<net::Peer> node_;
   std::thread standby_;
+  TimePoint last_beat_;  // the strand's
 };
 
 // In a signal handler.

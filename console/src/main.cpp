@@ -1,5 +1,6 @@
 // The pharos executable: the daemon's processes, and what people type.
 
+#include <charconv>
 #include <iostream>
 #include <string>
 
@@ -44,6 +45,26 @@ int status_of(const Result<int>& status) {
 Result<void> stop(const pharos::console::Place& place) {
   PHAROS_TRY([[maybe_unused]] const auto done, pharos::console::ask(place, pharos::wire::EndNode{}));
   std::cout << "it ends" << std::endl;
+  return {};
+}
+
+struct DrainOptions {
+  std::string node;
+  std::uint32_t limit = 0;  // seconds
+};
+
+Result<void> drain(const pharos::console::Place& place, const DrainOptions& options) {
+  std::uint64_t node = 0;
+  const char* const end = options.node.data() + options.node.size();
+  if (const auto read = std::from_chars(options.node.data(), end, node, 16);
+      read.ec != std::errc{} || read.ptr != end) {
+    return pharos::Error{pharos::ErrorCode::kInvalidArgument, "\"" + options.node + "\" is no node's ID",
+                         "\"pharos list nodes\" shows them."};
+  }
+  PHAROS_TRY([[maybe_unused]] const auto done,
+             pharos::console::ask(place, pharos::wire::DrainNode{pharos::NodeId{node}, options.limit * 1000}));
+  std::cout << "it drains, and ends when nothing runs there any more; \"pharos list nodes\" shows whether it has"
+            << std::endl;
   return {};
 }
 
@@ -142,6 +163,13 @@ int main(int argc, char** argv) {
       "Programs run on a node from the same path as where they were started.");
   CLI::App* const stop_it =
       app.add_subcommand("stop", "Ends a node with all that it runs; the head's, with the cluster");
+  DrainOptions drained;
+  CLI::App* const drain_it = app.add_subcommand(
+      "drain", "Has a node go: nothing new comes there, actors that may be restarted move, others and tasks finish");
+  drain_it->add_option("node", drained.node, "Its ID")->required();
+  drain_it->add_option("--limit", drained.limit, "Kills what is there still after so many seconds (default: never)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0, 4'000'000));
   CLI::App* const token = app.add_subcommand("token", "Says where the token of the cluster on this machine lies");
   token->footer("Examples:\n  scp \"$(pharos token)\" 10.0.0.2:cluster.token");
 
@@ -151,6 +179,12 @@ int main(int argc, char** argv) {
       "Examples:\n"
       "  pharos stop\n"
       "  pharos stop --address 10.0.0.1:7400 --token-file ~/cluster.token");
+  add_place_options(*drain_it, place);
+  drain_it->footer(
+      "Large values that lie there alone are lost with it, or made again if their tasks may run again.\n"
+      "Examples:\n"
+      "  pharos drain 7c5e5ebdca88fe48\n"
+      "  pharos drain 7c5e5ebdca88fe48 --limit 600");
   pharos::console::ListOptions listed;
   CLI::App* const status = app.add_subcommand("status", "Shows nodes, what of them is in use, and who waits for what");
   add_place_options(*status, place);
@@ -194,6 +228,7 @@ int main(int argc, char** argv) {
   if (*list) return status_of(pharos::console::print_list(place, listed));
   if (*memory) return status_of(pharos::console::print_memory(place));
   if (*stop_it) return status_of(stop(place));
+  if (*drain_it) return status_of(drain(place, drained));
   if (*token) return status_of(print_token());
   return status_of(pharos::console::start(std::move(started)));
 }

@@ -155,6 +155,10 @@ void Head::on_event(NodeId from, wire::Message message) {
     find_node(from, *find);
   } else if (const auto* const load = std::get_if<wire::NodeLoad>(&message)) {
     placement_.note_tasks(from, scheduler::Resources{load->tasks});
+  } else if (const auto* const going = std::get_if<wire::DrainNode>(&message)) {
+    const auto drains = drain(*going);
+    if (!drains) return tell(from, wire::Refused{going->number, drains.error()});
+    tell(from, wire::Rows{{"node"}, {{to_string(going->node)}}, 1, going->number});
   } else if (const auto* const asked = std::get_if<wire::ListRows>(&message)) {
     auto rows = list(*asked);
     if (!rows) return tell(from, wire::Refused{asked->number, rows.error()});
@@ -210,14 +214,15 @@ void Head::answer(NodeId from, wire::Message& message) {
   } else if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) {
     connect_actor(from, *connect);
   } else if (const auto* const find = std::get_if<wire::FindActor>(&message)) {
-    find_actor(from, *find);
+    const auto found = find_actor(*find);
+    if (!found) return tell(from, wire::Refused{find->asker.number, found.error()});
+    tell(from, wire::ActorFound{*found, actors_.find_spec(*found)->label, find->asker.number});
   } else if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) {
     hold_actor(*hold);
   } else if (const auto* const inspect = std::get_if<wire::Inspect>(&message)) {
     describe_actors(from, inspect->asker);
   } else if (const auto* const kill = std::get_if<wire::KillActor>(&message)) {
-    const auto* const spec = actors_.find_spec(kill->actor);
-    if (spec != nullptr && spec->job == kill->asker.job) apply(actors_.kill(kill->actor, "its program ended it"));
+    kill_actor(*kill);
   }
 }
 
@@ -315,13 +320,26 @@ void Head::find_node(NodeId from, const wire::FindNode& find) {
   tell(from, wire::NodeFound{find.number, address_of(find.node)});
 }
 
-void Head::find_actor(NodeId from, const wire::FindActor& find) {
-  const auto found = actors_.find(find.name_space, find.name, find.type, find.asker.caller);
-  if (found) {
-    tell(from, wire::ActorFound{*found, actors_.find_spec(*found)->label, find.asker.number});
-  } else {
-    tell(from, wire::Refused{find.asker.number, found.error()});
+// Calls name functions by their numbers in one build.
+Result<ActorId> Head::find_actor(const wire::FindActor& find) {
+  PHAROS_TRY(const ActorId found, actors_.find(find.name_space, find.name, find.type, find.asker.caller));
+  const auto asking = jobs_.find(find.asker.job);
+  const auto its = jobs_.find(actors_.find_spec(found)->job);
+  if (asking == jobs_.end() || its == jobs_.end() || asking->second.program.build_id == its->second.program.build_id) {
+    return found;
   }
+  apply(actors_.hold(found, find.asker.caller, -1));
+  return Error{ErrorCode::kFailedPrecondition,
+               "actor \"" + find.name + "\" is of another build, which runs from " + its->second.program.executable,
+               "Stop it and start it from this build, or call it from a program of that one."};
+}
+
+void Head::kill_actor(const wire::KillActor& kill) {
+  const auto* const spec = actors_.find_spec(kill.actor);
+  if (spec == nullptr || (spec->job != kill.asker.job && !spec->detached)) return;
+  if (!kill.gently) return apply(actors_.kill(kill.actor, "its program ended it"));
+  apply(actors_.stop(kill.actor, kill.why.empty() ? "was told to stop" : kill.why,
+                     std::chrono::milliseconds{kill.grace_ms}));
 }
 
 void Head::hold_actor(const wire::HoldActor& hold) {
@@ -395,6 +413,8 @@ void Head::stop_job(JobId job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end() || found->second.stopping) return;
   Job& stopped = found->second;
+  // What it holds ends, after its destructors, when it is gone.
+  if (actors_.has_detached(job)) return tell(stopped.node, wire::JobStopped{job});
   stopped.stopping.emplace(stopped.known_at);
   for (const NodeId node : stopped.known_at) {
     if (node != stopped.node) tell(node, wire::StopJob{job});
@@ -408,7 +428,30 @@ void Head::job_stopped(JobId job, NodeId node) {
   if (found->second.stopping->empty()) tell(found->second.node, wire::JobStopped{job});
 }
 
+/// Detached actors go on, and what they hold.
+void Head::leave_driver(JobId id) {
+  Job& job = jobs_.at(id);
+  std::vector<CallerId> gone;
+  for (const auto& [caller, place] : callers_) {
+    if (place.job == id && place.node == job.node) gone.push_back(caller);
+  }
+  job.known_at.erase(job.node);
+  job.node = {};
+  job.stopping.reset();
+  if (records_ != nullptr) records_->put(job_key(id), wire::AddJob{id, job.program, {}});
+  for (const CallerId caller : gone) end_caller(caller);
+}
+
+void Head::end_jobs_without_driver() {
+  for (const JobId id : std::exchange(maybe_over_, {})) {
+    const auto job = jobs_.find(id);
+    if (job != jobs_.end() && !job->second.node && !recovering_ && !actors_.has_detached(id)) end_job(id);
+  }
+}
+
+/// Its driver has ended, or the last of the actors that outlived it.
 void Head::end_job(JobId job) {
+  if (jobs_.contains(job) && actors_.has_detached(job)) return leave_driver(job);
   const auto ended = jobs_.extract(job);
   if (ended.empty()) return;
   if (records_ != nullptr) records_->erase(job_key(job));
@@ -645,14 +688,17 @@ void Head::start_incarnation(ActorId actor) {
                                .gpus = to_wire(seat->allotment->gpus),
                                .trace = making.trace,
                                .group = seat->group,
-                               .bundle = seat->bundle};
+                               .bundle = seat->bundle,
+                               .exclusive = making.exclusive};
   show_job(seat->node, making.asker.job);
   tell(seat->node, std::move(start));
 }
 
 void Head::end_incarnation(const scheduler::EndIncarnation& end) {
   if (const Running* const running = find_running(end.actor, end.incarnation)) {
-    return tell(running->node, wire::EndIncarnation{end.actor, end.incarnation, end.kill});
+    const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(end.grace).count();
+    return tell(running->node,
+                wire::EndIncarnation{end.actor, end.incarnation, end.kill, static_cast<std::uint32_t>(grace)});
   }
   const auto unplaced = unplaced_.find(end.actor);
   if (unplaced == unplaced_.end() || unplaced->second != end.incarnation) return;
@@ -681,6 +727,9 @@ void Head::forget_if_over(ActorId actor) {
   }
   makings_.erase(actor);
   last_ends_.erase(actor);
+  const auto* const spec = actors_.find_spec(actor);
+  const auto job = spec == nullptr ? jobs_.end() : jobs_.find(spec->job);
+  if (job != jobs_.end() && !job->second.node) maybe_over_.insert(job->first);
 }
 
 void Head::tick_actors_at(TimePoint when) {

@@ -66,7 +66,7 @@ class Head {
     std::uint64_t confirmed = 0;  // of that
   };
   struct Job {
-    NodeId node;  // its driver's
+    NodeId node;  // its driver's; none: that has ended, and detached actors go on
     wire::RegisterJob program;
     std::unordered_set<NodeId> known_at;
     std::optional<std::unordered_set<NodeId>> stopping;  // its end has begun: nodes that have not stopped it yet
@@ -121,7 +121,6 @@ class Head {
   wire::Rows list_groups() const;
   wire::Rows list_jobs() const;
   wire::Rows list_pending() const;
-  void find_actor(NodeId from, const wire::FindActor& find);
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);
   std::string describe_shortage(const wire::StartActor& making) const;
@@ -129,6 +128,10 @@ class Head {
   void stop_job(JobId job);
   void job_stopped(JobId job, NodeId node);
   void end_job(JobId job);
+  void leave_driver(JobId job);
+  void end_jobs_without_driver();
+  void kill_actor(const wire::KillActor& kill);
+  Result<ActorId> find_actor(const wire::FindActor& find);
   void end_caller(CallerId caller);
 
   void place_group(NodeId from, wire::PlaceGroup place);
@@ -162,6 +165,11 @@ class Head {
   Running* find_running(ActorId actor, std::uint32_t incarnation);
   void lose_node(NodeId node, const std::string& reason);
 
+  // Nodes that are to go.
+  Result<void> drain(const wire::DrainNode& drain);
+  void drain_later();
+  bool drained(NodeId node, TimePoint limit);
+
   // What is written down (head_records.cpp).
   void on_event(NodeId from, wire::Message message);
   void run_later(Duration after, async::UniqueFunction<void()> then);
@@ -192,6 +200,8 @@ class Head {
   std::unordered_map<NodeId, Node> nodes_;
   std::unordered_map<CallerId, CallerPlace> callers_;  // that have asked something
   std::unordered_map<JobId, Job> jobs_;
+  std::unordered_set<JobId> maybe_over_;            // without a driver, and one of their actors has ended
+  std::unordered_map<NodeId, TimePoint> draining_;  // until when
 
   scheduler::ActorTable actors_;
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again

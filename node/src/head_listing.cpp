@@ -131,7 +131,8 @@ wire::Rows Head::list_groups() const {
 wire::Rows Head::list_jobs() const {
   wire::Rows all{{"id", "program", "state", "node"}, {}, 0, 0};
   for (const auto& [id, job] : jobs_) {
-    all.rows.push_back({to_string(id), job.program.executable, job.stopping ? "stops" : "runs", to_string(job.node)});
+    const char* const state = !job.node ? "has ended, its detached actors go on" : job.stopping ? "stops" : "runs";
+    all.rows.push_back({to_string(id), job.program.executable, state, job.node ? to_string(job.node) : ""});
   }
   return all;
 }

@@ -92,8 +92,9 @@ void Head::write_changes() {
     more.merge(std::exchange(moved_, {}));
     return more;
   };
-  for (auto more = take_more(); !more.empty(); more = take_more()) {
+  for (auto more = take_more(); !more.empty() || !maybe_over_.empty(); more = take_more()) {
     for (const ActorId actor : more) forget_if_over(actor);
+    end_jobs_without_driver();
     changed.merge(more);
   }
   const auto groups = std::exchange(moved_groups_, {});
@@ -327,7 +328,9 @@ bool Head::restore_actor(const wire::ActorLife* life, const wire::StartActor* ma
 void Head::begin_again() {
   std::set<NodeId> lost;
   for (const auto& [actor, running] : running_) lost.insert(running.node);
-  for (const auto& [id, job] : jobs_) lost.insert(job.node);
+  for (const auto& [id, job] : jobs_) {
+    if (job.node) lost.insert(job.node);
+  }
   for (const auto& [node, address] : expected_) lost.erase(node);
   for (const NodeId node : lost) lose_node(node, "its node was lost with the head");
   std::vector<GroupId> groups;
@@ -455,6 +458,9 @@ void Head::end_recovery_if_over() {
   recovering_ = false;
   settle_leases();
   apply(actors_.restored([this](CallerId caller) { return callers_.contains(caller); }));
+  for (const auto& [id, job] : jobs_) {
+    if (!job.node) maybe_over_.insert(id);
+  }
   for (const ActorId actor : std::exchange(unplaceable_yet_, {})) {
     if (const auto unplaced = unplaced_.find(actor); unplaced != unplaced_.end()) place(actor, unplaced->second);
   }

@@ -319,6 +319,7 @@ void Membership::tick() {
 void Membership::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
   if (head_link_ != nullptr && &from == head_link_.get()) {
     if (std::holds_alternative<wire::EndNode>(parcel.message)) return end_all();
+    if (std::holds_alternative<wire::Beat>(parcel.message)) return node_.pass_on_beat();
     return node_.on_head_message(std::move(parcel.message));
   }
   const auto found = far_nodes_.find(&from);

@@ -116,6 +116,11 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
       asked_.emplace(list->number, Asked{.client = client, .request = request, .question = *list});
       return tell_head(std::move(*list));
     }
+    if (auto* const drain = std::get_if<wire::DrainNode>(&parcel.message); drain != nullptr && request) {
+      drain->number = ++last_number_;
+      asked_.emplace(drain->number, Asked{.client = client, .request = request, .question = *drain});
+      return tell_head(*drain);
+    }
     if (std::holds_alternative<wire::EndNode>(parcel.message) && request && end_) {
       from.respond(*request, wire::Done{});
       return end_();
@@ -278,6 +283,8 @@ void Node::on_head_message(wire::Message message) {
     if (const auto of = jobs_.find(stopped->job); of != jobs_.end()) of->second->stopped_elsewhere.complete();
   } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
     forward_output(*output);
+  } else if (std::holds_alternative<wire::DrainNode>(message)) {
+    drain();
   } else if (const auto* const joined = std::get_if<wire::ClusterJoined>(&message)) {
     note_cluster(*joined);
   } else if (const auto* const confirmed = std::get_if<wire::Confirmed>(&message)) {
@@ -297,6 +304,12 @@ async::Async<Result<std::string>> Node::find_node(Node* self, NodeId node) {
   self->node_questions_.erase(number);
   if (address && address->empty()) co_return self->settings_.head_address;
   co_return address;
+}
+
+void Node::pass_on_beat() {
+  for (const auto& [id, worker] : workers_) {
+    if (worker->exclusive && worker->control != nullptr) worker->control->send(wire::Beat{});
+  }
 }
 
 void Node::answer(const Asked& asked, const wire::Message& message) {

@@ -69,6 +69,8 @@ class Node final : public net::Peer::Owner {
   std::shared_ptr<net::Peer> add_driver(Fd socket);
   /// Runs when this driver's connection has ended.
   void when_gone(const std::shared_ptr<net::Peer>& driver, std::function<void()> then);
+  /// The head has been heard from, elsewhere.
+  void pass_on_beat();
   /// What people have done who end it.
   void when_told_to_end(std::function<void()> then) { end_ = std::move(then); }
   /// Why this node takes in no job.
@@ -136,7 +138,8 @@ class Node final : public net::Peer::Owner {
   void note_what_actors_wait_for(const Job& job, std::vector<wire::InspectedWorker>& in) const;
   static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
                                            async::Deadline deadline);
-  void end_worker(const std::shared_ptr<Worker>& worker);
+  void end_worker(const std::shared_ptr<Worker>& worker, Duration grace = {});
+  void drain();
   void kill_worker(Worker& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
   void hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive,

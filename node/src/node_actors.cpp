@@ -180,6 +180,7 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
     co_return;
   }
   (*worker)->reservation = reservation;
+  (*worker)->exclusive = start.exclusive && !self->settings_.head_address.empty();
   (*worker)->control->send(wire::ConstructActor{start.actor,
                                                 start.incarnation,
                                                 start.constructor,
@@ -187,13 +188,14 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
                                                 start.in_pieces,
                                                 start.name_space,
                                                 {start.amounts, gpus},
-                                                start.trace});
+                                                start.trace,
+                                                (*worker)->exclusive});
   if (end) self->end_incarnation(*end);
 }
 
 void Node::end_incarnation(const wire::EndIncarnation& end) {
   if (const auto worker = find_incarnation(end.actor, end.incarnation)) {
-    if (!end.kill) return end_worker(worker);
+    if (!end.kill) return end_worker(worker, std::chrono::milliseconds{end.grace_ms});
     return kill_worker(*worker);
   }
   const auto found = std::find_if(starting_.begin(), starting_.end(), [&](const auto& entry) {

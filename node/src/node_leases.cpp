@@ -14,6 +14,7 @@ namespace {
 constexpr auto kLoadTime = 100ms;        // between two words of what tasks have
 constexpr auto kPatience = 10ms;         // for a worker here, before other nodes are asked
 constexpr auto kNoRoomTime = 100ms;      // before they are asked again
+constexpr Duration kDrainTime = 3600s;   // for tasks that run
 constexpr std::size_t kLookingMax = 16;  // questions at once, while they have room
 }  // namespace
 
@@ -48,7 +49,7 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
 /// Nothing speaks for another node.
 bool Node::is_for_here(const scheduler::Demand& demand, const wire::Demand& asked) const {
   const NodeId here = settings_.id;
-  return !asked.spread && (!asked.near || asked.near == here) && (!demand.only || demand.only == here) &&
+  return !drains_ && !asked.spread && (!asked.near || asked.near == here) && (!demand.only || demand.only == here) &&
          leases_.could_fit(demand.amounts) &&
          std::all_of(demand.labels.begin(), demand.labels.end(),
                      [&](const scheduler::LabelRule& rule) { return rule.holds_for(settings_.machine.labels); });
@@ -206,6 +207,16 @@ bool Node::leaves_line(scheduler::LeaseRequestId request) {
   return true;
 }
 
+/// Tasks that run may end; those behind them go back to where they came from.
+void Node::drain() {
+  drains_ = true;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker->actor && leases_.lessee_of(id) && !std::exchange(worker->told_to_end, true)) {
+      end_worker(worker, kDrainTime);
+    }
+  }
+}
+
 // ---- Workers for callers of other nodes, and theirs for callers here
 
 bool Node::on_far_lease_message(wire::Message& message) {
@@ -234,7 +245,7 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
                     lease.asker.number,
                     lease.demand.amounts,
                     question};
-  if (!demand || job == jobs_.end() || !leases_.could_fit(demand->amounts)) {
+  if (!demand || job == jobs_.end() || drains_ || !leases_.could_fit(demand->amounts)) {
     return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run that any more", "Try again."});
   }
   told_load_.reset();

@@ -63,6 +63,8 @@ struct Node::Worker {
   wire::Holding holding;                 // of the tasks of its far user
   std::string killed_because;            // what is known better than how its process ended
   bool constructed = false;              // the actor
+  bool exclusive = false;                // ends when it does not hear from the head
+  bool told_to_end = false;              // its node drains
   bool gone = false;
   bool failed_to_start = false;  // whoever started it says so
 };

@@ -191,10 +191,11 @@ void Node::note_shown(Job& job) {
 
 // ---- End
 
-void Node::end_worker(const std::shared_ptr<Worker>& worker) {
+void Node::end_worker(const std::shared_ptr<Worker>& worker, Duration grace) {
   if (worker->control == nullptr) return kill_worker(*worker);
-  worker->control->send(wire::EndWorker{});
-  executor_.run_at(executor_.now() + kStopTime, [this, weak = std::weak_ptr{worker}] {
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
+  worker->control->send(wire::EndWorker{static_cast<std::uint32_t>(milliseconds)});
+  executor_.run_at(executor_.now() + grace + kStopTime, [this, weak = std::weak_ptr{worker}] {
     if (const auto late = weak.lock()) kill_worker(*late);
   });
 }

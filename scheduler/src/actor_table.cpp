@@ -194,6 +194,10 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
     return effects;
   }
 
+  if (std::exchange(found->moves, false)) {
+    start(actor, *found, now, effects);
+    return effects;
+  }
   const ActorSpec& spec = found->spec;
   if (spec.max_restarts >= 0 && found->restarts >= static_cast<std::uint32_t>(spec.max_restarts)) {
     std::string how = "ended: " + reason;
@@ -220,6 +224,24 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
     restarts_.insert({found->since, actor});
   }
   return effects;
+}
+
+ActorEffects ActorTable::stop(ActorId actor, const std::string& why, Duration grace) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr || !lives(*found)) return {};
+  if (found->state == State::kPromised) return kill(actor, why);
+  ActorEffects effects;
+  end_gently(actor, *found, died(found->spec, why, kSpawnAnother), grace, effects);
+  return effects;
+}
+
+ActorEffects ActorTable::move(ActorId actor, Duration grace) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr || found->state != State::kAlive || found->spec.max_restarts == 0 ||
+      std::exchange(found->moves, true)) {
+    return {};
+  }
+  return {EndIncarnation{actor, found->incarnation, false, grace}};
 }
 
 ActorEffects ActorTable::kill(ActorId actor, const std::string& why) {
@@ -370,6 +392,14 @@ ActorEffects ActorTable::restored(const std::function<bool(CallerId)>& is_there)
   return effects;
 }
 
+bool ActorTable::has_detached(JobId job) const {
+  const auto found = actors_of_job_.find(job);
+  return found != actors_of_job_.end() && std::any_of(found->second.begin(), found->second.end(), [this](ActorId id) {
+           const Actor& actor = actors_.at(id);
+           return actor.spec.detached && lives(actor);
+         });
+}
+
 std::vector<ActorId> ActorTable::promised_in(JobId job) const {
   std::vector<ActorId> promised;
   const auto found = actors_of_job_.find(job);
@@ -504,23 +534,23 @@ void ActorTable::forget_promise(ActorId id, const Actor& actor) {
   if (promised->second.empty()) promised_by_.erase(promised);
 }
 
+// One that is still to be created is ended when it is.
 void ActorTable::end_if_unheld(ActorId id, Actor& actor, ActorEffects& effects) {
-  if (actor.holds.empty() && !actor.spec.detached && !restoring_) end_gently(id, actor, effects);
+  if (!actor.holds.empty() || actor.spec.detached || restoring_ || actor.state == State::kPromised) return;
+  end_gently(id, actor,
+             died(actor.spec, "ended: nobody holds it any more", "Keep a handle of it, or spawn it detached."), {},
+             effects);
 }
 
-// One that is still to be created is ended when it is.
-void ActorTable::end_gently(ActorId id, Actor& actor, ActorEffects& effects) {
-  if (actor.state == State::kPromised) return;
-  end_for_good(id, actor,
-               died(actor.spec, "ended: nobody holds it any more", "Keep a handle of it, or spawn it detached."),
-               effects);
+void ActorTable::end_gently(ActorId id, Actor& actor, Error why, Duration grace, ActorEffects& effects) {
+  end_for_good(id, actor, std::move(why), effects);
   if (actor.state == State::kRestarting) {
     bury(id, actor);
   } else if (actor.state == State::kStarting) {
     actor.state = State::kUnwanted;
   } else {
     actor.state = State::kEnding;
-    effects.push_back(EndIncarnation{id, actor.incarnation, false});
+    effects.push_back(EndIncarnation{id, actor.incarnation, false, grace});
   }
 }
 

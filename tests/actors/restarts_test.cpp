@@ -211,5 +211,81 @@ TEST_F(RestartsTest, ADetachedActorLivesWithoutHandlesUntilItIsKilled) {
   message_of<NotFound>([&] { runtime.actor<Counter>("alone"); });
 }
 
+/// Ends with notice, or by itself. Says how, in a file.
+class Leaver {
+ public:
+  explicit Leaver(std::string path) : path_{std::move(path)} {}
+  ~Leaver() { std::ofstream{path_, std::ios::app} << "destroyed\n"; }
+  /// Until it is told to stop.
+  int work(int steps_max) {
+    std::ofstream{path_, std::ios::app} << "works\n";
+    for (int step = 0; step < steps_max; ++step) {
+      if (pharos::stopping()) return step;
+      ::usleep(1000);
+    }
+    return steps_max;
+  }
+  int leave() {
+    pharos::exit_actor();
+    return 42;
+  }
+  int more() {
+    std::ofstream{path_, std::ios::app} << "more\n";
+    return 1;
+  }
+
+ private:
+  std::string path_;
+};
+
+class EndsTest : public RestartsTest {
+ protected:
+  std::string path() const { return census().folder() / "leaver"; }
+  std::string written() const {
+    std::ifstream file{path()};
+    return {std::istreambuf_iterator<char>{file}, {}};
+  }
+};
+
+TEST_F(EndsTest, OneThatIsStoppedIsToldAndItsCallComesBackAndItsDestructorRuns) {
+  Runtime runtime;
+  const auto leaver = runtime.spawn<Leaver>({.name = "leaver", .max_restarts = -1}, path());
+  const auto work = leaver.call<&Leaver::work>(60'000);
+  ASSERT_TRUE(eventually([&] { return written() == "works\n"; }));
+  const auto behind = leaver.call<&Leaver::more>();
+  leaver.stop();
+  EXPECT_LT(work.get(soon()), 60'000);
+  EXPECT_SAYS(message_of<ActorDied>([&] { behind.get(soon()); }), "stop");
+  EXPECT_TRUE(eventually([&] { return written() == "works\ndestroyed\n"; })) << written();
+  EXPECT_SAYS(message_of<ActorDied>([&] { leaver.call<&Leaver::more>().get(soon()); }), "was told to stop");
+  message_of<NotFound>([&] { runtime.actor<Leaver>("leaver"); });
+}
+
+TEST_F(EndsTest, OneThatDoesNotStopInItsTimeIsKilled) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>(3);
+  const int process = counter.call<&Counter::process>().get(soon());
+  const auto stuck = counter.call<[](Counter&) { return static_cast<int>(::sleep(60)); }>();
+  counter.stop(10ms);
+  EXPECT_SAYS(message_of<ActorDied>([&] { stuck.get(soon()); }), "");
+  EXPECT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }));
+}
+
+TEST_F(EndsTest, OneThatLeavesEndsAfterThatCallAndIsNotRestarted) {
+  Runtime runtime;
+  const auto leaver = runtime.spawn<Leaver>({.max_restarts = -1}, path());
+  const auto left = leaver.call<&Leaver::leave>();
+  const auto behind = leaver.call<&Leaver::more>();
+  EXPECT_EQ(left.get(soon()), 42);
+  message_of<ActorDied>([&] { behind.get(soon()); });
+  EXPECT_TRUE(eventually([&] { return written() == "destroyed\n"; })) << written();
+  EXPECT_SAYS(message_of<ActorDied>([&] { leaver.call<&Leaver::more>().get(soon()); }), "ended itself");
+}
+
+TEST_F(EndsTest, OnlyAnActorCanLeave) {
+  Runtime runtime;
+  EXPECT_SAYS(message_of<FailedPrecondition>([] { pharos::exit_actor(); }), "outside of an actor's methods");
+}
+
 }  // namespace
 }  // namespace pharos::cluster::restarts

@@ -70,6 +70,76 @@ TEST_F(NodesTest, TasksGoOnToOtherNodesWhileTheirOwnIsFull) {
   EXPECT_SAYS(end.output, "met on 3\nmet on 3\nmet on 3\n");
 }
 
+TEST_F(NodesTest, DetachedActorsAndWhatTheyHoldOutliveTheirProgramHoweverItEnds) {
+  start_three();
+  for (const bool dies : {false, true}) {
+    const auto driver =
+        start_driver("leaves_detached", dies ? std::vector<std::string>{"dies"} : std::vector<std::string>{});
+    const auto number_behind = [&](const std::string& word) {
+      return static_cast<pid_t>(std::stoi(read_until(*driver, word).substr(word.size())));
+    };
+    const pid_t goes = number_behind("goes ");
+    const pid_t held = number_behind("held ");
+    read_until(*driver, "ready");
+    if (dies) driver->kill(SIGKILL);
+    static_cast<void>(driver->wait());
+    EXPECT_TRUE(eventually([&] { return ::kill(goes, 0) != 0; }));
+    EXPECT_EQ(::kill(held, 0), 0);
+    const auto found = start_driver("finds_detached")->wait();
+    EXPECT_SAYS(found.output, "kept: 7\n") << found.error;
+    EXPECT_SAYS(start_driver("ends_detached")->wait().output, "stopped\n");
+    EXPECT_TRUE(eventually([&] { return ::kill(held, 0) != 0; }));
+    EXPECT_SAYS(start_driver("finds_detached")->wait().output, "NotFound");
+    EXPECT_TRUE(eventually([&] {
+      ChildProgram list{PHAROS_EXECUTABLE, {"list", "jobs", "--address", address_, "--token-file", token_file()}};
+      return list.wait().output.find("far_driver") == std::string::npos;
+    })) << "its job is over";
+  }
+}
+
+TEST_F(NodesTest, ANodeThatDrainsKeepsWhatRunsAndLosesWhatMayMoveAndEnds) {
+  start_head();
+  start_node("cpu=4,b=1,both=1");
+  const std::string go = folder() / "go";
+  const auto driver = start_driver("drained", {go});
+  const std::string b = read_until(*driver, "b is ").substr(5);
+  EXPECT_SAYS(read_until(*driver, "moving is on b"), "yes");
+  read_until(*driver, "ready");
+  start_node("cpu=4,both=1");
+  const auto drain = [&](const std::string& node) {
+    return ChildProgram{PHAROS_EXECUTABLE, {"drain", node, "--address", address_, "--token-file", token_file()}}.wait();
+  };
+  EXPECT_SAYS(drain("77").error, "there is no node 0000000000000077");
+  EXPECT_SAYS(drain("b").error, "no node");
+  EXPECT_SAYS(drain("x?").error, "is no node's ID");
+  EXPECT_EQ(drain(b).status, 0);
+  std::ofstream{go} << "go";
+  const auto end = driver->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "it moved\nwhat is fixed goes on: 1\ntasks ended: 6\n");
+  const auto left = nodes_.front()->wait(20s);
+  EXPECT_EQ(left.status, 0) << left.error;
+  nodes_.erase(nodes_.begin());
+}
+
+TEST_F(NodesTest, AnExclusiveActorEndsByItselfBeforeItIsStartedElsewhere) {
+  must_end_within(60s);
+  start_head();
+  start_node("cpu=1,both=1");
+  const auto driver = start_driver("exclusive");
+  const pid_t process = static_cast<pid_t>(std::stoi(read_until(*driver, "process ").substr(8)));
+  read_until(*driver, "ready");
+  start_node("cpu=1,both=1");
+  const pid_t stopped = daemon_of(*nodes_.front());
+  ::kill(stopped, SIGSTOP);
+  read_until(*driver, "it is elsewhere");
+  // Its node, which is stopped, has not reaped it.
+  std::ifstream stat{"/proc/" + std::to_string(process) + "/stat"};
+  const std::string text{std::istreambuf_iterator<char>{stat}, {}};
+  EXPECT_TRUE(text.empty() || text.find(") Z ") != std::string::npos) << text;
+  ::kill(stopped, SIGCONT);
+}
+
 TEST_F(NodesTest, TasksGoToTheNodeThatHasTheirArguments) {
   start_three();
   const auto end = start_driver("nearest")->wait();

@@ -102,6 +102,39 @@ TEST_F(ActorTableTest, AnIdThatExistsIsRefusedAlsoWhenItsActorHasDied) {
   EXPECT_EQ(create(3, 5, spec_of(7)), (Texts{"refuse 3, already exists: there is an actor 0000000000000005 already"}));
 }
 
+TEST_F(ActorTableTest, OneThatIsStoppedEndsAfterItsDestructorAndFreesItsName) {
+  create_alive(5, named("x"));
+  const auto stop = [&] { return texts(table_.stop(ActorId{5}, "was told to stop", 3s)); };
+  EXPECT_EQ(stop(), (Texts{"end 5.1"}));
+  EXPECT_EQ(stop(), Texts{});
+  EXPECT_FALSE(table_.lives(ActorId{5}));
+  EXPECT_EQ(find("x").error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(connect(2, 5), (Texts{"refuse 2, actor died: actor \"a\" was told to stop"}));
+  EXPECT_EQ(ended(5, 1), Texts{}) << "there is no restart";
+}
+
+TEST_F(ActorTableTest, OneThatMovesStartsAgainAndThatIsNoRestart) {
+  create_alive(5, spec_with(1));
+  EXPECT_EQ(texts(table_.move(ActorId{5}, 3s)), (Texts{"end 5.1"}));
+  EXPECT_EQ(texts(table_.move(ActorId{5}, 3s)), Texts{}) << "it moves already";
+  EXPECT_EQ(ended(5, 1), (Texts{"start 5.2"}));
+  EXPECT_EQ(texts(table_.move(ActorId{5}, 3s)), Texts{}) << "it is not there yet";
+  started(5, 2);
+  EXPECT_EQ(ended(5, 2), (Texts{"start 5.3"})) << "it has its restart still";
+  create_alive(6, spec_with(0));
+  EXPECT_EQ(texts(table_.move(ActorId{6}, 3s)), Texts{}) << "it cannot be started again";
+}
+
+TEST_F(ActorTableTest, AJobHasDetachedActorsAsLongAsOneLives) {
+  create_alive(5, spec_with(0));
+  EXPECT_FALSE(table_.has_detached(JobId{7}));
+  create_alive(6, detached());
+  EXPECT_TRUE(table_.has_detached(JobId{7}));
+  EXPECT_FALSE(table_.has_detached(JobId{8}));
+  kill(6);
+  EXPECT_FALSE(table_.has_detached(JobId{7}));
+}
+
 TEST_F(ActorTableTest, ATakenNameIsRefused) {
   create(1, 5, named("x"));
   EXPECT_EQ(create(2, 6, named("x")),

@@ -143,6 +143,7 @@ template <> struct RowOf<wire::Confirmed> { static constexpr Row kRow = kOfHead;
 template <> struct RowOf<wire::Report> { static constexpr Row kRow = kOfHeadAgain; };
 template <> struct RowOf<wire::ActorLife> { static constexpr Row kRow = kOfRecords; };
 template <> struct RowOf<wire::EndNode> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::DrainNode> { static constexpr Row kRow = kOfPeople; };
 template <> struct RowOf<wire::GroupPlaces> { static constexpr Row kRow = kOfRecords; };
 // clang-format on
 

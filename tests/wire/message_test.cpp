@@ -87,7 +87,7 @@ const std::vector<Message>& one_of_each() {
       ReturnLease{WorkerId{3}, CallerId{72}, true},
       StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, 41, true,
                  some_demand(), some_asker(), TraceId{87}},
-      KillActor{ActorId{5}, some_asker()},
+      KillActor{ActorId{5}, some_asker(), true, 6, "why"},
       WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
       WorkerEnded{WorkerId{9}, "killed by signal 9"},
       Output{"counter", 11, true, "li\0ne\n\xff"s, true, JobId{73}},
@@ -98,13 +98,14 @@ const std::vector<Message>& one_of_each() {
       WorkerForked{WorkerId{14}, 15},
       WorkerReaped{WorkerId{16}, -17, true},
       ServeCaller{CallerId{18}, ActorId{19}, 20, true, some_holding()},
-      EndWorker{},
+      EndWorker{77},
+      DrainNode{NodeId{78}, 79, 80},
       WorkerBlocked{true},
       ConnectActor{ActorId{21}, 22, some_asker()},
       FindActor{"space", "name", "7Counter", some_asker()},
       ActorFound{ActorId{23}, "counter", 32},
       HoldActor{ActorId{24}, -25, some_asker()},
-      ConstructActor{ActorId{26}, 27, 28, some_bytes(), true, "space", some_holding(), TraceId{88}},
+      ConstructActor{ActorId{26}, 27, 28, some_bytes(), true, "space", some_holding(), TraceId{88}, true},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
       AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}, NodeId{117}},
@@ -125,7 +126,7 @@ const std::vector<Message>& one_of_each() {
                        {{"gpu", 65}},
                        {{66, 67}, {68, 69}},
                        TraceId{89}},
-      EndIncarnation{ActorId{42}, 43, true},
+      EndIncarnation{ActorId{42}, 43, true, 44},
       IncarnationEnded{ActorId{44}, 45, "killed"},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400"},
       JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}, true},
@@ -211,18 +212,25 @@ auto fields(const ReturnLease& m) {
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, max_task_retries,
-               in_pieces, demand, asker, trace] = m;
+               in_pieces, demand, asker, trace, exclusive] = m;
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
-                                 max_task_retries, in_pieces, demand, trace),
+                                 max_task_retries, in_pieces, demand, trace, exclusive),
                         fields(asker));
 }
 auto fields(const FindNode& m) {
   const auto& [node, number] = m;
   return std::tie(node, number);
 }
+auto fields(const EndWorker& m) {
+  return std::tie(m.grace_ms);
+}
+auto fields(const DrainNode& m) {
+  const auto& [node, limit_ms, number] = m;
+  return std::tie(node, limit_ms, number);
+}
 auto fields(const KillActor& m) {
-  const auto& [actor, asker] = m;
-  return std::tuple_cat(std::tie(actor), fields(asker));
+  const auto& [actor, asker, gently, grace_ms, why] = m;
+  return std::tuple_cat(std::tie(actor, gently, grace_ms, why), fields(asker));
 }
 auto fields(const ConnectActor& m) {
   const auto& [actor, seen, asker] = m;
@@ -271,9 +279,9 @@ auto fields(const EndCaller& m) {
 }
 auto fields(const StartIncarnation& m) {
   const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace,
-               group, bundle] = m;
+               group, bundle, exclusive] = m;
   return std::tie(actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace,
-                  group, bundle);
+                  group, bundle, exclusive);
 }
 auto fields(const NodeLoad& m) {
   const auto& [tasks] = m;
@@ -312,8 +320,8 @@ auto fields(const ReleaseBundle& m) {
   return std::tie(group, bundle);
 }
 auto fields(const EndIncarnation& m) {
-  const auto& [actor, incarnation, kill] = m;
-  return std::tie(actor, incarnation, kill);
+  const auto& [actor, incarnation, kill, grace_ms] = m;
+  return std::tie(actor, incarnation, kill, grace_ms);
 }
 auto fields(const IncarnationEnded& m) {
   const auto& [actor, incarnation, reason] = m;
@@ -368,8 +376,8 @@ auto fields(const Refused& m) {
   return std::tuple{number, why.code(), why.message()};
 }
 auto fields(const ConstructActor& m) {
-  const auto& [actor, incarnation, constructor, arguments, in_pieces, name_space, holding, trace] = m;
-  return std::tuple_cat(std::tie(actor, incarnation, constructor, arguments, in_pieces, name_space, trace),
+  const auto& [actor, incarnation, constructor, arguments, in_pieces, name_space, holding, trace, exclusive] = m;
+  return std::tuple_cat(std::tie(actor, incarnation, constructor, arguments, in_pieces, name_space, trace, exclusive),
                         fields(holding));
 }
 auto fields(const StoreOpened& m) {

@@ -25,7 +25,7 @@ struct Message {
     workerForked @14 :WorkerForked; # zygote to node, and worker to node, with the worker's pidfd
     workerReaped @15 :WorkerReaped; # zygote to node
     serveCaller @16 :ServeCaller;   # node to worker, with the socket for calls
-    endWorker @17 :Void;            # node to worker: destroy the actor, flush, exit
+    endWorker @17 :EndWorker;       # node to worker: destroy the actor, flush, exit
     workerBlocked @18 :WorkerBlocked;  # worker to node: its task waits for something, or goes on
     connectActor @19 :ConnectActor;    # caller to node; answered by workerReady
     findActor @20 :FindActor;          # caller to node; answered by actorFound
@@ -79,6 +79,7 @@ struct Message {
     report @68 :Report;                # node to a head that has started again: what there is
     actorLife @69 :ActorLife;          # nobody's: what the head writes down, beside startActor and promiseActor
     groupPlaces @70 :GroupPlaces;      # the same, beside placeGroup
+    drainNode @72 :DrainNode;          # people to a node, which passes it on to the head, which answers by rows; and head to that node
     endNode @71 :Void;                 # people to a node, which ends; from the head's node on to all others
   }
 }
@@ -148,6 +149,7 @@ struct StartActor {
   demand @11 :Demand;
   inPieces @12 :Bool;             # the arguments begin with a list of objects, as a call's payload does
   trace @13 :UInt64;              # of the constructor, also of later incarnations
+  exclusive @14 :Bool;
 }
 struct PromiseActor {             # it will be started: the name is its own, and others have handles meanwhile
   actor @0 :UInt64;
@@ -161,7 +163,13 @@ struct PromiseActor {             # it will be started: the name is its own, and
   asker @8 :Asker;
 }
 struct BreakPromise { actor @0 :UInt64; why @1 :Failure; asker @2 :Asker; }  # it will not be started after all
-struct KillActor { actor @0 :UInt64; asker @1 :Asker; }
+struct KillActor {
+  actor @0 :UInt64;
+  asker @1 :Asker;
+  gently @2 :Bool;   # the call that runs may go on, for so long
+  graceMs @3 :UInt32;
+  why @4 :Text;      # of a gentle end
+}
 struct ConnectActor { actor @0 :UInt64; seen @1 :UInt32; asker @2 :Asker; }  # seen: what the caller lost, 0 for none
 struct FindActor { nameSpace @0 :Text; name @1 :Text; type @2 :Text; asker @3 :Asker; }
 struct ActorFound { actor @0 :UInt64; label @1 :Text; number @2 :UInt64; }  # number: from the head, the asker's
@@ -175,6 +183,7 @@ struct ConstructActor {
   holding @5 :Holding;
   inPieces @6 :Bool;
   trace @7 :UInt64;
+  exclusive @8 :Bool;
 }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
 struct AddJob { job @0 :UInt64; program @1 :RegisterJob; node @2 :UInt64; }  # node: its driver's
@@ -196,8 +205,16 @@ struct StartIncarnation {
   trace @10 :UInt64;
   group @11 :UInt64;              # of whose bundle the amounts are a part; none: of no group's
   bundle @12 :UInt32;
+  exclusive @13 :Bool;
 }
-struct EndIncarnation { actor @0 :UInt64; incarnation @1 :UInt32; kill @2 :Bool; }  # kill: at once, without a destructor
+struct EndIncarnation {
+  actor @0 :UInt64;
+  incarnation @1 :UInt32;
+  kill @2 :Bool;                  # at once, without a destructor
+  graceMs @3 :UInt32;             # else: for the call that runs
+}
+struct EndWorker { graceMs @0 :UInt32; }
+struct DrainNode { node @0 :UInt64; limitMs @1 :UInt32; number @2 :UInt64; }  # limit 0: none; number: of the question
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
 struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; ended @5 :Text; address @6 :Text; }
 struct JoinCluster {

@@ -133,6 +133,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setInPieces(m.in_pieces);
                    write_asker(b, m.asker);
                    b.setTrace(m.trace.value());
+                   b.setExclusive(m.exclusive);
                  },
                  [&](const PromiseActor& m) {
                    auto b = to.initPromiseActor();
@@ -150,6 +151,9 @@ void write(Schema::Builder to, const Message& message) {
                    auto b = to.initKillActor();
                    b.setActor(m.actor.value());
                    write_asker(b, m.asker);
+                   b.setGently(m.gently);
+                   b.setGraceMs(m.grace_ms);
+                   b.setWhy(m.why);
                  },
                  [&](const ConnectActor& m) {
                    auto b = to.initConnectActor();
@@ -186,6 +190,7 @@ void write(Schema::Builder to, const Message& message) {
                    write_holding(b.initHolding(), m.holding);
                    b.setInPieces(m.in_pieces);
                    b.setTrace(m.trace.value());
+                   b.setExclusive(m.exclusive);
                  },
                  [&](const ActorConstructed& m) {
                    auto b = to.initActorConstructed();
@@ -216,6 +221,7 @@ void write(Schema::Builder to, const Message& message) {
                    write_gpus(b.initGpus(static_cast<unsigned>(m.gpus.size())), m.gpus);
                    b.setInPieces(m.in_pieces);
                    b.setTrace(m.trace.value());
+                   b.setExclusive(m.exclusive);
                    b.setGroup(m.group.value());
                    b.setBundle(m.bundle);
                  },
@@ -224,6 +230,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
                    b.setKill(m.kill);
+                   b.setGraceMs(m.grace_ms);
                  },
                  [&](const IncarnationEnded& m) {
                    auto b = to.initIncarnationEnded();
@@ -323,7 +330,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setRemote(m.remote);
                    write_holding(b.initHolding(), m.holding);
                  },
-                 [&](const EndWorker&) { to.setEndWorker(); },
+                 [&](const EndWorker& m) { to.initEndWorker().setGraceMs(m.grace_ms); },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
                  [&](const WorkerCrashed& m) {
                    auto b = to.initWorkerCrashed();
@@ -426,6 +433,12 @@ void write(Schema::Builder to, const Message& message) {
                  [&](const ActorLife& m) { write_life(to.initActorLife(), m); },
                  [&](const GroupPlaces& m) { write_places(to.initGroupPlaces(), m); },
                  [&](const EndNode&) { to.setEndNode(); },
+                 [&](const DrainNode& m) {
+                   auto b = to.initDrainNode();
+                   b.setNode(m.node.value());
+                   b.setLimitMs(m.limit_ms);
+                   b.setNumber(m.number);
+                 },
              },
              message);
 }
@@ -507,7 +520,8 @@ std::optional<Message> read(Schema::Reader from) {
                         .in_pieces = r.getInPieces(),
                         .demand = read_demand(r.getDemand()),
                         .asker = read_asker(r.getAsker()),
-                        .trace = TraceId{r.getTrace()}};
+                        .trace = TraceId{r.getTrace()},
+                        .exclusive = r.getExclusive()};
     }
     case Schema::PROMISE_ACTOR: {
       const auto r = from.getPromiseActor();
@@ -529,7 +543,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::KILL_ACTOR: {
       const auto r = from.getKillActor();
-      return KillActor{ActorId{r.getActor()}, read_asker(r.getAsker())};
+      return KillActor{ActorId{r.getActor()}, read_asker(r.getAsker()), r.getGently(), r.getGraceMs(),
+                       text(r.getWhy())};
     }
     case Schema::CONNECT_ACTOR: {
       const auto r = from.getConnectActor();
@@ -549,9 +564,9 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::CONSTRUCT_ACTOR: {
       const auto r = from.getConstructActor();
-      return ConstructActor{ActorId{r.getActor()},        r.getIncarnation(),   r.getConstructor(),
-                            bytes(r.getArguments()),      r.getInPieces(),      text(r.getNameSpace()),
-                            read_holding(r.getHolding()), TraceId{r.getTrace()}};
+      return ConstructActor{ActorId{r.getActor()},        r.getIncarnation(),    r.getConstructor(),
+                            bytes(r.getArguments()),      r.getInPieces(),       text(r.getNameSpace()),
+                            read_holding(r.getHolding()), TraceId{r.getTrace()}, r.getExclusive()};
     }
     case Schema::ACTOR_CONSTRUCTED: {
       const auto r = from.getActorConstructed();
@@ -585,11 +600,12 @@ std::optional<Message> read(Schema::Reader from) {
                               .gpus = read_gpus(r.getGpus()),
                               .trace = TraceId{r.getTrace()},
                               .group = GroupId{r.getGroup()},
-                              .bundle = r.getBundle()};
+                              .bundle = r.getBundle(),
+                              .exclusive = r.getExclusive()};
     }
     case Schema::END_INCARNATION: {
       const auto r = from.getEndIncarnation();
-      return EndIncarnation{ActorId{r.getActor()}, r.getIncarnation(), r.getKill()};
+      return EndIncarnation{ActorId{r.getActor()}, r.getIncarnation(), r.getKill(), r.getGraceMs()};
     }
     case Schema::INCARNATION_ENDED: {
       const auto r = from.getIncarnationEnded();
@@ -663,7 +679,7 @@ std::optional<Message> read(Schema::Reader from) {
       return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote(),
                          read_holding(r.getHolding())};
     }
-    case Schema::END_WORKER: return EndWorker{};
+    case Schema::END_WORKER: return EndWorker{from.getEndWorker().getGraceMs()};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};
     case Schema::OPEN_STORE: return OpenStore{};
     case Schema::STORE_OPENED: return StoreOpened{from.getStoreOpened().getTable()};
@@ -743,6 +759,10 @@ std::optional<Message> read(Schema::Reader from) {
       return std::nullopt;
     case Schema::GROUP_PLACES: return read_places(from.getGroupPlaces());
     case Schema::END_NODE: return EndNode{};
+    case Schema::DRAIN_NODE: {
+      const auto r = from.getDrainNode();
+      return DrainNode{NodeId{r.getNode()}, r.getLimitMs(), r.getNumber()};
+    }
   }
   return std::nullopt;
 }
@@ -821,7 +841,8 @@ std::string_view name_of(const Message& message) {
                                                 "Report",
                                                 "ActorLife",
                                                 "GroupPlaces",
-                                                "EndNode"};
+                                                "EndNode",
+                                                "DrainNode"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -168,6 +168,20 @@ pharos::NodeId node_id() {
   return pharos::context().node;
 }
 
+/// Holds a handle of another.
+class Keeper {
+ public:
+  void keep(pharos::Actor<Counter> counter) { counter_ = counter; }
+  int ask(int amount) { return wait_for(counter_->call<&Counter::add>(amount)); }
+
+ private:
+  std::optional<pharos::Actor<Counter>> counter_;
+};
+
+int nap(int number) {
+  ::usleep(700'000);
+  return number + 1;
+}
 int twice(int value) {
   return 2 * value;
 }
@@ -263,6 +277,66 @@ void run_tasks(pharos::Runtime& runtime) {
   wait_for(alone.call<&Counter::add>(1));
   alone.kill();
   say("again on b: " + std::to_string(wait_for(runtime.submit<&twice>(on_b, 21))));
+}
+
+/// An actor of this one outlives the program; another that it holds, too; one that only the program holds does not.
+void run_leaves_detached(pharos::Runtime& runtime, bool dies) {
+  const pharos::ActorOptions options{
+      .name = "stays", .name_space = "far", .resources = {{"b", 0.5}}, .max_restarts = -1, .detached = true};
+  const auto stays = runtime.spawn<Keeper>(options);
+  const auto held = runtime.spawn<Counter>({.resources = {{"c", 0.5}}});
+  const auto goes = runtime.spawn<Counter>({.resources = {{"c", 0.5}}});
+  wait_for(held.call<&Counter::add>(5));
+  wait_for(stays.call<&Keeper::keep>(held));
+  say("goes " + std::to_string(wait_for(goes.call<&Counter::process>())));
+  say("held " + std::to_string(wait_for(held.call<&Counter::process>())));
+  say("ready");
+  if (dies) ::pause();
+}
+void run_finds_detached(pharos::Runtime& runtime) {
+  const auto stays = runtime.actor<Keeper>("stays", "far");
+  say("kept: " + std::to_string(wait_for(stays.call<&Keeper::ask>(2))));
+}
+void run_ends_detached(pharos::Runtime& runtime) {
+  const auto stays = runtime.actor<Keeper>("stays", "far");
+  stays.stop();
+  say("stopped");
+}
+
+/// Counters on b that may move and that may not, and a task that takes its time; the test drains b.
+void run_drained(pharos::Runtime& runtime, const std::string& go) {
+  const auto moving = runtime.spawn<Counter>({.resources = {{"both", 0.5}}, .max_restarts = 1, .max_task_retries = 1});
+  const auto fixed = runtime.spawn<Counter>({.resources = {{"b", 0.5}}});
+  const std::string b = wait_for(fixed.call<&Counter::node>());
+  say("b is " + b);
+  say(std::string{"moving is on b: "} + (wait_for(moving.call<&Counter::node>()) == b ? "yes" : "no"));
+  std::vector<pharos::Ref<int>> tasks;
+  for (int i = 0; i < 3; ++i) tasks.push_back(runtime.submit<&nap>({.resources = {{"b", 0.2}}, .max_retries = 0}, i));
+  say("ready");
+  while (!std::filesystem::exists(go)) ::usleep(1000);
+  while (wait_for(moving.call<&Counter::node>()) == b) ::usleep(10'000);
+  say("it moved");
+  say("what is fixed goes on: " + std::to_string(wait_for(fixed.call<&Counter::add>(1))));
+  int slept = 0;
+  for (const auto& task : tasks) slept += wait_for(task);
+  say("tasks ended: " + std::to_string(slept));
+  fixed.kill();
+}
+
+/// An exclusive actor on b, whose node the test stops.
+void run_exclusive(pharos::Runtime& runtime) {
+  const auto alone = runtime.spawn<Counter>({.resources = {{"both", 1}}, .max_restarts = -1, .exclusive = true});
+  const std::string before = wait_for(alone.call<&Counter::node>());
+  say("process " + std::to_string(wait_for(alone.call<&Counter::process>())));
+  say("ready");
+  for (;;) {
+    try {
+      if (wait_for(alone.call<&Counter::node>()) != before) break;
+    } catch (const pharos::ActorDied&) {  // what was under way
+    }
+    ::usleep(10'000);
+  }
+  say("it is elsewhere");
 }
 
 /// Comes back when so many of it run at the same time.
@@ -540,6 +614,11 @@ int main(int, char** argv) {
     if (mode == "stop") run_stop(runtime);
     if (mode == "gpu") run_gpu(runtime);
     if (mode == "tasks") run_tasks(runtime);
+    if (mode == "leaves_detached") run_leaves_detached(runtime, argv[2] != nullptr);
+    if (mode == "finds_detached") run_finds_detached(runtime);
+    if (mode == "ends_detached") run_ends_detached(runtime);
+    if (mode == "drained") run_drained(runtime, argv[2]);
+    if (mode == "exclusive") run_exclusive(runtime);
     if (mode == "overflow") run_overflow(runtime, std::stoi(argv[2]), argv[3]);
     if (mode == "nearest") run_nearest(runtime);
     if (mode == "loss") run_loss(runtime);

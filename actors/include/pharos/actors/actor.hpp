@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,6 +27,7 @@ PHAROS_API Arguments& scratch_arguments(Caller& caller, const RegisteredFunction
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
                                  const RegisteredFunction& function, Arguments& arguments);
 PHAROS_API void kill_actor(const ActorHandle& actor);
+PHAROS_API void stop_actor(const ActorHandle& actor, Duration grace);
 PHAROS_API void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to);
 /// Null after a failure.
 PHAROS_API std::shared_ptr<ActorHandle> decode_actor(Decoder& from);
@@ -36,8 +38,8 @@ PHAROS_API ActorId id_of(const ActorHandle& actor);
 /// A handle to an object that lives in a worker process of its own. Copies are the same actor; any thread may call.
 /// Calls of one process to one actor run in the order in which they were made, one at a time.
 /// A handle may travel in arguments and results; the actor lives as long as any process has one.
-/// Ends: by kill(); when the last handle is gone and every call has been answered; with its program. Its destructor
-/// runs unless it was killed.
+/// Ends: by kill(), stop() or exit_actor(); when the last handle is gone and every call has been answered; with its
+/// program, unless it is detached. Its destructor runs unless it was killed.
 template <class T>
 class Actor {
  public:
@@ -65,6 +67,10 @@ class Actor {
 
   /// Ends its process now, whatever it does. Calls that are under way throw ActorDied.
   void kill() const { detail::kill_actor(*handle_); }
+
+  /// Ends it for good, with notice: the call that runs sees pharos::stopping(), and may go on for so long; those behind
+  /// it throw ActorDied; then its destructor runs. Its name is free at once.
+  void stop(Duration grace = std::chrono::seconds{30}) const { detail::stop_actor(*handle_, grace); }
 
   ActorId id() const { return detail::id_of(*handle_); }
 

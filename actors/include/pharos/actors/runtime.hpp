@@ -75,8 +75,12 @@ struct ActorOptions {
   std::int32_t max_restarts = 0;
   /// How often a call that was on its way when the process died is sent again. It may then run twice.
   std::int32_t max_task_retries = 0;
-  /// Lives without handles, until it is killed or the cluster ends.
+  /// Lives without handles and without its program, until it is killed or stopped, or the cluster ends. Other programs
+  /// of the same build find it by its name.
   bool detached = false;
+  /// Never twice at once, wherever the network is cut: its process ends when it has not heard from the head for 8 s,
+  /// before another one may be started elsewhere. So it does not outlive a head that is away for longer.
+  bool exclusive = false;
 };
 
 namespace detail {
@@ -203,6 +207,12 @@ class PHAROS_API Runtime {
 
 /// Inside of a call that runs in a worker: whether somebody has asked for it to stop. False elsewhere.
 PHAROS_API bool cancelled();
+
+/// The same: whether the worker is told to end, as by Actor::stop(), and waits for the call.
+PHAROS_API bool stopping();
+/// In a method: this actor ends for good when the call has come back, after its destructor; calls behind it throw
+/// ActorDied. Throws FailedPrecondition elsewhere.
+PHAROS_API void exit_actor();
 
 /// Where this code runs, and for whom. In a program: the job, node and namespace of its Runtime, the newest if it has
 /// several; empty before and after.

@@ -33,7 +33,7 @@ struct ActorSpec {
   std::string name_space;
   std::string type;               ///< mangled; a name found with another type is an error
   std::int32_t max_restarts = 0;  ///< negative: without end
-  bool detached = false;          ///< lives without holders, until it is killed or its job ends
+  bool detached = false;          ///< lives without holders and without its program, until it is killed or stopped
 };
 
 /// Start its process, then report incarnation_started(), constructor_failed() or incarnation_ended().
@@ -46,7 +46,8 @@ struct StartIncarnation {
 struct EndIncarnation {
   ActorId actor;
   std::uint32_t incarnation;
-  bool kill;  ///< at once; else after its destructor
+  bool kill;         ///< at once; else after its destructor
+  Duration grace{};  ///< else: for the call that runs
 };
 /// Answers a request: this incarnation takes calls.
 struct ActorReady {
@@ -120,6 +121,10 @@ class ActorTable {
   /// after 100 ms, and after twice as long each time, up to 10 s; and at once again when an incarnation was constructed
   /// and ended 60 s or more after it was asked to start. Else it is dead for good.
   ActorEffects incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason, TimePoint now);
+  /// For good, after its destructor; requests are refused with `why` at once. One that has no process yet: as kill().
+  ActorEffects stop(ActorId actor, const std::string& why, Duration grace);
+  /// An actor that is alive and has restarts ends as by stop(), and starts again at once; that is not counted.
+  ActorEffects move(ActorId actor, Duration grace);
   /// For good, at once. One whose destructor runs is killed too.
   ActorEffects kill(ActorId actor, const std::string& why);
   /// It holds nothing any more, and never will. Its requests are for the owner of the table to drop.
@@ -161,6 +166,8 @@ class ActorTable {
   /// Requests that wait.
   std::size_t waiting() const { return requests_.size(); }
   bool lives(ActorId actor) const;
+  /// Whether an actor of it lives that is detached.
+  bool has_detached(JobId job) const;
   /// Also of an actor that has died, until that is forgotten. Stays valid until the next event.
   const ActorSpec* find_spec(ActorId actor) const;
   /// Those that have no constructor's arguments yet.
@@ -202,6 +209,7 @@ class ActorTable {
     std::list<ActorRequestId> requests;                // oldest first
     std::optional<Error> why;                          // it ended for good
     bool restored = false;                             // its creator may say again what it has said
+    bool moves = false;                                // its process is to end, and the next one to start
     std::list<ActorId>::iterator in_dead = {};         // in kDead
   };
   struct Request {
@@ -221,7 +229,7 @@ class ActorTable {
   void start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects);
   void end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects);
   void end_if_unheld(ActorId id, Actor& actor, ActorEffects& effects);
-  void end_gently(ActorId id, Actor& actor, ActorEffects& effects);
+  void end_gently(ActorId id, Actor& actor, Error why, Duration grace, ActorEffects& effects);
   void kill_process(ActorId id, Actor& actor, ActorEffects& effects);
   void bury(ActorId id, Actor& actor);
   void remember_ended(CallerId caller);

@@ -103,7 +103,8 @@ struct StartActor {
   bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
   Demand demand{};
   Asker asker{};
-  TraceId trace{};  ///< of each incarnation's constructor
+  TraceId trace{};         ///< of each incarnation's constructor
+  bool exclusive = false;  ///< its process ends when it does not hear from the head
 };
 /// It will be started: its name is its own, and others may have handles meanwhile.
 struct PromiseActor {
@@ -126,6 +127,9 @@ struct BreakPromise {
 struct KillActor {
   ActorId actor;
   Asker asker{};
+  bool gently = false;         ///< the call that runs may go on, for so long
+  std::uint32_t grace_ms = 0;  ///< of a gentle end
+  std::string why{};           ///< of the same
 };
 struct ConnectActor {
   ActorId actor;
@@ -157,6 +161,7 @@ struct ConstructActor {
   std::string name_space{};
   Holding holding{};
   TraceId trace{};
+  bool exclusive = false;
 };
 struct ActorConstructed {
   ActorId actor;
@@ -195,11 +200,13 @@ struct StartIncarnation {
   TraceId trace{};
   GroupId group{};  ///< of whose bundle that is a part
   std::uint32_t bundle = 0;
+  bool exclusive = false;
 };
 struct EndIncarnation {
   ActorId actor;
   std::uint32_t incarnation = 0;
-  bool kill = false;  ///< at once, without its destructor
+  bool kill = false;           ///< at once, without its destructor
+  std::uint32_t grace_ms = 0;  ///< else: for the call that runs
 };
 struct IncarnationEnded {
   ActorId actor;
@@ -322,7 +329,9 @@ struct ServeCaller {
   bool remote = false;  ///< as in WorkerReady
   Holding holding{};    ///< of its tasks; an actor has its own
 };
-struct EndWorker {};
+struct EndWorker {
+  std::uint32_t grace_ms = 0;  ///< for the call that runs
+};
 struct WorkerBlocked {
   bool blocked = false;
 };
@@ -491,6 +500,11 @@ struct Rows {
 struct Beat {};
 /// It is to end. Of the head's: with all others.
 struct EndNode {};
+struct DrainNode {
+  NodeId node{};
+  std::uint32_t limit_ms = 0;  ///< then what is there still is killed; 0: never
+  std::uint64_t number = 0;    ///< of the question; filled in by the node that passes it on
+};
 /// So many of the messages that a node would say again to a head that starts again need not be.
 struct Confirmed {
   std::uint64_t count = 0;
@@ -574,7 +588,7 @@ using Message =
                  OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore, BringObject, StopJob, JobStopped,
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
-                 NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode>;
+                 NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);
