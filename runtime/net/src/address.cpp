@@ -194,11 +194,18 @@ async::Async<Result<Fd>> connect_to(Reactor* reactor, Address address, async::De
 Result<void> set_up_far_socket(int tcp_socket) {
   constexpr int kOn = 1;
   constexpr int kProbeSeconds = 2;
-  constexpr int kProbes = 3;
-  constexpr int kSilenceMilliseconds = 8000;
+  constexpr int kProbes = 4;
+  constexpr int kSilenceMilliseconds = 10'000;
+  constexpr int kLongestWaitName = 44;  // TCP_RTO_MAX_MS, of Linux 6.15; Debian 12's headers do not have it
+  constexpr int kLongestWaitMilliseconds = 1000;
   const auto set = [tcp_socket](int level, int name, int value) {
     return ::setsockopt(tcp_socket, level, name, &value, sizeof value) == 0;
   };
+  // After a cut of some seconds what was lost is not sent again for as long as that, and then it may be too late. An
+  // older kernel does what it can: the first attempts are not further and further apart.
+  if (!set(IPPROTO_TCP, kLongestWaitName, kLongestWaitMilliseconds)) {
+    set(IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, kOn);
+  }
   if (set(IPPROTO_TCP, TCP_NODELAY, kOn) && set(SOL_SOCKET, SO_KEEPALIVE, kOn) &&
       set(IPPROTO_TCP, TCP_KEEPIDLE, kProbeSeconds) && set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds) &&
       set(IPPROTO_TCP, TCP_KEEPCNT, kProbes) && set(IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMilliseconds)) {

@@ -34,8 +34,8 @@ Result<Fd> connect_to(const Address& address, async::Deadline deadline);
 /// The same for an event loop.
 async::Async<Result<Fd>> connect_to(Reactor* reactor, Address address, async::Deadline deadline);
 
-/// Of a TCP socket between machines: sends what is written at once, and fails about 8 s after the other machine has
-/// last been heard of, also when nothing is being sent.
+/// Of a TCP socket between machines: sends what is written at once, and fails about 10 s after the other machine has
+/// last been heard of, also when nothing is being sent. After a shorter cut it goes on within a second.
 Result<void> set_up_far_socket(int tcp_socket);
 
 /// kPermissionDenied unless the process at the other end of a Unix socket belongs to this user.
