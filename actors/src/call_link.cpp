@@ -32,6 +32,10 @@ void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
 }  // namespace
 
 void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended) {
+  {
+    const std::lock_guard lock{mutex_};
+    awaits_link_ = false;
+  }
   // Before any thread can send: a link that is not watched yet would never learn that its socket takes more again.
   link->start(shared_from_this());
   std::vector<CellHandle> failed;
@@ -465,8 +469,37 @@ void CallLink::on_closed(Error) {
   {
     const std::lock_guard lock{mutex_};
     link_.reset();
+    if (std::exchange(awaits_link_, true)) return;
   }
   if (const auto observer = observer_.lock()) observer->on_disconnected(*this);
+}
+
+void CallLink::leave(std::uint32_t incarnation) {
+  std::shared_ptr<net::Link> link;
+  bool is_known = false;
+  {
+    const std::lock_guard lock{mutex_};
+    if (link_ == nullptr || callee_.incarnation != incarnation) return;
+    link = std::exchange(link_, nullptr);
+    is_known = std::exchange(awaits_link_, true);
+  }
+  link->close();
+  const auto observer = observer_.lock();
+  if (observer != nullptr && !is_known) observer->on_disconnected(*this);
+}
+
+// Under the mutex.
+CallLink::Unanswered CallLink::take_unanswered() {
+  Unanswered unanswered;
+  set_stragglers_aside();
+  raise(*numbers_, first_unanswered_);
+  for (const auto& [number, taken] : stragglers_) unanswered.sent.emplace_back(taken);
+  stragglers_.clear();
+  unanswered.unsent.assign(held_back_.begin(), held_back_.end());
+  held_back_.clear();
+  unordered_held_back_ = 0;
+  in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
+  return unanswered;
 }
 
 CallLink::Unanswered CallLink::cut(const Error& why) {
@@ -477,14 +510,7 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
     if (why_lost_) return {};
     why_lost_ = why;
     lost_.store(true, std::memory_order_release);
-    set_stragglers_aside();
-    raise(*numbers_, first_unanswered_);
-    for (const auto& [number, taken] : stragglers_) unanswered.sent.emplace_back(taken);
-    stragglers_.clear();
-    unanswered.unsent.assign(held_back_.begin(), held_back_.end());
-    held_back_.clear();
-    unordered_held_back_ = 0;
-    in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
+    unanswered = take_unanswered();
     link = link_;
   }
   if (link != nullptr) link->close();
@@ -492,7 +518,20 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
 }
 
 void CallLink::lose(const Error& why) {
-  const Unanswered unanswered = cut(why);
+  fail(cut(why), why);
+}
+
+void CallLink::fail(const Error& why) {
+  Unanswered unanswered;
+  {
+    const std::lock_guard lock{mutex_};
+    if (link_ != nullptr) return;
+    unanswered = take_unanswered();
+  }
+  fail(unanswered, why);
+}
+
+void CallLink::fail(const Unanswered& unanswered, const Error& why) {
   for (const CellHandle& cell : unanswered.sent) cell->set_error(Error{why}.with_outcome(Outcome::kUnknown));
   for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(cell->outcome_unsent()));
 }

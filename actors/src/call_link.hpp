@@ -110,10 +110,15 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     std::vector<detail::CellHandle> sent;
     std::vector<detail::CellHandle> unsent;
   };
+  /// Ends the connection to this incarnation, if that is the one, as its other end would.
+  void leave(std::uint32_t incarnation);
+
   /// The worker is gone for this reason, which fails every later call. Only the first reason counts.
   Unanswered cut(const Error& why);
   /// The same, and what is unanswered fails.
   void lose(const Error& why);
+  /// While there is no connection: what is unanswered fails. Later calls wait for the next one.
+  void fail(const Error& why);
 
   /// Writes what is queued. Any thread.
   void flush() override;
@@ -132,6 +137,8 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void send_cancel(std::uint64_t number);
   void send_retry(const detail::ResultCell::Call& call, std::uint64_t number);
   void set_stragglers_aside();
+  Unanswered take_unanswered();
+  static void fail(const Unanswered& unanswered, const Error& why);
   std::optional<std::uint64_t> number_of(const detail::ResultCell& cell) const;
   detail::ResultCell* take(std::uint64_t number);
   std::uint64_t all_answered_below() const;
@@ -157,6 +164,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
 
   mutable std::mutex mutex_;
   std::shared_ptr<net::Link> link_;  // null while not connected
+  bool awaits_link_ = false;         // the observer knows that the last one has ended
   Callee callee_;
   std::uint64_t first_unanswered_;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference

@@ -557,6 +557,7 @@ async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
 
 bool Caller::on_node_message(const wire::Message& message) {
   if (large_values_->on_node_message(message)) return true;
+  if (const auto* const lost = std::get_if<wire::IncarnationEnded>(&message)) return leave(*lost), true;
   const auto* const ended = std::get_if<wire::WorkerEnded>(&message);
   if (ended == nullptr) return false;
   for (actors::TaskPool* const pool : pools()) {

@@ -176,6 +176,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> place_group(Caller* self, CellHandle cell, wire::PlaceGroup place);
   static async::Async<void> start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start);
   static async::Async<void> connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen);
+  static async::Async<void> connect_actor_later(Caller* self, std::shared_ptr<ActorHandle> actor);
+  void leave(const wire::IncarnationEnded& ended);
   Result<wire::ActorFound> ask_for_actor(wire::Message ask);
   static async::Async<Result<wire::ActorFound>> request_actor(Caller* self, wire::Message ask);
   void begin_to_tend();

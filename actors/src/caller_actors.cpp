@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <pharos/async/block_on.hpp>
+#include <pharos/async/sleep.hpp>
 #include <pharos/base/random.hpp>
 
 #include "caller.hpp"
@@ -17,7 +18,10 @@ namespace {
 
 using actors::CallLink;
 
+using namespace std::chrono_literals;
+
 constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // in a control message
+constexpr auto kUnreachableTime = 200ms;                            // before an actor is looked for again
 
 }  // namespace
 
@@ -158,6 +162,12 @@ std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label,
   return shared;
 }
 
+// It lives, as far as the head knows, and may be reached later.
+async::Async<void> Caller::connect_actor_later(Caller* self, std::shared_ptr<ActorHandle> actor) {
+  const auto slept = co_await async::sleep(kUnreachableTime);
+  if (slept && !actor->link()->lost()) self->actor_disconnected(std::move(actor));
+}
+
 async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen) {
   wire::Message ask = wire::ConnectActor{actor->id(), seen};
   auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
@@ -168,6 +178,11 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
   if (answer) return connect_worker(*actor->link(), *std::move(answer), "actor \"" + actor->label() + '"');
   const Error& cause = answer.error();
   if (const auto why = over()) return lose_actor(*actor, *why);
+  if (cause.code() == ErrorCode::kUnavailable) {
+    actor->link()->fail({cause.code(), "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(),
+                         cause.remedy()});
+    return background_.spawn(connect_actor_later(this, actor));
+  }
   const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
                     cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition;
   lose_actor(*actor,
@@ -190,6 +205,18 @@ void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::strin
 void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
   const std::uint32_t seen = actor->link()->incarnation();
   background_.spawn(connect_actor(this, std::move(actor), seen));
+}
+
+// Its node was lost. From here it may be reached still, but there will be another one.
+void Caller::leave(const wire::IncarnationEnded& ended) {
+  std::shared_ptr<ActorHandle> actor;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto found = actors_.find(ended.actor);
+    if (found == actors_.end()) return;
+    actor = found->second;
+  }
+  actor->link()->leave(ended.incarnation);
 }
 
 void Caller::let_go(ActorHandle& actor) {

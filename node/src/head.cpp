@@ -1,6 +1,7 @@
 #include "head.hpp"
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include <pharos/base/random.hpp>
@@ -83,8 +84,20 @@ void Head::lose_node(NodeId node, const std::string& reason) {
   moved_groups_.insert(removed_groups_.begin(), removed_groups_.end());
   apply(placement_.remove_node(node));
   lose_leases_at(node);
-  for (const auto& [actor, incarnation] : actors) incarnation_ended(actor, incarnation, reason);
+  for (const auto& [actor, incarnation] : actors) {
+    tell_holders(actor, incarnation, reason);
+    incarnation_ended(actor, incarnation, reason);
+  }
   end_recovery_if_over();
+}
+
+// They may reach the lost node still, where the head does not.
+void Head::tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason) {
+  std::set<NodeId> nodes;
+  for (const CallerId holder : actors_.holders_of(actor)) {
+    if (const auto place = callers_.find(holder); place != callers_.end()) nodes.insert(place->second.node);
+  }
+  for (const NodeId node : nodes) tell(node, wire::IncarnationEnded{actor, incarnation, reason});
 }
 
 wire::ClusterJoined Head::welcome() const {

@@ -164,6 +164,7 @@ class Head {
   void tick_actors_at(TimePoint when);
   Running* find_running(ActorId actor, std::uint32_t incarnation);
   void lose_node(NodeId node, const std::string& reason);
+  void tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason);
 
   // Nodes that are to go.
   Result<void> drain(const wire::DrainNode& drain);

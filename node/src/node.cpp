@@ -248,6 +248,8 @@ void Node::on_head_message(wire::Message message) {
       note_found(asked.mapped(), found->actor);
       answer(asked.mapped(), *found);
     }
+  } else if (const auto* const ended = std::get_if<wire::IncarnationEnded>(&message)) {
+    tell_holders(*ended);
   } else if (auto* const inspected = std::get_if<wire::Inspected>(&message)) {
     const auto inspection = inspections_.find(inspected->number);
     if (inspection == inspections_.end()) return;
@@ -275,8 +277,8 @@ void Node::on_head_message(wire::Message message) {
     release_bundle({release->group, release->bundle});
   } else if (auto* const job = std::get_if<wire::AddJob>(&message)) {
     add_far_job(std::move(*job));
-  } else if (const auto* const ended = std::get_if<wire::EndJob>(&message)) {
-    end_job(ended->job);
+  } else if (const auto* const ended_job = std::get_if<wire::EndJob>(&message)) {
+    end_job(ended_job->job);
   } else if (const auto* const stop = std::get_if<wire::StopJob>(&message)) {
     background_.spawn(stop_far_job(this, stop->job));
   } else if (const auto* const stopped = std::get_if<wire::JobStopped>(&message)) {

@@ -176,7 +176,7 @@ class Node final : public net::Peer::Owner {
   void lease_to_far(const wire::LeaseWorker& lease);
   static async::Async<void> reach_leased(Node* self, wire::LeaseGranted granted);
   void serve_far_caller(const Introduction& introduction, Fd socket);
-  static async::Async<Result<Fd>> connect_far(Node* self, std::string address, Introduction introduction);
+  static async::Async<Result<Fd>> connect_far(Node* self, NodeId node, std::string address, Introduction introduction);
   static async::Async<Result<std::string>> find_node(Node* self, NodeId node);
   bool is_for_here(const scheduler::Demand& demand, const wire::Demand& asked) const;
   bool on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request);
@@ -229,6 +229,7 @@ class Node final : public net::Peer::Owner {
   void forget_undone(const wire::Message& message);
   void change_hold(CallerId caller, ActorId actor, std::int64_t more);
   void forget_holds(CallerId caller);
+  void tell_holders(const wire::IncarnationEnded& ended);
   std::vector<wire::Report> report() const;
 
   /// An incarnation that is being started, or waits for what tasks have of its resources.

@@ -4,6 +4,7 @@
 #include <pharos/async/sleep.hpp>
 
 #include "demands.hpp"
+#include "descriptions.hpp"
 #include "node_records.hpp"
 
 namespace pharos::node {
@@ -47,7 +48,7 @@ async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
                                   .incarnation = alive.incarnation,
                                   .caller = found->second.client.caller.value(),
                                   .actor = alive.actor.value()};
-  auto socket = co_await connect_far(self, alive.address, introduction);
+  auto socket = co_await connect_far(self, alive.node, alive.address, introduction);
   if (!socket) {
     // Its node is being lost, or is in trouble for a moment: the head will know.
     const auto slept = co_await async::sleep(kAskAgainTime);
@@ -81,9 +82,15 @@ void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
 }
 
 /// A socket to a worker of another node, which has been told whose it is.
-async::Async<Result<Fd>> Node::connect_far(Node* self, std::string address, Introduction introduction) {
+async::Async<Result<Fd>> Node::connect_far(Node* self, NodeId node, std::string address, Introduction introduction) {
   const auto deadline = async::Deadline::after(kReachTime, self->executor_.now());
-  return self->host_.reach(address.empty() ? self->settings_.head_address : address, introduction, deadline);
+  const std::string place = address.empty() ? self->settings_.head_address : address;
+  auto socket = co_await self->host_.reach(place, introduction, deadline);
+  if (socket) co_return socket;
+  co_return Error{ErrorCode::kUnavailable,
+                  describe_node(node, address) + ", is not reached from node " + to_string(self->settings_.id) + ": " +
+                      socket.error().message(),
+                  "Look at the network between the two."};
 }
 
 void Node::serve_far(const Introduction& introduction, Fd socket) {

@@ -279,7 +279,7 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
   const Introduction introduction{.purpose = Introduction::Purpose::kServeCaller,
                                   .caller = client.caller.value(),
                                   .worker = granted.worker.value()};
-  auto socket = co_await connect_far(self, granted.address, introduction);
+  auto socket = co_await connect_far(self, granted.node, granted.address, introduction);
   const auto asked = self->asked_.extract(granted.number);
   if (asked.empty()) co_return;
   if (!socket) {

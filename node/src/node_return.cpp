@@ -146,4 +146,14 @@ void Node::forget_holds(CallerId caller) {
   for (const auto& [actor, count] : held.mapped()) promised_.erase(actor);
 }
 
+/// Of an actor whose node was lost. They may be connected to it still.
+void Node::tell_holders(const wire::IncarnationEnded& ended) {
+  std::map<CallerId, std::shared_ptr<net::Peer>> holders;
+  for (const auto& [peer, client] : clients_) {
+    const auto held = holds_.find(client.caller);
+    if (held != holds_.end() && held->second.contains(ended.actor)) holders.emplace(client.caller, client.peer);
+  }
+  for (const auto& [caller, peer] : holders) peer->send(ended);
+}
+
 }  // namespace pharos::node

@@ -440,6 +440,14 @@ const ActorSpec* ActorTable::find_spec(ActorId actor) const {
   return found == actors_.end() ? nullptr : &found->second.spec;
 }
 
+std::vector<CallerId> ActorTable::holders_of(ActorId actor) const {
+  std::vector<CallerId> holders;
+  const auto found = actors_.find(actor);
+  if (found == actors_.end()) return holders;
+  for (const auto& [caller, count] : found->second.holds) holders.push_back(caller);
+  return holders;
+}
+
 bool ActorTable::lives(ActorId actor) const {
   const auto found = actors_.find(actor);
   return found != actors_.end() && lives(found->second);

@@ -38,7 +38,7 @@ struct Message {
     endCaller @27 :EndCaller;                # the same, to those of whose workers it has leases
     startIncarnation @28 :StartIncarnation;  # head to node; actorConstructed and incarnationEnded tell how it goes
     endIncarnation @29 :EndIncarnation;      # head to node
-    incarnationEnded @30 :IncarnationEnded;  # node to head: its process is gone, or could not be started
+    incarnationEnded @30 :IncarnationEnded;  # node to head: its process is gone, or could not be started; head to node to caller: its node is lost
     actorAlive @31 :ActorAlive;              # head to node: answers startActor and connectActor
     refused @32 :Refused;                    # head to node: the answer to what could not be met; node to head, of a lease
     workerCrashed @33 :WorkerCrashed;        # zygote to node, after workerReaped said that it would come

@@ -127,6 +127,7 @@ class ActorTable {
   ActorEffects move(ActorId actor, Duration grace);
   /// For good, at once. One whose destructor runs is killed too.
   ActorEffects kill(ActorId actor, const std::string& why);
+  std::vector<CallerId> holders_of(ActorId actor) const;
   /// It holds nothing any more, and never will. Its requests are for the owner of the table to drop.
   ActorEffects caller_ended(CallerId caller);
   /// Nobody waits for the answer.
