@@ -1,0 +1,244 @@
+// Nodes in networks of their own, which are cut for a while; and processes that are stopped for a while.
+
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "network.hpp"
+#include "several_nodes.hpp"
+
+namespace pharos::cluster::network_faults {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Head, "b", "c" and the program each at a place of their own: 1 to 4.
+class NetworkFaultsTest : public SeveralNodes {
+ protected:
+  static constexpr int kHead = 1;
+  static constexpr int kB = 2;
+  static constexpr int kC = 3;
+  static constexpr int kProgram = 4;
+
+  void SetUp() override {
+    SeveralNodes::SetUp();
+    if (!Network::can_be_made()) GTEST_SKIP() << "network namespaces cannot be made here";
+    network_.emplace(4);
+  }
+  void TearDown() override {
+    for (auto& node : nodes_) end(node);
+    nodes_.clear();
+    end(head_);
+    network_.reset();
+    SeveralNodes::TearDown();
+  }
+
+  std::unique_ptr<ChildProgram> start_at(int place, std::vector<std::string> arguments,
+                                         const std::string& resources) const {
+    arguments.insert(arguments.begin(), {"start", "--block", "--token-file", token_file()});
+    return network_->start(place, PHAROS_EXECUTABLE, std::move(arguments), {{"PHAROS_RESOURCES", resources}});
+  }
+  /// One that keeps records has nodes that come back.
+  void start_head_at(bool keeps_records) {
+    address_ = Network::address_of(kHead) + ":7400";
+    std::vector<std::string> arguments{"--head", "--listen", address_};
+    if (keeps_records) arguments.insert(arguments.end(), {"--state", folder() / "state"});
+    head_ = start_at(kHead, std::move(arguments), "cpu=1");
+    read_until(*head_, "listening at ");
+  }
+  ChildProgram& start_node_at(int place, const std::string& resources) {
+    nodes_.push_back(start_at(place, {"--address", address_}, resources));
+    read_until(*nodes_.back(), "joined the head at " + address_);
+    return *nodes_.back();
+  }
+  std::unique_ptr<ChildProgram> start_under_faults(std::vector<std::string> arguments) const {
+    auto program = network_->start(kProgram, UNDER_FAULTS, std::move(arguments),
+                                   {{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}});
+    return program;
+  }
+  std::string file(const std::string& name) const { return folder() / name; }
+  void make(const std::string& name) const { std::ofstream{file(name)} << "there"; }
+
+  /// What ran went on as if nothing had been.
+  void expect_steady(ChildProgram& program) const {
+    make("stop");
+    const auto ended = program.wait(60s);
+    EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+    EXPECT_SAYS(ended.output, "calls, 0 wrong\nc: ");
+    EXPECT_SAYS(ended.output, "calls, 0 wrong\nout of order: 0\n");
+    expect_nobody_is_given_up();
+  }
+  void expect_nobody_is_given_up() const {
+    EXPECT_EQ(head_->error().find("given up"), std::string::npos) << head_->error();
+    for (const auto& node : nodes_) EXPECT_EQ(node->error().find("the head is gone"), std::string::npos);
+  }
+
+  std::optional<Network> network_;
+};
+
+// What is tested is how long the cuts are.
+TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAnybody) {
+  must_end_within(90s);
+  start_head_at(false);
+  start_node_at(kB, "cpu=1,b=1");
+  start_node_at(kC, "cpu=1,c=1");
+  const auto program = start_under_faults({"steady", file("stop")});
+  read_until(*program, "ready");
+  for (const auto length : {2000ms, 6500ms}) {
+    network_->cut_off(kB);
+    std::this_thread::sleep_for(length);
+    network_->heal();
+    std::this_thread::sleep_for(1s);
+  }
+  for (const auto& [from, to] : {std::pair{kHead, kB}, std::pair{kB, kHead}}) {
+    network_->cut_way(from, to);
+    std::this_thread::sleep_for(5s);
+    network_->heal();
+    std::this_thread::sleep_for(1s);
+  }
+  expect_steady(*program);
+}
+
+enum class Cut { kOff, kToNode, kToHead };
+
+class LongCutsTest : public NetworkFaultsTest, public testing::WithParamInterface<Cut> {
+ protected:
+  /// The actor "moving" runs on b, and c comes afterwards.
+  void begin() {
+    start_head_at(true);
+    b_ = &start_node_at(kB, "cpu=1,b=1,both=1");
+    program_ = start_under_faults({"moving", file("stop"), file("sink")});
+    read_until(*program_, "ready");
+    start_node_at(kC, "cpu=1,both=1");
+    read_until(*program_, "program sees incarnation 1");
+  }
+  void TearDown() override {
+    program_.reset();
+    NetworkFaultsTest::TearDown();
+  }
+  void cut() const {
+    switch (GetParam()) {
+      case Cut::kOff: return network_->cut_off(kB);
+      case Cut::kToNode: return network_->cut_way(kHead, kB);
+      case Cut::kToHead: return network_->cut_way(kB, kHead);
+    }
+  }
+  static long now_in_ms() {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+  /// How many lines speak of the first incarnation's work after the second one was seen; of the neighbour, after that
+  /// time.
+  std::pair<int, int> late_lines(long neighbours_until) const {
+    std::ifstream sink{file("sink")};
+    std::string caller;
+    int incarnation = 0;
+    long when = 0;
+    bool moved = false;
+    std::pair<int, int> late;
+    while (sink >> caller >> incarnation >> when) {
+      if (caller == "program") {
+        moved = moved || incarnation == 2;
+        late.first += moved && incarnation == 1 ? 1 : 0;
+      } else {
+        late.second += when > neighbours_until && incarnation == 1 ? 1 : 0;
+      }
+    }
+    EXPECT_TRUE(moved);
+    return late;
+  }
+
+  ChildProgram* b_ = nullptr;
+  std::unique_ptr<ChildProgram> program_;
+};
+
+TEST_P(LongCutsTest, ANodeThatIsCutOffIsGivenUpAndWhatItRanMovesAndItComesBackAsAnotherOne) {
+  must_end_within(90s);
+  begin();
+  cut();
+  const auto since = std::chrono::steady_clock::now();
+  read_until(*program_, "program sees incarnation 2");
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 12s);
+  EXPECT_TRUE(head_->error_with("is given up", 1s));
+  network_->heal();
+  const long healed = now_in_ms();
+  EXPECT_TRUE(b_->error_with("the cluster has given this node up", 5s));
+  read_until(*b_, "joined the head at " + address_);
+  std::this_thread::sleep_for(1s);  // if the old one did anything still, it would be seen
+  make("stop");
+  const auto ended = program_->wait();
+  EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+  EXPECT_EQ(late_lines(healed + 5000), (std::pair{0, 0}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LongCutsTest, testing::Values(Cut::kOff, Cut::kToNode, Cut::kToHead),
+                         [](const auto& chosen) {
+                           return chosen.param == Cut::kOff      ? "BothWays"
+                                  : chosen.param == Cut::kToNode ? "ToTheNode"
+                                                                 : "ToTheHead";
+                         });
+
+TEST_F(NetworkFaultsTest, TwoNodesThatDoNotReachEachOtherSayWhichAndGoOnAfterwards) {
+  must_end_within(120s);
+  start_head_at(false);
+  start_node_at(kB, "cpu=1,b=1");
+  start_node_at(kC, "cpu=1,c=1");
+  const auto program = start_under_faults({"between", file("cut"), file("healed")});
+  const std::string b = read_until(*program, "b is ").substr(5);
+  const std::string c = read_until(*program, "c is ").substr(5);
+  read_until(*program, "ready");
+  network_->cut_both_ways(kB, kC);
+  make("cut");
+  EXPECT_SAYS(read_until(*program, "with a deadline: "), "deadline");
+  const std::string value = program->next_line(60s);
+  EXPECT_SAYS(value, "value: ");
+  EXPECT_SAYS(value, "node " + b);
+  const std::string without = program->next_line(60s);
+  EXPECT_SAYS(without,
+              "without one: actor \"Counter\" cannot be reached: node " + c + ", at " + Network::address_of(kC));
+  EXPECT_SAYS(without, "is not reached from node " + b);
+  read_until(*program, "heal");
+  network_->heal();
+  make("healed");
+  const auto ended = program->wait(60s);
+  EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+  EXPECT_SAYS(ended.output, "\nvalue afterwards: 1048576\n");
+  expect_nobody_is_given_up();
+}
+
+// ---- Processes that are stopped and come back. PausesTest has heads and nodes that are stopped for longer.
+
+class StoppedTest : public SeveralNodes {};
+
+TEST_F(StoppedTest, NobodyDiesOfBeingStoppedForLessThanNodesHaveAndWorkersAndProgramsForLonger) {
+  must_end_within(90s);
+  start_head();
+  ChildProgram& b = start_node("cpu=1,b=1");
+  start_node("cpu=1,c=1");
+  const auto program = start_program(UNDER_FAULTS, {"steady", folder() / "stop"});
+  const std::string worker = read_until(*program, "worker ").substr(7);
+  read_until(*program, "ready");
+  const auto stop_for = [](std::vector<pid_t> processes, std::chrono::seconds time) {
+    for (const pid_t process : processes) ::kill(process, SIGSTOP);
+    std::this_thread::sleep_for(time);  // what is tested
+    for (const pid_t process : processes) ::kill(process, SIGCONT);
+    std::this_thread::sleep_for(1s);
+  };
+  stop_for({daemon_of(b)}, 6s);
+  stop_for({program->pid(), std::stoi(worker)}, 12s);
+  std::ofstream{folder() / "stop"} << "there";
+  const auto ended = program->wait(60s);
+  EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+  EXPECT_SAYS(ended.output, "calls, 0 wrong\nc: ");
+  EXPECT_SAYS(ended.output, "calls, 0 wrong\nout of order: 0\n");
+  EXPECT_EQ(head_->error().find("given up"), std::string::npos) << head_->error();
+}
+
+}  // namespace
+}  // namespace pharos::cluster::network_faults

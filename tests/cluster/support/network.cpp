@@ -1,0 +1,84 @@
+#include "network.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace pharos::cluster {
+namespace {
+
+/// A filter for packets to 10.77.0.N: drops those, and has no opinion on others.
+std::string dropping_packets_to(int place) {
+  const unsigned address = (10U << 24U) + (77U << 16U) + 10U + static_cast<unsigned>(place);
+  return "bpf da bytecode '4,32 0 0 30,21 0 1 " + std::to_string(address) + ",6 0 0 2,6 0 0 4294967295'";
+}
+
+std::string port_of(int place) {
+  return "v" + std::to_string(place);
+}
+
+}  // namespace
+
+bool Network::can_be_made() {
+  return ::geteuid() == 0 && std::system("unshare -n true 2>/dev/null") == 0;
+}
+
+Network::Network(int places)
+    : outside_{new_namespace("ip link add br0 type bridge && ip addr add 10.77.0.1/24 dev br0 && ip link set br0 up")} {
+  for (int place = 1; place <= places; ++place) {
+    places_.push_back(new_namespace("true"));
+    const std::string pid = std::to_string(places_.back()->pid());
+    const std::string port = port_of(place);
+    run_outside("ip link add " + port + " type veth peer name eth0 netns " + pid + " && ip link set " + port +
+                " master br0 up && tc qdisc add dev " + port + " clsact && nsenter -t " + pid +
+                " -n sh -c 'ip addr add " + address_of(place) + "/24 dev eth0 && ip link set eth0 up'");
+  }
+}
+
+std::unique_ptr<ChildProgram> Network::new_namespace(const std::string& commands) {
+  auto holder = std::make_unique<ChildProgram>(
+      "/usr/bin/unshare",
+      std::vector<std::string>{"-n", "/bin/sh", "-c",
+                               "ip link set lo up && " + commands + " && echo ready && exec sleep 3600"});
+  holder->next_line();
+  return holder;
+}
+
+void Network::run_outside(const std::string& commands) const {
+  ChildProgram shell{"/usr/bin/nsenter", {"-t", std::to_string(outside_->pid()), "-n", "/bin/sh", "-c", commands}};
+  const auto end = shell.wait();
+  if (end.status != 0) throw std::runtime_error{commands + ": " + end.error};
+}
+
+std::unique_ptr<ChildProgram> Network::start(int place, const std::string& program, std::vector<std::string> arguments,
+                                             const ChildProgram::Variables& variables) const {
+  const auto& holder = places_.at(static_cast<std::size_t>(place - 1));
+  arguments.insert(arguments.begin(), {"-t", std::to_string(holder->pid()), "-n", program});
+  return std::make_unique<ChildProgram>("/usr/bin/nsenter", std::move(arguments), variables);
+}
+
+void Network::cut_way(int from, int to) const {
+  run_outside("tc filter add dev " + port_of(from) + " ingress " + dropping_packets_to(to));
+}
+
+void Network::cut_both_ways(int one, int other) const {
+  cut_way(one, other);
+  cut_way(other, one);
+}
+
+void Network::cut_off(int place) const {
+  for (int other = 1; other <= places(); ++other) {
+    if (other != place) cut_both_ways(place, other);
+  }
+}
+
+void Network::heal() const {
+  std::string commands = "true";
+  for (int place = 1; place <= places(); ++place) {
+    commands += "; tc filter del dev " + port_of(place) + " ingress";
+  }
+  run_outside(commands);
+}
+
+}  // namespace pharos::cluster

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "child_program.hpp"
+
+namespace pharos::cluster {
+
+/// Networks of their own for the nodes of a test: places 1, 2, … share nothing but a bridge, whose ways can be cut,
+/// each direction for itself. What is cut is dropped without a word. Owned by the test; one thread. Only root may make
+/// one. The destructor ends it; what runs there sees its network go.
+class Network {
+ public:
+  static bool can_be_made();
+
+  explicit Network(int places);
+  Network(Network&&) = delete;
+
+  int places() const { return static_cast<int>(places_.size()); }
+  static std::string address_of(int place) { return "10.77.0." + std::to_string(10 + place); }
+  /// Starts a program at that place.
+  std::unique_ptr<ChildProgram> start(int place, const std::string& program, std::vector<std::string> arguments,
+                                      const ChildProgram::Variables& variables = {}) const;
+
+  /// Nothing that one sends reaches the other.
+  void cut_way(int from, int to) const;
+  void cut_both_ways(int one, int other) const;
+  /// From all others.
+  void cut_off(int place) const;
+  void heal() const;
+
+ private:
+  static std::unique_ptr<ChildProgram> new_namespace(const std::string& commands);
+  void run_outside(const std::string& commands) const;
+
+  std::unique_ptr<ChildProgram> outside_;  // where the bridge is
+  std::vector<std::unique_ptr<ChildProgram>> places_;
+};
+
+}  // namespace pharos::cluster
