@@ -78,6 +78,7 @@ class Worker final : public net::Peer::Owner {
       watch_head();
     }
     calls_.on_node_message(node_, std::move(parcel));
+    if (request) node_->respond(*request, wire::Done{});
   }
 
   // By then the head may have started another one in its place.

@@ -54,6 +54,7 @@ void Node::on_child_ended(pid_t pid, int status) {
 void Node::close() {
   background_.cancel();
   store_.close();
+  waiting_hand_overs_.clear();
   for (const auto& [id, client] : clients_) client.peer->close();
   for (const auto& [id, worker] : workers_) worker->user = {};  // workers may be each other's
 }
@@ -70,6 +71,7 @@ std::string Node::leftovers() const {
   count("questions to the head", asked_.size());
   count("far leases", far_leases_.size());
   count("starting", starting_.size());
+  count("hand-overs", waiting_hand_overs_.size() + hand_overs_.under_way());
   count("bundles", bundles_.size());
   count("inspections", inspections_.size());
   count("questions for nodes", node_questions_.size());

@@ -24,6 +24,7 @@
 #include <pharos/net/peer.hpp>
 #include <pharos/node/introduction.hpp>
 #include <pharos/scheduler/fleet.hpp>
+#include <pharos/scheduler/hand_overs.hpp>
 #include <pharos/scheduler/leases.hpp>
 
 #include "host.hpp"
@@ -142,10 +143,24 @@ class Node final : public net::Peer::Owner {
   void drain();
   void kill_worker(Worker& worker);
   void know_process(Worker& worker, pid_t pid, Fd handle);
-  void hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive,
-                 wire::Holding holding);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
+
+  // Sockets that workers are given.
+  struct Served {
+    wire::ServeCaller serve;
+    Fd socket;
+  };
+  /// Makes it when its turn has come; nothing: nobody wants it any more. The worker is null when it is gone.
+  using MakeServed = async::UniqueFunction<std::optional<Served>(const std::shared_ptr<Worker>& worker)>;
+  bool hand_over(WorkerId worker, MakeServed make);
+  void begin_hand_over(std::uint64_t number);
+  void end_hand_over(WorkerId worker);
+  void begin_hand_overs(const std::vector<std::uint64_t>& numbers);
+  void look_for_slow_workers();
+  static async::Async<void> serve(Node* self, std::shared_ptr<Worker> worker, Served served);
+  std::optional<Served> connect(const Worker& worker, const Client& user, std::uint64_t request,
+                                const wire::ActorAlive& alive, wire::Holding holding);
 
   // Actors.
   using BundleKey = std::pair<GroupId, std::uint32_t>;
@@ -232,6 +247,9 @@ class Node final : public net::Peer::Owner {
   void tell_holders(const wire::IncarnationEnded& ended);
   std::vector<wire::Report> report() const;
 
+  void hand_over_actor(WorkerId worker, const wire::ActorAlive& alive, Asked asked);
+  void hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& asked);
+
   /// An incarnation that is being started, or waits for what tasks have of its resources.
   struct Starting {
     wire::StartIncarnation start;
@@ -247,6 +265,13 @@ class Node final : public net::Peer::Owner {
   std::map<BundleKey, Bundle> bundles_;
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
+  struct HandOver {
+    WorkerId worker;
+    MakeServed make;
+  };
+  scheduler::HandOvers hand_overs_;
+  std::unordered_map<std::uint64_t, HandOver> waiting_hand_overs_;
+  bool looks_for_slow_workers_ = false;
   bool ends_idle_workers_ = false;
   std::optional<scheduler::Resources> told_load_ =
       scheduler::Resources{};  // that tasks have; none: the head counts something else

@@ -12,6 +12,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
+Error too_many_wait() {
+  return {ErrorCode::kUnavailable, "too many others wait for connections to processes of this node", "Try again."};
+}
+
 constexpr auto kReachTime = 3s;
 constexpr auto kAskAgainTime = 200ms;
 constexpr auto kReachPatience = 15s;  // with an actor: longer than it takes to find that its node is lost
@@ -29,9 +33,7 @@ void Node::on_actor_alive(const wire::ActorAlive& alive) {
   if (asked == asked_.end() || asked->second.reaching) return;
   const Client client = asked->second.client;
   if (const auto worker = find_incarnation(alive.actor, alive.incarnation); worker != nullptr && !worker->crashed) {
-    const std::uint64_t request = *asked->second.request;
-    asked_.erase(asked);
-    return hand_over(*worker, client, request, alive, {});
+    return hand_over_actor(worker->id, alive, std::move(asked_.extract(asked).mapped()));
   }
   if (alive.node != settings_.id) {
     asked->second.reaching = true;
@@ -39,6 +41,20 @@ void Node::on_actor_alive(const wire::ActorAlive& alive) {
   }
   // It has just ended, and the head is about to know; of a crash, when it is known where.
   ask_again(alive, Error{ErrorCode::kUnavailable, "its process has just ended"});
+}
+
+void Node::hand_over_actor(WorkerId worker, const wire::ActorAlive& alive, Asked asked) {
+  const Client client = asked.client;
+  const std::uint64_t request = *asked.request;
+  const bool may = hand_over(
+      worker, [this, alive, asked = std::move(asked)](const std::shared_ptr<Worker>& there) -> std::optional<Served> {
+        if (!clients_.contains(asked.client.peer.get())) return std::nullopt;
+        if (there != nullptr) return connect(*there, asked.client, *asked.request, alive, {});
+        asked_.emplace(alive.number, asked);
+        ask_again(alive, Error{ErrorCode::kUnavailable, "its process has just ended"});
+        return std::nullopt;
+      });
+  if (!may) client.peer->respond(request, too_many_wait());
 }
 
 async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
@@ -113,11 +129,13 @@ void Node::serve_far_caller(const Introduction& introduction, Fd socket) {
   const ActorId actor{introduction.actor};
   const auto worker =
       actor ? find_incarnation(actor, introduction.incarnation) : find_worker(WorkerId{introduction.worker});
-  if (worker == nullptr || worker->control == nullptr || (!actor && worker->far_user != caller)) return;
-  std::vector<Fd> descriptors;
-  descriptors.push_back(std::move(socket));
-  worker->control->send(wire::ServeCaller{caller, worker->actor, worker->incarnation, true, worker->holding},
-                        std::move(descriptors));
+  if (worker == nullptr) return;
+  hand_over(worker->id,
+            [actor, caller,
+             socket = std::move(socket)](const std::shared_ptr<Worker>& there) mutable -> std::optional<Served> {
+              if (there == nullptr || (!actor && there->far_user != caller)) return std::nullopt;
+              return Served{{caller, there->actor, there->incarnation, true, there->holding}, std::move(socket)};
+            });
 }
 
 // ---- Incarnations

@@ -64,7 +64,7 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
       const Asked asked = request->second;
       lease_requests_.erase(request);
       if (asked.client.peer != nullptr) {
-        hand_over(*worker, asked.client, *asked.request, {}, {asked.amounts, worker->gpus});
+        hand_over_leased(worker, asked);
         continue;
       }
       if (!asked.request) {  // the head that asked is no more
@@ -93,6 +93,25 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
   }
   if (leases_.idle() != 0 && !std::exchange(ends_idle_workers_, true)) background_.spawn(end_idle_workers(this));
   tell_load_later();
+}
+
+void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& asked) {
+  worker->user = asked.client;
+  worker->far_user = {};
+  // Of this code callers ask again, after a pause.
+  const auto refuse_it = [asked](std::string why) {
+    asked.client.peer->respond(*asked.request, Error{ErrorCode::kOverloaded, std::move(why)});
+  };
+  const bool may =
+      hand_over(worker->id, [this, asked, refuse_it](const std::shared_ptr<Worker>& there) -> std::optional<Served> {
+        if (!clients_.contains(asked.client.peer.get())) return std::nullopt;
+        if (there != nullptr) return connect(*there, asked.client, *asked.request, {}, {asked.amounts, there->gpus});
+        refuse_it("the worker has just ended");
+        return std::nullopt;
+      });
+  if (may) return;
+  refuse_it("too many others wait for connections to processes of this node");
+  apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
 }
 
 // Short tasks change it all the time.

@@ -138,29 +138,6 @@ void Node::know_process(Worker& worker, pid_t pid, Fd handle) {
   if (worker.gone || worker.job->ended) kill_worker(worker);
 }
 
-void Node::hand_over(Worker& worker, const Client& user, std::uint64_t request, const wire::ActorAlive& alive,
-                     wire::Holding holding) {
-  auto pair = host_.make_connection();
-  if (!pair) {
-    user.peer->respond(request, std::move(pair).error());
-    return;
-  }
-  if (!worker.actor) {
-    worker.user = user;
-    worker.far_user = {};
-  }
-  std::vector<Fd> to_worker;
-  to_worker.push_back(std::move(pair->first));
-  std::vector<Fd> to_user;
-  to_user.push_back(std::move(pair->second));
-  worker.control->send(wire::ServeCaller{user.caller, worker.actor, worker.incarnation, false, std::move(holding)},
-                       std::move(to_worker));
-  user.peer->respond(request,
-                     wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, alive.max_task_retries,
-                                       false, alive.ended},
-                     std::move(to_user));
-}
-
 // ---- Output
 
 bool Node::takes_output(const Job& job) {

@@ -35,6 +35,7 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
     return process_.exit();
   }
   calls_.on_node_message(node_, std::move(parcel));
+  if (request) node_->respond(*request, wire::Done{});
 }
 
 }  // namespace pharos::simulator
