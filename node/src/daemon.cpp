@@ -247,11 +247,13 @@ class Daemon final {
     for (;;) {
       Fd connection{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
       if (!connection) return;
-      if (unproven_ >= kUnprovenMax) continue;  // closed: whoever it is may try again
+      std::size_t& unproven = is_unix ? unproven_here_ : unproven_far_;
+      if (unproven >= kUnprovenMax) continue;  // closed: whoever it is may try again
+      auto counted = std::make_unique<Unproven>(unproven);
       if (!is_unix) {
-        background_.spawn(serve_node(this, std::move(connection)));
+        background_.spawn(serve_node(this, std::move(connection), std::move(counted)));
       } else if (net::check_peer_is_this_user(connection.get())) {
-        background_.spawn(serve_driver_of_folder(this, std::move(connection)));
+        background_.spawn(serve_driver_of_folder(this, std::move(connection), std::move(counted)));
       }
     }
   }
@@ -261,7 +263,6 @@ class Daemon final {
   // Drivers come by the Unix socket, because descriptors go between them and their node; nodes come by TCP. Zygotes and
   // workers never connect: they inherit.
   static async::Async<Result<void>> greet(Daemon* self, int socket, net::Role expected) {
-    const Unproven counted{self->unproven_};
     const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
     net::Acceptor::KeyFor key_for = [self, expected](net::Identity peer) {
       return peer.role == expected ? std::optional{self->token_} : std::nullopt;
@@ -272,8 +273,9 @@ class Daemon final {
     co_return identity.error();
   }
 
-  static async::Async<void> serve_driver_of_folder(Daemon* self, Fd socket) {
+  static async::Async<void> serve_driver_of_folder(Daemon* self, Fd socket, std::unique_ptr<Unproven> counted) {
     const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
+    counted.reset();
     if (greeted) self->membership_->add_driver(std::move(socket));
   }
 
@@ -291,9 +293,10 @@ class Daemon final {
     self->node().when_gone(driver, [self] { self->end(0); });
   }
 
-  static async::Async<void> serve_node(Daemon* self, Fd socket) {
+  static async::Async<void> serve_node(Daemon* self, Fd socket, std::unique_ptr<Unproven> counted) {
     const auto far = net::set_up_far_socket(socket.get());
     const auto greeted = co_await greet(self, socket.get(), net::Role::kNode);
+    counted.reset();
     if (!far || !greeted) co_return;
     Introduction introduction;
     const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
@@ -371,7 +374,9 @@ class Daemon final {
   Fd signals_;
   std::vector<Fd> listening_;
   std::string listening_at_;  // the TCP address, if there is one
-  std::size_t unproven_ = 0;  // connections in their handshake
+  // Connections in their handshake. Strangers of the network keep nobody of this machine out.
+  std::size_t unproven_here_ = 0;
+  std::size_t unproven_far_ = 0;
   std::unique_ptr<ReactorHost> host_;
   std::unique_ptr<Membership> membership_;
   async::AsyncGroup background_{reactor_};

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -47,6 +49,7 @@ class BusyPort {
   BusyPort(BusyPort&&) = delete;
   ~BusyPort() { release(); }
 
+  int socket() const { return socket_; }
   std::string number() const { return std::to_string(number_); }
   void release() {
     if (socket_ >= 0) ::close(socket_);
@@ -202,6 +205,86 @@ TEST_F(JoiningTest, StrangersWhoSayNonsenseOrNothingDoNotHarmTheCluster) {
   }
   EXPECT_EQ(cluster.submit<&twice>(2).get(), 4);
   for (const int socket : sockets) ::close(socket);
+}
+
+/// Both ends' hellos begin with eight bytes for the protocol, four for its version.
+constexpr std::size_t kHelloBytes = 64;
+constexpr std::size_t kAnswerBytes = 96;
+constexpr std::size_t kVersionAt = 8;
+
+int connect_to(const std::string& port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
+  EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  const timeval patience{.tv_sec = 20, .tv_usec = 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  return socket;
+}
+
+TEST_F(JoiningTest, AClusterOfAnotherVersionIsRefusedNamingBoth) {
+  BusyPort other;
+  std::thread older{[&] {
+    const int socket = ::accept(other.socket(), nullptr, nullptr);
+    std::string hello(kHelloBytes, '\0');
+    EXPECT_EQ(::recv(socket, hello.data(), hello.size(), MSG_WAITALL), static_cast<ssize_t>(kHelloBytes));
+    hello[kVersionAt] = 99;
+    hello.resize(kAnswerBytes);
+    EXPECT_EQ(::send(socket, hello.data(), hello.size(), MSG_NOSIGNAL), static_cast<ssize_t>(kAnswerBytes));
+    ::close(socket);
+  }};
+  std::string text;
+  const auto waited = time_of([&] {
+    text = message_of<Exception>(
+        [&] { const Runtime joined{at("127.0.0.1:" + other.number(), write_token(right_token()))}; });
+  });
+  older.join();
+  EXPECT_LT(waited, 5s);
+  EXPECT_SAYS(text, "the peer speaks protocol version 99, this process version ");
+  EXPECT_SAYS(text, "Run the same Pharos version on both sides.");
+}
+
+TEST_F(JoiningTest, AProcessOfAnotherVersionIsToldOurs) {
+  BusyPort port;
+  port.release();
+  Runtime cluster{listening("127.0.0.1:" + port.number())};
+  const int socket = connect_to(port.number());
+  std::string hello{"pharos\n\0\x63\0\0\0\1", 13};
+  hello.resize(kHelloBytes);
+  EXPECT_EQ(::send(socket, hello.data(), hello.size(), MSG_NOSIGNAL), static_cast<ssize_t>(kHelloBytes));
+  std::string answer(kAnswerBytes + 1, '?');
+  EXPECT_EQ(::recv(socket, answer.data(), answer.size(), MSG_WAITALL), static_cast<ssize_t>(kAnswerBytes));
+  ::close(socket);
+  EXPECT_EQ(answer.substr(0, kVersionAt), hello.substr(0, kVersionAt));
+  EXPECT_GT(answer[kVersionAt], 0);
+  EXPECT_NE(answer[kVersionAt], 99);
+  EXPECT_EQ(cluster.submit<&twice>(2).get(), 4);
+}
+
+TEST_F(JoiningTest, ConnectionsThatNeverFinishTheirHandshakeAreFewAndEndInTimeAndKeepNobodyHereOut) {
+  must_end_within(60s);
+  BusyPort port;
+  port.release();
+  Runtime cluster{listening("127.0.0.1:" + port.number())};
+  const auto token = fs::path{cluster.address().substr(5)}.parent_path() / "token";
+  std::vector<int> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(connect_to(port.number()));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ended = [&](int socket) {
+    char one = 0;
+    return ::recv(socket, &one, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+  };
+  const auto count = [&] { return std::count_if(silent.begin(), silent.end(), ended); };
+  EXPECT_TRUE(eventually([&] { return count() >= 36; }, 3s));
+  EXPECT_EQ(count(), 36) << "64 may try at once";
+  { const Runtime joined{at(cluster.address())}; }
+  EXPECT_TRUE(eventually([&] { return count() == 100; }, 8s));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
+  Runtime far{at("127.0.0.1:" + port.number(), token)};
+  EXPECT_EQ(far.submit<&twice>(2).get(), 4);
+  for (const int socket : silent) ::close(socket);
 }
 
 using ListeningTest = ClusterTest;
