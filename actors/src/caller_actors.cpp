@@ -4,6 +4,7 @@
 #include <pharos/async/block_on.hpp>
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/scheduler/actor_table.hpp>
 
 #include "caller.hpp"
 #include "function_table.hpp"
@@ -23,6 +24,11 @@ using namespace std::chrono_literals;
 constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // in a control message
 constexpr auto kUnreachableTime = 200ms;                            // before an actor is looked for again
 
+Result<void> check_names(const std::string& name, const std::string& name_space) {
+  PHAROS_TRY_VOID(scheduler::check_name(name));
+  return scheduler::check_name(name_space);
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
@@ -36,6 +42,9 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                                            const RegisteredFunction& constructor, const Arguments& arguments) {
   if (abandoned()) throw_error(actors::forked());
   if (constructor.index == RegisteredFunction::kNoIndex) throw_error(actors::not_in_table(constructor.function));
+  if (const auto named = check_names(options.name, options.name_space); !named) {
+    throw_error(Error{named.error()}.with("making an actor"));
+  }
   const auto shape = actors::Shape::of(options);
   if (!shape) throw_error(Error{shape.error()}.with("making an actor"));
   const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
@@ -125,6 +134,7 @@ async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle
 Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name, const std::string& name_space,
                                                         const char* type_name) {
   if (abandoned()) return actors::forked();
+  PHAROS_TRY_VOID(check_names(name, name_space));
   const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
   PHAROS_TRY(const wire::ActorFound found, ask_for_actor(find));
   return adopt(found.actor, found.label, true);
@@ -179,8 +189,8 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
   const Error& cause = answer.error();
   if (const auto why = over()) return lose_actor(*actor, *why);
   if (cause.code() == ErrorCode::kUnavailable) {
-    actor->link()->fail({cause.code(), "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(),
-                         cause.remedy()});
+    actor->link()->fail(
+        {cause.code(), "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
     return background_.spawn(connect_actor_later(this, actor));
   }
   const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||

@@ -1,6 +1,7 @@
 #include "group_handle.hpp"
 
 #include <pharos/base/random.hpp>
+#include <pharos/scheduler/actor_table.hpp>
 #include <pharos/wire/codec.hpp>
 
 #include "caller.hpp"
@@ -17,6 +18,9 @@ void GroupHandle::remove() {
 
 std::shared_ptr<GroupHandle> Caller::reserve(const GroupOptions& options) {
   if (abandoned()) throw_error(actors::forked());
+  if (const auto named = scheduler::check_name(options.name); !named) {
+    throw_error(Error{named.error()}.with("setting resources aside"));
+  }
   wire::PlaceGroup place{.group = GroupId{random_u64()}, .label = options.name, .strategy = options.strategy};
   for (const Bundle& bundle : options.bundles) {
     const auto shape = actors::Shape::of(bundle);

@@ -24,6 +24,12 @@ constexpr std::size_t kEarlyMax = 65536;
 constexpr std::size_t kHoldersToldMax = 5;  // of what others wait for
 constexpr auto kLetGoTime = 20ms;           // before a handle that is let go of counts
 
+template <class Wanted>
+Result<void> check_names(const Wanted& actor) {
+  PHAROS_TRY_VOID(scheduler::check_name(actor.name));
+  return scheduler::check_name(actor.name_space);
+}
+
 }  // namespace
 
 // Numbers of requests are not those of another head, whose answers may be on their way still.
@@ -275,6 +281,9 @@ bool Head::has_room(NodeId from, const wire::Asker& asker) {
 
 void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
   if (!program_goes_on(from, promise.asker) || !has_room(from, promise.asker)) return;
+  if (const auto sane = check_names(promise); !sane) {
+    return tell(from, wire::Refused{promise.asker.number, sane.error()});
+  }
   const auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return tell(from, wire::Refused{promise.asker.number, promised.error()});
   if (records_ != nullptr && *promised == promise.actor) records_->put(actor_key(promise.actor), promise);
@@ -284,6 +293,9 @@ void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
 
 void Head::start_actor(NodeId from, wire::StartActor start) {
   if (!program_goes_on(from, start.asker) || !has_room(from, start.asker)) return;
+  if (const auto sane = check_names(start); !sane) {
+    return tell(from, wire::Refused{start.asker.number, sane.error()});
+  }
   if (const auto sane = checked(start.demand); !sane) {
     return tell(from, wire::Refused{start.asker.number, sane.error()});
   }

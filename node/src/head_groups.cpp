@@ -47,6 +47,7 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
   note_caller(place.asker, from);
   if (!program_goes_on(from, place.asker) || !has_room(from, place.asker)) return;
   const auto refuse = [&](Error why) { tell(from, wire::Refused{place.asker.number, std::move(why)}); };
+  if (auto sane = scheduler::check_name(place.label); !sane) return refuse(std::move(sane).error());
   if (const auto known = groups_.find(place.group); known != groups_.end()) {
     Group& group = known->second;
     if (group.asker.caller != place.asker.caller) {

@@ -14,6 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kShown = 128;  // bytes of what makes no sense
+
 /// What a cgroup allows, in CPUs; 0: no limit. The file holds "max 100000" or "150000 100000".
 double quota_of(const fs::path& group) {
   std::ifstream file{group / "cpu.max"};
@@ -76,9 +78,9 @@ Result<Machine> look_at_machine(const DaemonOptions& options) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string& text = options.resources;
   auto parsed = scheduler::Resources::parse(text);
-  if (!parsed) return std::move(parsed).error().with("reading PHAROS_RESOURCES=" + text);
+  if (!parsed) return std::move(parsed).error().with("reading PHAROS_RESOURCES=" + text.substr(0, kShown));
   auto labels = scheduler::parse_labels(options.labels);
-  if (!labels) return std::move(labels).error().with("reading PHAROS_LABELS=" + options.labels);
+  if (!labels) return std::move(labels).error().with("reading PHAROS_LABELS=" + options.labels.substr(0, kShown));
   Machine machine{*std::move(parsed), {}, *std::move(labels)};
   const auto names = [text](std::string_view name) {
     return text.starts_with(std::string{name} + "=") || text.find("," + std::string{name} + "=") != std::string::npos;

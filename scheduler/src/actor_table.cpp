@@ -44,6 +44,19 @@ Error died(const ActorSpec& spec, const std::string& how, const char* remedy) {
 
 }  // namespace
 
+Result<void> check_name(std::string_view name) {
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; };
+  const auto control = std::find_if(name.begin(), name.end(), is_control);
+  if (name.size() <= kNameMax && control == name.end()) return {};
+  constexpr std::size_t kShown = 32;
+  const auto readable = std::min<std::size_t>(kShown, static_cast<std::size_t>(control - name.begin()));
+  return Error{
+      ErrorCode::kInvalidArgument,
+      "the name that begins with " + quoted(std::string{name.substr(0, readable)}) + " makes no sense: " +
+          (name.size() > kNameMax ? "it has " + std::to_string(name.size()) + " bytes" : "it has control characters"),
+      "Give it a name of at most " + std::to_string(kNameMax) + " bytes that people can read."};
+}
+
 Result<ActorId> ActorTable::promise(ActorId actor, const ActorSpec& spec, bool get_if_exists, CallerId creator) {
   if (ended_callers_.contains(creator)) {
     return Error{ErrorCode::kOwnerDied, "the creator of actor " + quoted(spec.label) + " has ended"};

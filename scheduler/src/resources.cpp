@@ -62,7 +62,7 @@ Result<Resources> Resources::parse(std::string_view text) {
     const std::string_view part = text.substr(0, text.find(','));
     text.remove_prefix(std::min(part.size() + 1, text.size()));
     const std::size_t equals = part.find('=');
-    const std::string what = "\"" + std::string{part} + "\"";
+    const std::string what = "\"" + std::string{part.substr(0, 2 * kNameBytesMax)} + "\"";
     if (equals == std::string_view::npos) return makes_no_sense(what, "it has no amount");
     const std::string_view digits = part.substr(equals + 1);
     double amount = 0;

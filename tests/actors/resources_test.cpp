@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -187,6 +188,36 @@ TEST_F(ResourcesTest, AmountsThatMakeNoSenseAreRefused) {
                 runtime_->submit<&cpus_of_task>({.resources = {{"gpu", 1}}}).get();
               }),
               ".gpus");
+}
+
+TEST_F(ResourcesTest, WhateverIsAskedForTheRefusalIsShortAndOthersGoOn) {
+  start("cpu=2");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::string large(1 << 20, 'x');
+  const std::string with_zero{"a\0b", 3};
+  const auto expect_refused = [&](const TaskOptions& options) {
+    const std::string text = message_of<InvalidArgument>([&] { runtime_->submit<&cpus_of_task>(options).get(); });
+    EXPECT_LT(text.size(), 500u);
+  };
+  for (const double amount : {-1.0, -kInfinity, kInfinity, std::nan(""), 1e300, 1e7, 0.00001}) {
+    expect_refused({.cpus = amount});
+    expect_refused({.gpus = amount});
+    expect_refused({.resources = {{"x", amount}}});
+  }
+  for (const std::string& name : {std::string{}, large, with_zero, std::string{"a=b"}}) {
+    expect_refused({.resources = {{name, 1}}});
+    expect_refused({.labels = {{name, "a"}}});
+    expect_refused({.labels = {{"a", name}}});
+  }
+  TaskOptions many{.cpus = 1};
+  for (int i = 0; i < 100; ++i) many.resources["r" + std::to_string(i)] = 1;
+  expect_refused(many);
+  expect_refused({.node = NodeId{77}});
+  EXPECT_SAYS(message_of<InvalidArgument>([&] {
+                runtime_->submit<&cpus_of_task>({.resources = {{"unobtainium", 3}}}).get();
+              }),
+              "3 unobtainium; the node has 0 unobtainium");
+  EXPECT_EQ(runtime_->submit<&cpus_of_task>().get(), 1.0);
 }
 
 TEST_F(ResourcesTest, CallsOfAnActorThatWaitsForItsGpuWaitUntilAnotherEnds) {

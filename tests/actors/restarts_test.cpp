@@ -146,6 +146,27 @@ TEST_F(RestartsTest, ANameIsTakenOnceAndFreeAgainAfterItsActor) {
   EXPECT_EQ(runtime.spawn<Counter>({.name = "one"}, 4).call<&Counter::value>().get(soon()), 4);
 }
 
+TEST_F(RestartsTest, NamesThatNobodyCanReadAreRefusedAndTakeNothing) {
+  Runtime runtime;
+  for (const std::string& name :
+       {std::string(1 << 20, 'n'), std::string(257, 'n'), std::string{"a\0b", 3}, std::string{"a\nb"}}) {
+    for (const std::string& text :
+         {message_of<InvalidArgument>([&] { runtime.spawn<Counter>({.name = name}, 1); }),
+          message_of<InvalidArgument>([&] { runtime.spawn<Counter>({.name = "one", .name_space = name}, 1); }),
+          message_of<InvalidArgument>([&] { runtime.actor<Counter>(name); }),
+          message_of<InvalidArgument>([&] { runtime.actor<Counter>("one", name); }),
+          message_of<InvalidArgument>([&] { runtime.reserve({.name = name}); })}) {
+      EXPECT_LT(text.size(), 300u);
+      EXPECT_SAYS(text, "makes no sense: it has ");
+    }
+  }
+  message_of<NotFound>([&] { runtime.actor<Counter>(""); });
+  message_of<NotFound>([&] { runtime.actor<Counter>("one"); });
+  const std::string longest(256, 'n');
+  const auto named = runtime.spawn<Counter>({.name = longest, .name_space = longest}, 3);
+  EXPECT_EQ(runtime.actor<Counter>(longest, longest).call<&Counter::value>().get(soon()), 3);
+}
+
 TEST_F(RestartsTest, WhoGetsAnActorThatIsStillToBeMadeHasThatOne) {
   Runtime runtime;
   const auto first = runtime.spawn<Counter>({.name = "one", .get_if_exists = true}, runtime.submit<&wait_a_while>(7));

@@ -1,4 +1,7 @@
+#include <chrono>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "several_nodes.hpp"
 
@@ -51,6 +54,58 @@ TEST_F(StartCommandTest, WhatIsNeitherAHeadNorANodeIsRefused) {
   EXPECT_SAYS(run({"start"}).error, "Give --head, or --address HOST:PORT.");
   EXPECT_SAYS(run({"start", "--head", "--address", "127.0.0.1:1"}).error, "Give --head, or --address HOST:PORT.");
   EXPECT_SAYS(run({"start", "--address", "127.0.0.1:1", "--block"}).error, "no cluster of this user runs");
+}
+
+TEST_F(StartCommandTest, ResourcesAndLabelsThatMakeNoSenseAreRefusedAndNothingIsStarted) {
+  for (const std::string resources : {"cpu=-1", "cpu=nan", "cpu=inf", "cpu=1e300", "cpu=99999999", "gpu=0.5", "cpu",
+                                      "cpu=", "=1", "cpu=1,cpu=2", "two words=1", "cpu=1x"}) {
+    for (const bool is_head : {true, false}) {
+      std::vector<std::string> words{"start", "--resources", resources, "--block"};
+      if (is_head) {
+        words.insert(words.end(), {"--head", "--listen", "127.0.0.1:0"});
+      } else {
+        std::ofstream{folder() / "token", std::ios::binary} << std::string(32, 't');
+        fs::permissions(folder() / "token", fs::perms::owner_read | fs::perms::owner_write);
+        words.insert(words.end(), {"--address", "127.0.0.1:1", "--token-file", token_file()});
+      }
+      const auto end = run(words);
+      EXPECT_EQ(end.status >> 8, 1) << resources;
+      EXPECT_SAYS(end.error, "PHAROS_RESOURCES=" + resources);
+      EXPECT_LT(end.error.size(), 500u) << resources;
+      EXPECT_EQ(end.output, "");
+    }
+  }
+  const auto large = run({"start", "--head", "--listen", "127.0.0.1:0", "--resources", std::string(100'000, 'x')});
+  EXPECT_EQ(large.status >> 8, 1);
+  EXPECT_LT(large.error.size(), 1000u);
+  for (const std::string& labels : {std::string{"zone"}, std::string{"a b=c"}, std::string(100'000, 'x')}) {
+    const auto end = run({"start", "--head", "--listen", "127.0.0.1:0", "--labels", labels, "--block"});
+    EXPECT_EQ(end.status >> 8, 1);
+    EXPECT_SAYS(end.error, "makes no sense");
+    EXPECT_LT(end.error.size(), 1000u);
+  }
+  EXPECT_EQ(run({"start", "--head", "--port", "70000"}).status >> 8, 2);
+  EXPECT_EQ(run({"start", "--head", "--listen", "nonsense"}).status >> 8, 1);
+}
+
+TEST_F(StartCommandTest, AWrongTokenIsToldAtOnceByWhateverIsAskedAndEndsNothing) {
+  start_head();
+  const fs::path wrong = folder() / "wrong";
+  std::ofstream{wrong, std::ios::binary} << std::string(32, 'w');
+  fs::permissions(wrong, fs::perms::owner_read | fs::perms::owner_write);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"status"}, {"list", "nodes"}, {"memory"}, {"stop"}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--address", address_, "--token-file", wrong});
+    const auto begin = std::chrono::steady_clock::now();
+    const auto end = run(all);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+    EXPECT_EQ(end.status >> 8, 1);
+    EXPECT_SAYS(end.error, "does not know this cluster's token");
+    EXPECT_SAYS(end.error, "PHAROS_TOKEN_FILE names its file");
+    EXPECT_EQ(end.output, "");
+  }
+  EXPECT_SAYS(run({"status", "--address", address_, "--token-file", token_file()}).output, "1 node, 0 programs");
 }
 
 }  // namespace

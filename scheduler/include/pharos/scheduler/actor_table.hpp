@@ -25,6 +25,11 @@ namespace pharos::scheduler {
 /// One caller that waits for an actor to be there, until it is answered or dropped. Not used twice.
 using ActorRequestId = Id<struct ActorRequestTag>;
 
+/// Of an actor, of a namespace or a group: kInvalidArgument if it has more than kNameMax bytes, or control characters.
+/// Nothing is a name, too.
+constexpr std::size_t kNameMax = 256;
+Result<void> check_name(std::string_view name);
+
 /// What there is to know about an actor before it lives.
 struct ActorSpec {
   JobId job;
