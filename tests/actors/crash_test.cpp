@@ -2,6 +2,8 @@
 
 #include <sys/wait.h>
 
+#include <chrono>
+#include <cmath>
 #include <string>
 
 #include "child_program.hpp"
@@ -86,6 +88,23 @@ TEST_F(CrashTest, ATasksCrashIsReportedAsAnActorsIs) {
   const auto end = run("task");
   EXPECT_SAYS(end.output, "SIGSEGV, in ");
   EXPECT_SAYS(end.error, "in a call of crash_in_a_task");
+}
+
+TEST_F(CrashTest, AConstructorThatCrashesEachTimeIsTriedLessAndLessOftenAndDisturbsNobody) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto end = run("loop");
+  EXPECT_SAYS(end.output, "actor \"thrice\" ended: ");
+  EXPECT_SAYS(end.output, "killed by SIGSEGV, in (anonymous namespace)::write_to_nowhere(int)");
+  EXPECT_SAYS(end.output, "; it was restarted 3 times. Mend what ends it, or give it more max_restarts.");
+  EXPECT_SAYS(end.output, "as quick as before: yes");
+  std::size_t crashes = 0;
+  const std::string report = "*** SIGSEGV at address 0";
+  for (std::size_t at = end.error.find(report); at != std::string::npos; at = end.error.find(report, at + 1)) ++crashes;
+  // After 0, 0.1, 0.2, 0.4, … seconds, and at most each ten.
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_LE(crashes, 4 + 3 + static_cast<std::size_t>(std::log2(10 * seconds)));
+  EXPECT_GE(crashes, 4u + 4u);
+  EXPECT_LT(end.error.size(), std::size_t{64} << 10);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // A program whose actor or task ends badly: `crashing_program null|call_null|recurse|terminate|thread|abort|destructor|
-// divide|task`. It says what it was told about that.
+// divide|task|loop`. It says what it was told about that.
 
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <stdexcept>
@@ -13,6 +14,8 @@
 #include <pharos/pharos.hpp>
 
 namespace {
+
+using namespace std::chrono_literals;
 
 int* volatile nowhere = nullptr;
 int (*volatile no_function)(int) = nullptr;
@@ -69,6 +72,44 @@ class Careless {
   bool in_destructor_;
 };
 
+/// Crashes before it lives.
+class Stillborn {
+ public:
+  Stillborn() { write_to_nowhere(1); }
+  int work() { return 1; }
+};
+
+/// How many calls are answered in that time.
+int calls_in(const pharos::Actor<Careless>& actor, std::chrono::milliseconds time) {
+  int calls = 0;
+  const auto until = std::chrono::steady_clock::now() + time;
+  for (; std::chrono::steady_clock::now() < until; ++calls) actor.call<&Careless::work>(calls).get();
+  return calls;
+}
+
+/// One actor that is given three restarts, and one that crashes for as long as it is wanted, beside one that works.
+void run_loop(pharos::Runtime& runtime) {
+  const auto worker = runtime.spawn<Careless>(pharos::ActorOptions{.name = "worker"}, false);
+  calls_in(worker, 500ms);
+  const int before = calls_in(worker, 2s);
+  const auto endless = runtime.spawn<Stillborn>({.name = "endless", .max_restarts = -1});
+  const auto pending = endless.call<&Stillborn::work>();
+  const auto thrice = runtime.spawn<Stillborn>({.name = "thrice", .max_restarts = 3});
+  try {
+    thrice.call<&Stillborn::work>().get();
+  } catch (const pharos::ActorDied& e) {
+    std::cout << e.what() << std::endl;
+  }
+  calls_in(worker, 2s);
+  std::cout << "as quick as before: " << (calls_in(worker, 2s) > before / 2 ? "yes" : "no") << std::endl;
+  endless.kill();
+  try {
+    pending.get();
+  } catch (const pharos::ActorDied& e) {
+    std::cout << e.what() << std::endl;
+  }
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -76,6 +117,7 @@ int main(int, char** argv) {
   {
     pharos::Runtime runtime;
     try {
+      if (mode == "loop") run_loop(runtime);
       if (mode == "task") runtime.submit<&crash_in_a_task>(1).get();
       const auto actor = runtime.spawn<Careless>(pharos::ActorOptions{.name = "careless"}, mode == "destructor");
       if (mode == "null") actor.call<&Careless::null>(1).get();

@@ -300,6 +300,29 @@ TEST_F(NodesTest, WhenADriverIsKilledItsActorsElsewhereEnd) {
   EXPECT_EQ(start_driver("gpu")->wait().status, 0) << "the next program has all there is";
 }
 
+TEST_F(NodesTest, WhateverAKilledDriverOwnedIsGoneEverywhereInFiveSeconds) {
+  start_three();
+  const auto driver = start_driver("owner");
+  read_until(*driver, "ready");
+  const auto ask = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--address", address_, "--token-file", token_file()});
+    return ChildProgram{PHAROS_EXECUTABLE, words}.wait().output;
+  };
+  EXPECT_SAYS(ask({"list", "actors", "--filter", "state=alive"}), "detached");
+  driver->kill(SIGKILL);
+  driver->wait();
+  EXPECT_TRUE(eventually(
+      [&] {
+        return census().processes(Part::kWorker).empty() && census().processes(Part::kZygote).empty() &&
+               ask({"status"}).starts_with("3 nodes, 0 programs") &&
+               ask({"list", "actors", "--filter", "state=alive"}) == "no actors like that\n" &&
+               ask({"list", "groups"}) == "no groups\n";
+      },
+      5s))
+      << ask({"status"}) << ask({"list", "actors"}) << ask({"list", "groups"});
+  EXPECT_EQ(start_driver("actors")->wait().status, 0) << "the next program has all there is";
+}
+
 TEST_F(NodesTest, CtrlCEndsAHeadAndItsNodesWithAllBelowThem) {
   start_three();
   const auto driver = start_driver("quiet");

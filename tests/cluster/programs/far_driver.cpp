@@ -561,6 +561,24 @@ void run_crowd(pharos::Runtime& runtime) {
   next.call<&Counter::add>(1).get();
 }
 
+/// Something of each kind, on all nodes.
+void run_owner(pharos::Runtime& runtime) {
+  const auto on_b = runtime.spawn<Counter>({.name = "on b", .resources = {{"b", 1}}, .max_restarts = -1});
+  const auto detached =
+      runtime.spawn<Counter>({.name = "detached", .name_space = "all", .resources = {{"c", 1}}, .detached = true});
+  const auto holder = runtime.spawn<Holder>({.gpus = 1}, std::string(1 << 20, 'a'));
+  const auto value = runtime.put(pharos::Bytes{std::string(8 << 20, 'a')});
+  const auto group = runtime.reserve({.name = "group", .bundles = {{.resources = {{"both", 1}}}}});
+  const auto task = runtime.submit<&stay>(60);
+  const auto greedy = runtime.spawn<Counter>({.name = "waits", .resources = {{"b", 1}}});
+  wait_for(on_b.call<&Counter::add>(1));
+  wait_for(detached.call<&Counter::add>(1));
+  wait_for(holder.call<&Holder::measure>(value));
+  wait_for(group.nodes());
+  say("ready");
+  task.get();
+}
+
 void run_quiet(pharos::Runtime& runtime) {
   const auto counter = runtime.spawn<Counter>();
   wait_for(counter.call<&Counter::add>(1));
@@ -626,6 +644,7 @@ int main(int, char** argv) {
     if (mode == "full_disk") run_full_disk(runtime, argv[2], argv[3], argv[4]);
     if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
     if (mode == "crowd") run_crowd(runtime);
+    if (mode == "owner") run_owner(runtime);
     if (mode == "quiet") run_quiet(runtime);
     if (mode == "placed") run_placed(runtime);
     if (mode == "groups") run_groups(runtime);
