@@ -12,11 +12,8 @@ namespace {
 
 constexpr std::uint32_t kAllRows = 10'000;
 
-Result<wire::Rows> rows_of(const Place& place, wire::ListRows question) {
-  PHAROS_TRY(wire::Message answer, ask(place, std::move(question)));
-  auto* const rows = std::get_if<wire::Rows>(&answer);
-  if (rows == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
-  return std::move(*rows);
+Result<wire::Rows> all_rows(const Place& place, std::string table, std::uint32_t limit) {
+  return rows_of(ask(place, wire::ListRows{.table = std::move(table), .filters = {}, .limit = limit}));
 }
 
 Result<wire::RowFilter> parse_filter(const std::string& text) {
@@ -46,6 +43,8 @@ std::string in_json(const std::string& text) {
   return quoted + '"';
 }
 
+}  // namespace
+
 void print_json(const wire::Rows& rows) {
   std::cout << "[";
   for (const auto& row : rows.rows) {
@@ -58,10 +57,14 @@ void print_json(const wire::Rows& rows) {
   std::cout << (rows.rows.empty() ? "]\n" : "\n]\n");
 }
 
+namespace {
+
 std::string heading(std::string column) {
   for (char& c : column) c = c == '_' ? ' ' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return column;
 }
+
+}  // namespace
 
 void print_table(const wire::Rows& rows) {
   std::vector<std::string> heads;
@@ -75,6 +78,8 @@ void print_table(const wire::Rows& rows) {
   table.print();
 }
 
+namespace {
+
 std::string counted(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -87,7 +92,7 @@ Result<void> print_list(const Place& place, const ListOptions& options) {
     PHAROS_TRY(wire::RowFilter filter, parse_filter(text));
     question.filters.push_back(std::move(filter));
   }
-  PHAROS_TRY(const wire::Rows rows, rows_of(place, std::move(question)));
+  PHAROS_TRY(const wire::Rows rows, rows_of(ask(place, std::move(question))));
   if (options.format == "json") {
     print_json(rows);
     return {};
@@ -104,9 +109,9 @@ Result<void> print_list(const Place& place, const ListOptions& options) {
 }
 
 Result<void> print_status(const Place& place) {
-  PHAROS_TRY(const wire::Rows nodes, rows_of(place, {.table = "nodes", .filters = {}, .limit = kAllRows}));
-  PHAROS_TRY(const wire::Rows jobs, rows_of(place, {.table = "jobs", .filters = {}, .limit = kAllRows}));
-  PHAROS_TRY(const wire::Rows pending, rows_of(place, {.table = "pending", .filters = {}, .limit = 20}));
+  PHAROS_TRY(const wire::Rows nodes, all_rows(place, "nodes", kAllRows));
+  PHAROS_TRY(const wire::Rows jobs, all_rows(place, "jobs", kAllRows));
+  PHAROS_TRY(const wire::Rows pending, all_rows(place, "pending", 20));
   std::cout << counted(nodes.matching, "node") << ", " << counted(jobs.matching, "program") << "\n\n";
   print_table(nodes);
   std::cout << '\n';

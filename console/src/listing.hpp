@@ -19,6 +19,10 @@ struct ListOptions {
 
 /// `pharos list`: rows of one of the head's tables.
 Result<void> print_list(const Place& place, const ListOptions& options);
+/// Rows as JSON objects, by the columns' names.
+void print_json(const wire::Rows& rows);
+void print_table(const wire::Rows& rows);
+
 /// `pharos status`: what there is, what of it is in use, and who waits for what.
 Result<void> print_status(const Place& place);
 

@@ -11,6 +11,7 @@
 #include <pharos/process/keeper.hpp>
 
 #include "listing.hpp"
+#include "logs.hpp"
 #include "memory.hpp"
 #include "question.hpp"
 #include "start.hpp"
@@ -217,6 +218,30 @@ int main(int argc, char** argv) {
       "  pharos memory\n"
       "  watch -n 1 pharos memory");
 
+  pharos::console::LogsOptions logged;
+  CLI::App* const logs = app.add_subcommand(
+      "logs", "Prints what a worker or a node has written, also when it has ended; or what logs there are");
+  logs->add_option("id", logged.id,
+                   "An actor's id or name, a worker's or a node's id, or \"head\" (default: a list of the logs)");
+  CLI::Option* const tail = logs->add_option("--tail", logged.tail, "Only so many lines of its end")
+                                ->type_name("LINES")
+                                ->check(CLI::NonNegativeNumber);
+  CLI::Option* const follow = logs->add_flag("--follow,-f", logged.follow, "Goes on until it has ended");
+  logs->add_option("--format", logged.format, "How to print the list")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  add_place_options(*logs, place);
+  logs->footer(
+      "A worker's standard output and standard error, in the order in which its node read them. Its node keeps the "
+      "newest\n"
+      "16 MiB of each; they end with the node.\n"
+      "Examples:\n"
+      "  pharos logs\n"
+      "  pharos logs trainer --tail 20 --follow\n"
+      "  pharos logs 1f0c5a7d93b2e846\n"
+      "  pharos logs head --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "Exit codes: 0 done, 1 there is no such log or its node does not answer, 2 the arguments make no sense.");
+
   app.footer("Exit codes: 0 done, 1 it failed, 2 the arguments make no sense.");
   try {
     app.parse(argc, argv);
@@ -226,6 +251,13 @@ int main(int argc, char** argv) {
   if (*keeper) return run_keeper(kept);
   if (*status) return status_of(pharos::console::print_status(place));
   if (*list) return status_of(pharos::console::print_list(place, listed));
+  if (*logs) {
+    if (logged.id.empty() && (*tail || *follow)) {
+      std::cerr << "pharos: --tail and --follow need the id of a log. pharos logs shows which there are.\n";
+      return 2;
+    }
+    return status_of(pharos::console::print_logs(place, logged));
+  }
   if (*memory) return status_of(pharos::console::print_memory(place));
   if (*stop_it) return status_of(stop(place));
   if (*drain_it) return status_of(drain(place, drained));

@@ -80,33 +80,6 @@ Result<Fd> connect(const net::Address& address, const std::string& token_file, a
   return socket;
 }
 
-async::Async<void> wait_for_answer(std::shared_ptr<net::Peer> from, wire::Message question,
-                                   std::optional<Result<net::Parcel>>* to, async::Deadline until) {
-  to->emplace(co_await from->request(std::move(question), std::vector<Fd>{}, until));
-}
-
-Result<wire::Message> ask_at(const std::string& text, const std::string& token_file, wire::Message question) {
-  PHAROS_TRY(const net::Address address, net::parse_address(text));
-  if (!address.unix_socket && token_file.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "the cluster's token is needed",
-                 "Name a copy of it: --token-file FILE, or PHAROS_TOKEN_FILE."};
-  }
-  const auto deadline = async::Deadline::after(kAnswerTime, std::chrono::steady_clock::now());
-  PHAROS_TRY(Fd socket, connect(address, token_file, deadline));
-  net::Reactor reactor;
-  Silent owner;
-  const auto link = net::SocketLink::make(reactor, std::move(socket), net::Descriptors::kRefused);
-  const auto peer = net::Peer::make(reactor, link, owner);
-  link->start(peer);
-  std::optional<Result<net::Parcel>> answer;
-  async::AsyncGroup group{reactor};
-  group.spawn(wait_for_answer(peer, std::move(question), &answer, deadline));
-  while (!answer) reactor.poll_one(deadline);
-  peer->close();
-  if (!*answer) return std::move(*answer).error();
-  return std::move((*answer)->message);
-}
-
 }  // namespace
 
 Result<std::string> token_of_cluster_here() {
@@ -114,11 +87,83 @@ Result<std::string> token_of_cluster_here() {
   return (fs::path{address.substr(address.find(':') + 1)}.parent_path() / "token").string();
 }
 
+struct Asked::Connection {
+  std::string address;
+  net::Reactor reactor;
+  Silent owner;
+  std::shared_ptr<net::Peer> peer;
+
+  ~Connection() {
+    if (peer != nullptr) peer->close();
+  }
+  static async::Async<void> ask(Connection* self, wire::Message question, Result<wire::Message>* to,
+                                std::size_t* missing) {
+    const auto deadline = async::Deadline::after(kAnswerTime, self->reactor.now());
+    auto answer = co_await self->peer->request(std::move(question), std::vector<Fd>{}, deadline);
+    if (answer) {
+      *to = std::move(answer->message);
+    } else {
+      *to = std::move(answer).error().with("asking " + self->address);
+    }
+    --*missing;
+  }
+};
+
+Asked::Asked(std::unique_ptr<Connection> connection) : connection_{std::move(connection)} {}
+Asked::Asked(Asked&&) noexcept = default;
+Asked::~Asked() = default;
+
+Result<Asked> Asked::connect(const Place& place) {
+  PHAROS_TRY(const std::string text, place.address.empty() ? only_address() : Result<std::string>{place.address});
+  PHAROS_TRY(const net::Address address, net::parse_address(text));
+  if (!address.unix_socket && place.token_file.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "the cluster's token is needed",
+                 "Name a copy of it: --token-file FILE, or PHAROS_TOKEN_FILE."}
+        .with("asking " + text);
+  }
+  const auto deadline = async::Deadline::after(kAnswerTime, std::chrono::steady_clock::now());
+  auto socket = console::connect(address, place.token_file, deadline);
+  if (!socket) return std::move(socket).error().with("asking " + text);
+  auto connection = std::make_unique<Connection>();
+  connection->address = text;
+  const auto link = net::SocketLink::make(connection->reactor, *std::move(socket), net::Descriptors::kRefused);
+  connection->peer = net::Peer::make(connection->reactor, link, connection->owner);
+  link->start(connection->peer);
+  return Asked{std::move(connection)};
+}
+
+std::vector<Result<wire::Message>> Asked::ask_all(std::vector<wire::Message> questions) {
+  constexpr std::size_t kAtOnce = 32;  // a node passes no more than twice as many on
+  std::vector<Result<wire::Message>> answers;
+  for (std::size_t i = 0; i < questions.size(); ++i) answers.emplace_back(wire::Message{wire::Done{}});
+  async::AsyncGroup group{connection_->reactor};
+  std::size_t missing = 0;
+  for (std::size_t next = 0; next < questions.size() || missing != 0;) {
+    for (; next < questions.size() && missing < kAtOnce; ++next, ++missing) {
+      group.spawn(Connection::ask(connection_.get(), std::move(questions[next]), &answers[next], &missing));
+    }
+    connection_->reactor.poll_one(async::Deadline::never());
+  }
+  while (group.size() != 0) connection_->reactor.poll_one(async::Deadline::never());
+  return answers;
+}
+
+Result<wire::Message> Asked::ask(wire::Message question) {
+  std::vector<wire::Message> one;
+  one.push_back(std::move(question));
+  return std::move(ask_all(std::move(one)).front());
+}
+
 Result<wire::Message> ask(const Place& place, wire::Message question) {
-  PHAROS_TRY(const std::string address, place.address.empty() ? only_address() : Result<std::string>{place.address});
-  auto answer = ask_at(address, place.token_file, std::move(question));
-  if (!answer) return std::move(answer).error().with("asking " + address);
-  return answer;
+  PHAROS_TRY(Asked asked, Asked::connect(place));
+  return asked.ask(std::move(question));
+}
+
+Result<wire::Rows> rows_of(Result<wire::Message> answer) {
+  if (!answer) return std::move(answer).error();
+  auto* const rows = std::get_if<wire::Rows>(&*answer);
+  if (rows == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+  return std::move(*rows);
 }
 
 }  // namespace pharos::console

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <pharos/base/result.hpp>
 #include <pharos/wire/message.hpp>
@@ -18,5 +20,26 @@ Result<std::string> token_of_cluster_here();
 
 /// A node's answer.
 Result<wire::Message> ask(const Place& place, wire::Message question);
+
+/// A node that is asked several things, which may be about others.
+/// One thread.
+class Asked {
+ public:
+  static Result<Asked> connect(const Place& place);
+  Asked(Asked&&) noexcept;
+  ~Asked();
+
+  Result<wire::Message> ask(wire::Message question);
+  /// Each answer in its question's place.
+  std::vector<Result<wire::Message>> ask_all(std::vector<wire::Message> questions);
+
+ private:
+  struct Connection;
+  explicit Asked(std::unique_ptr<Connection> connection);
+  std::unique_ptr<Connection> connection_;
+};
+
+/// As one table. kInternal: it is none.
+Result<wire::Rows> rows_of(Result<wire::Message> answer);
 
 }  // namespace pharos::console

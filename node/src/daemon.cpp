@@ -3,11 +3,13 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -57,6 +59,15 @@ class Watch final : public net::Reactor::Watcher {
  private:
   const std::function<void()> then_;
 };
+
+/// The file that standard error goes to; empty: it is none.
+std::string own_log() {
+  struct stat status {};
+  std::error_code error;
+  if (::fstat(STDERR_FILENO, &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  const auto path = std::filesystem::read_symlink("/proc/self/fd/2", error);
+  return error ? "" : path.string();
+}
 
 /// As long as it lives, one connection more is in its handshake.
 class Unproven {
@@ -184,8 +195,10 @@ class Daemon final {
         .address = "unix:" + kept_.run_folder + "/node.sock",
         .head_address = options_.head,
         .machine = machine_,
-        .object_store = {
-            .node = id_, .capacity = ByteCount{options_.object_store}, .spill_folder = options_.spill_folder}};
+        .object_store = {.node = id_,
+                         .capacity = ByteCount{options_.object_store},
+                         .spill_folder = options_.spill_folder},
+        .logs = {.folder = kept_.run_folder + "/logs", .own = serves_one_driver_ ? "" : own_log()}};
     Membership::OpenRecords open_records;
     if (!options_.state.empty()) open_records = [folder = options_.state] { return storage::open_rocksdb(folder); };
     membership_ =

@@ -5,13 +5,10 @@
 
 #include "demands.hpp"
 #include "head.hpp"
+#include "rows.hpp"
 
 namespace pharos::node {
 namespace {
-
-constexpr std::uint32_t kRowsMax = 10'000;
-
-using Row = std::vector<std::string>;
 
 std::string text_of(const scheduler::Resources& resources) {
   return resources.empty() ? "" : resources.to_string();
@@ -43,7 +40,6 @@ std::string state_of(std::string_view sentence) {
 
 }  // namespace
 
-// Filtered before it is cut.
 Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
   wire::Rows all;
   if (asked.table == "nodes") {
@@ -60,20 +56,7 @@ Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
     return Error{ErrorCode::kInvalidArgument, "there is no list of \"" + asked.table + "\"",
                  "There are nodes, actors, groups, jobs and pending."};
   }
-  for (const wire::RowFilter& filter : asked.filters) {
-    const auto column = std::find(all.columns.begin(), all.columns.end(), filter.column);
-    if (column == all.columns.end()) {
-      return Error{ErrorCode::kInvalidArgument, asked.table + " have no \"" + filter.column + "\"",
-                   "They have " + joined(all.columns) + "."};
-    }
-    const auto index = static_cast<std::size_t>(column - all.columns.begin());
-    std::erase_if(all.rows, [&](const Row& row) { return (row[index] == filter.value) == filter.is_not; });
-  }
-  all.matching = all.rows.size();
-  const std::size_t limit = std::min(asked.limit, kRowsMax);
-  std::sort(all.rows.begin(), all.rows.end());
-  if (all.rows.size() > limit) all.rows.resize(limit);
-  return all;
+  return select_rows(std::move(all), asked);
 }
 
 wire::Rows Head::list_nodes() const {

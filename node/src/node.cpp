@@ -33,6 +33,8 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
       tell_head_{std::move(tell_head)},
       queued_to_head_{std::move(queued_to_head)},
       leases_{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)), kIdleWorkerTime},
+      logs_{[&host](auto work, auto done) { host.run_aside(std::move(work), std::move(done)); }, settings.logs,
+            settings.id, settings.head_address.empty() ? "head" : "node"},
       store_{executor, host, settings.object_store, [this](NodeId node) { return find_node(this, node); }},
       background_{executor} {}
 
@@ -109,24 +111,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
     if (std::holds_alternative<wire::RegisterJob>(parcel.message) && request) {
       return background_.spawn(register_job(this, client.peer, std::move(parcel), *request));
     }
-    if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
-      from.respond(*request, wire::Inspected{.store = inspect_store()});
-      return;
-    }
-    if (auto* const list = std::get_if<wire::ListRows>(&parcel.message); list != nullptr && request) {
-      list->number = ++last_number_;
-      asked_.emplace(list->number, Asked{.client = client, .request = request, .question = *list});
-      return tell_head(std::move(*list));
-    }
-    if (auto* const drain = std::get_if<wire::DrainNode>(&parcel.message); drain != nullptr && request) {
-      drain->number = ++last_number_;
-      asked_.emplace(drain->number, Asked{.client = client, .request = request, .question = *drain});
-      return tell_head(*drain);
-    }
-    if (std::holds_alternative<wire::EndNode>(parcel.message) && request && end_) {
-      from.respond(*request, wire::Done{});
-      return end_();
-    }
+    if (request && on_question(client, parcel.message, *request)) return;
     if (request) from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
   }

@@ -28,6 +28,7 @@
 #include <pharos/scheduler/leases.hpp>
 
 #include "host.hpp"
+#include "logs.hpp"
 #include "machine.hpp"
 #include "store_service.hpp"
 
@@ -45,6 +46,7 @@ class Node final : public net::Peer::Owner {
     std::string head_address;  ///< empty: the head is in this process
     Machine machine;
     StoreService::Settings object_store;
+    Logs::Settings logs{};
   };
   /// Never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
@@ -106,6 +108,15 @@ class Node final : public net::Peer::Owner {
   bool on_worker_message(const Client& client, net::Parcel& parcel);
   void on_zygote_message(Job& job, net::Parcel parcel);
   void end_caller(const Client& client);
+
+  // What people ask.
+  bool on_question(const Client& client, wire::Message& message, std::uint64_t request);
+  void list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request);
+  template <class Question>
+  bool is_answered_here(const Client& client, Question& question, std::uint64_t request);
+  static async::Async<void> pass_on(Node* self, std::shared_ptr<net::Peer> from, std::uint64_t request, NodeId to,
+                                    wire::Message question);
+  static async::Async<Result<net::Parcel>> ask_node(Node* self, NodeId node, wire::Message question);
 
   // Jobs and zygotes.
   static async::Async<void> register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
@@ -302,6 +313,8 @@ class Node final : public net::Peer::Owner {
   };
   std::unordered_map<std::uint64_t, NodeQuestion> node_questions_;  // to the head, by number
   std::uint64_t last_number_ = 0;
+  std::size_t passed_on_ = 0;  // questions, to other nodes
+  Logs logs_;
   StoreService store_;
 
   async::AsyncGroup background_;

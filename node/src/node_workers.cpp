@@ -96,6 +96,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
     auto* const raw = worker.get();
     return self->host_.make_output([self, raw] { return self->takes_output(*raw->job); },
                                    [self, raw, is_error](std::string lines) {
+                                     self->logs_.write(raw->id, lines);
                                      self->send_output(*raw->job, wire::Output{raw->label, raw->pid, is_error,
                                                                                std::move(lines), false, raw->job->id});
                                    });
@@ -109,6 +110,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   descriptors.push_back(std::move(out.for_worker));
   descriptors.push_back(std::move(error.for_worker));
   self->workers_.emplace(worker->id, worker);
+  self->logs_.begin({worker->id, actor, incarnation, worker->label});
   job->zygote->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + joined(worker->gpus)}},
                     std::move(descriptors));
 
@@ -135,6 +137,7 @@ void Node::know_process(Worker& worker, pid_t pid, Fd handle) {
   if (worker.handle) return;
   worker.pid = pid;
   worker.handle = std::move(handle);
+  logs_.note_process(worker.id, pid);
   if (worker.gone || worker.job->ended) kill_worker(worker);
 }
 
@@ -200,10 +203,12 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
     auto crash = co_await worker->crash.wait(async::Deadline::after(kCrashTime, self->executor_.now()));
     if (crash) {
       reason += crash->headline;
+      self->logs_.write(worker->id, crash->report);
       self->send_output(*worker->job,
                         wire::Output{worker->label, worker->pid, true, crash->report, true, worker->job->id});
     }
   }
+  self->logs_.end(worker->id, reason);
   self->apply(self->leases_.worker_ended(worker->id));
   if (!worker->job->ended && worker->user.peer != nullptr) {
     worker->user.peer->send(wire::WorkerEnded{worker->id, reason});

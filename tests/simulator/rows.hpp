@@ -57,6 +57,10 @@ inline constexpr Row kInspection{
 inline constexpr Row kOfPeople{"who asks is told that the node is gone", "the same", "the same; nothing waits for it",
                                kTakenOnce, "tests/console; a question changes nothing"};
 
+inline constexpr Row kOfProcesses{"what the process would have said is missing, and the answer says so", "the same",
+                                  "the same; whoever waits for it does so for 3 s", kTakenOnce,
+                                  "tests/cluster/stack_test.cpp; a question changes nothing"};
+
 inline constexpr Row kOfHeadAgain{"the connection has ended: the node comes to the head once more, and says all of it",
                                   "the same", "the same; a head that dies starts again, a node that dies is lost",
                                   "what is there is there once", "Rows"};
@@ -144,6 +148,12 @@ template <> struct RowOf<wire::Report> { static constexpr Row kRow = kOfHeadAgai
 template <> struct RowOf<wire::ActorLife> { static constexpr Row kRow = kOfRecords; };
 template <> struct RowOf<wire::EndNode> { static constexpr Row kRow = kOfPeople; };
 template <> struct RowOf<wire::DrainNode> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::ReadLog> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::LogPart> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::Explain> { static constexpr Row kRow = kOfProcesses; };
+template <> struct RowOf<wire::Explained> { static constexpr Row kRow = kOfProcesses; };
+template <> struct RowOf<wire::ReadStacks> { static constexpr Row kRow = kOfProcesses; };
+template <> struct RowOf<wire::Stacks> { static constexpr Row kRow = kOfProcesses; };
 template <> struct RowOf<wire::GroupPlaces> { static constexpr Row kRow = kOfRecords; };
 // clang-format on
 

@@ -157,8 +157,14 @@ const std::vector<Message>& one_of_each() {
       BundleHeld{GroupId{108}, 109},
       ReleaseBundle{GroupId{110}, 111},
       NodeLoad{{{"cpu", 112}}},
-      ListRows{"act\0ors"s, {{"state", "alive", true}, {"na\0me"s, "x"}}, 113, 114},
+      ListRows{"act\0ors"s, {{"state", "alive", true}, {"na\0me"s, "x"}}, 113, 114, NodeId{143}, true},
       Rows{{"id", "na\0me"s}, {{"1", "a"}, {"2", "b\0"s}}, 115, 116},
+      ReadLog{NodeId{144}, "lo\0g"s, 145, 146, true},
+      LogPart{147, "li\0ne\xff\n"s, 148, true},
+      Explain{},
+      Explained{149, "step", 150, "thread 1 waits\n"},
+      ReadStacks{WorkerId{151}},
+      Stacks{"thread 1\n  #0 f()\n"},
       Beat{},
       Confirmed{118},
       Report{{JobId{119}},
@@ -288,8 +294,28 @@ auto fields(const NodeLoad& m) {
   return std::tie(tasks);
 }
 auto fields(const ListRows& m) {
-  const auto& [table, filters, limit, number] = m;
-  return std::tie(table, filters, limit, number);
+  const auto& [table, filters, limit, number, node, passed_on] = m;
+  return std::tie(table, filters, limit, number, node, passed_on);
+}
+auto fields(const ReadLog& m) {
+  const auto& [node, log, from, most, passed_on] = m;
+  return std::tie(node, log, from, most, passed_on);
+}
+auto fields(const LogPart& m) {
+  const auto& [from, text, size, ended] = m;
+  return std::tie(from, text, size, ended);
+}
+auto fields(const Explained& m) {
+  const auto& [pid, function, nanoseconds, waits] = m;
+  return std::tie(pid, function, nanoseconds, waits);
+}
+auto fields(const ReadStacks& m) {
+  const auto& [worker] = m;
+  return std::tie(worker);
+}
+auto fields(const Stacks& m) {
+  const auto& [text] = m;
+  return std::tie(text);
 }
 auto fields(const Rows& m) {
   const auto& [columns, rows, matching, number] = m;

@@ -72,15 +72,21 @@ struct Message {
     bundleHeld @61 :Bundle;            # node to head
     releaseBundle @62 :Bundle;         # head to node
     nodeLoad @63 :NodeLoad;            # node to head
-    listRows @64 :ListRows;            # people's question to any node, which tells the head; answered by rows
+    listRows @64 :ListRows;            # people's question to any node, which tells the head or asks the node; answered by rows
     rows @65 :Rows;
     beat @66 :Void;                    # node to head, and back: all is well
     confirmed @67 :UInt64;             # head to node: so many of what it has said in vain else will outlive the head
     report @68 :Report;                # node to a head that has started again: what there is
     actorLife @69 :ActorLife;          # nobody's: what the head writes down, beside startActor and promiseActor
     groupPlaces @70 :GroupPlaces;      # the same, beside placeGroup
-    drainNode @72 :DrainNode;          # people to a node, which passes it on to the head, which answers by rows; and head to that node
     endNode @71 :Void;                 # people to a node, which ends; from the head's node on to all others
+    readLog @72 :ReadLog;              # people's question to any node, which asks the node; answered by logPart
+    logPart @73 :LogPart;
+    explain @74 :Void;                 # node to caller; answered by explained
+    explained @75 :Explained;
+    readStacks @76 :ReadStacks;        # node to zygote; answered by stacks
+    stacks @77 :Stacks;
+    drainNode @78 :DrainNode;          # people to a node, which tells the head; answered by rows; and head to that node
   }
 }
 
@@ -226,7 +232,19 @@ struct JoinCluster {
 }
 struct NodeLoad { tasks @0 :List(Amount); }
 struct RowFilter { column @0 :Text; value @1 :Text; isNot @2 :Bool; }
-struct ListRows { table @0 :Text; filters @1 :List(RowFilter); limit @2 :UInt32; number @3 :UInt64; }
+struct ListRows {
+  table @0 :Text;
+  filters @1 :List(RowFilter);
+  limit @2 :UInt32;
+  number @3 :UInt64;
+  node @4 :UInt64;                # whose table is meant; none: the head's
+  passedOn @5 :Bool;              # by another node, which says that this is that one
+}
+struct ReadLog { node @0 :UInt64; log @1 :Text; from @2 :UInt64; most @3 :UInt32; passedOn @4 :Bool; }
+struct LogPart { from @0 :UInt64; text @1 :Data; size @2 :UInt64; ended @3 :Bool; }
+struct Explained { pid @0 :Int32; function @1 :Text; nanoseconds @2 :Int64; waits @3 :Text; }
+struct ReadStacks { worker @0 :UInt64; }
+struct Stacks { text @0 :Text; }
 struct Rows { columns @0 :List(Text); rows @1 :List(List(Text)); matching @2 :UInt64; number @3 :UInt64; }
 struct PlaceGroup {
   group @0 :UInt64;

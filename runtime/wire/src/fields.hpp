@@ -48,6 +48,11 @@ inline std::string text(capnp::Text::Reader from) {
   return {from.cStr(), from.size()};
 }
 
+/// Of bytes that need not be UTF-8.
+inline std::string text_of_data(capnp::Data::Reader from) {
+  return {reinterpret_cast<const char*>(from.begin()), from.size()};
+}
+
 inline std::vector<std::byte> bytes(capnp::Data::Reader from) {
   const auto* const begin = reinterpret_cast<const std::byte*>(from.begin());
   return {begin, begin + from.size()};

@@ -416,6 +416,8 @@ void write(Schema::Builder to, const Message& message) {
                    }
                    b.setLimit(m.limit);
                    b.setNumber(m.number);
+                   b.setNode(m.node.value());
+                   b.setPassedOn(m.passed_on);
                  },
                  [&](const Rows& m) {
                    auto b = to.initRows();
@@ -439,6 +441,31 @@ void write(Schema::Builder to, const Message& message) {
                    b.setLimitMs(m.limit_ms);
                    b.setNumber(m.number);
                  },
+                 [&](const ReadLog& m) {
+                   auto b = to.initReadLog();
+                   b.setNode(m.node.value());
+                   b.setLog(text_of(m.log));
+                   b.setFrom(m.from);
+                   b.setMost(m.most);
+                   b.setPassedOn(m.passed_on);
+                 },
+                 [&](const LogPart& m) {
+                   auto b = to.initLogPart();
+                   b.setFrom(m.from);
+                   b.setText(data_of(m.text));
+                   b.setSize(m.size);
+                   b.setEnded(m.ended);
+                 },
+                 [&](const Explain&) { to.setExplain(); },
+                 [&](const Explained& m) {
+                   auto b = to.initExplained();
+                   b.setPid(m.pid);
+                   b.setFunction(text_of(m.function));
+                   b.setNanoseconds(m.nanoseconds);
+                   b.setWaits(text_of(m.waits));
+                 },
+                 [&](const ReadStacks& m) { to.initReadStacks().setWorker(m.worker.value()); },
+                 [&](const Stacks& m) { to.initStacks().setText(text_of(m.text)); },
              },
              message);
 }
@@ -645,10 +672,8 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::OUTPUT: {
       const auto r = from.getOutput();
-      const auto lines = r.getLines();
-      return Output{text(r.getLabel()), r.getPid(),
-                    r.getError(),       std::string{reinterpret_cast<const char*>(lines.begin()), lines.size()},
-                    r.getReport(),      JobId{r.getJob()}};
+      return Output{text(r.getLabel()),         r.getPid(),    r.getError(),
+                    text_of_data(r.getLines()), r.getReport(), JobId{r.getJob()}};
     }
     case Schema::STOP: return Stop{};
     case Schema::DONE: return Done{};
@@ -736,7 +761,12 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::NODE_LOAD: return NodeLoad{read_amounts(from.getNodeLoad().getTasks())};
     case Schema::LIST_ROWS: {
       const auto r = from.getListRows();
-      ListRows list{.table = text(r.getTable()), .filters = {}, .limit = r.getLimit(), .number = r.getNumber()};
+      ListRows list{.table = text(r.getTable()),
+                    .filters = {},
+                    .limit = r.getLimit(),
+                    .number = r.getNumber(),
+                    .node = NodeId{r.getNode()},
+                    .passed_on = r.getPassedOn()};
       for (const auto each : r.getFilters()) {
         list.filters.push_back({text(each.getColumn()), text(each.getValue()), each.getIsNot()});
       }
@@ -763,6 +793,21 @@ std::optional<Message> read(Schema::Reader from) {
       const auto r = from.getDrainNode();
       return DrainNode{NodeId{r.getNode()}, r.getLimitMs(), r.getNumber()};
     }
+    case Schema::READ_LOG: {
+      const auto r = from.getReadLog();
+      return ReadLog{NodeId{r.getNode()}, text(r.getLog()), r.getFrom(), r.getMost(), r.getPassedOn()};
+    }
+    case Schema::LOG_PART: {
+      const auto r = from.getLogPart();
+      return LogPart{r.getFrom(), text_of_data(r.getText()), r.getSize(), r.getEnded()};
+    }
+    case Schema::EXPLAIN: return Explain{};
+    case Schema::EXPLAINED: {
+      const auto r = from.getExplained();
+      return Explained{r.getPid(), text(r.getFunction()), r.getNanoseconds(), text(r.getWaits())};
+    }
+    case Schema::READ_STACKS: return ReadStacks{WorkerId{from.getReadStacks().getWorker()}};
+    case Schema::STACKS: return Stacks{text(from.getStacks().getText())};
   }
   return std::nullopt;
 }
@@ -842,7 +887,13 @@ std::string_view name_of(const Message& message) {
                                                 "ActorLife",
                                                 "GroupPlaces",
                                                 "EndNode",
-                                                "DrainNode"};
+                                                "DrainNode",
+                                                "ReadLog",
+                                                "LogPart",
+                                                "Explain",
+                                                "Explained",
+                                                "ReadStacks",
+                                                "Stacks"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

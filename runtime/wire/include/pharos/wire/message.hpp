@@ -482,18 +482,50 @@ struct RowFilter {
   bool is_not = false;
   friend bool operator==(const RowFilter&, const RowFilter&) = default;
 };
-/// For people: rows of one of the head's tables.
+/// For people: rows of one of the head's tables, or of a node's own.
 struct ListRows {
   std::string table;
   std::vector<RowFilter> filters{};
   std::uint32_t limit = 0;
   std::uint64_t number = 0;  ///< of the question; filled in by the node that passes it on
+  NodeId node{};             ///< whose table is meant; none: the head's
+  bool passed_on = false;    ///< by another node, which says that this is that one
 };
 struct Rows {
   std::vector<std::string> columns{};
   std::vector<std::vector<std::string>> rows{};  ///< as many cells each
   std::uint64_t matching = 0;                    ///< rows, also those past the limit
   std::uint64_t number = 0;
+};
+
+/// For people: a part of a log that a node keeps.
+struct ReadLog {
+  NodeId node{};  ///< none: the one that is asked
+  std::string log{};
+  std::uint64_t from = 0;  ///< byte of all that was ever written; past the end: the end
+  std::uint32_t most = 0;  ///< bytes
+  bool passed_on = false;  ///< as in ListRows
+};
+struct LogPart {
+  std::uint64_t from = 0;  ///< later than asked when what was there is gone
+  std::string text{};
+  std::uint64_t size = 0;  ///< of all that was ever written
+  bool ended = false;      ///< nothing more will be
+};
+/// What a process does, and what its get()s wait for.
+struct Explain {};
+struct Explained {
+  std::int32_t pid = 0;
+  std::string function{};        ///< that it runs; empty: none
+  std::int64_t nanoseconds = 0;  ///< for so long
+  std::string waits{};           ///< for people, a line each; empty: no get() waits
+};
+/// Where a worker's threads are.
+struct ReadStacks {
+  WorkerId worker;
+};
+struct Stacks {
+  std::string text{};  ///< for people
 };
 
 /// All is well.
@@ -588,7 +620,8 @@ using Message =
                  OpenStore, StoreOpened, LeaseSlab, SlabLeased, ReturnSlab, TrimStore, BringObject, StopJob, JobStopped,
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
-                 NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode>;
+                 NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog, LogPart,
+                 Explain, Explained, ReadStacks, Stacks>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

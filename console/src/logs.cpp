@@ -1,0 +1,175 @@
+#include "logs.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <limits>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "listing.hpp"
+
+namespace pharos::console {
+namespace {
+
+constexpr std::uint32_t kAllRows = 10'000;
+constexpr std::uint32_t kPart = 256 << 10;
+constexpr auto kFollowPause = std::chrono::milliseconds{200};
+constexpr std::uint64_t kEnd = std::numeric_limits<std::uint64_t>::max();
+
+NodeId node_of(const std::string& text) {
+  return NodeId{std::stoull(text, nullptr, 16)};
+}
+
+/// A log, as its node lists it.
+struct Log {
+  std::string id;
+  std::string what;
+  std::string actor;
+  std::uint64_t incarnation = 0;
+  NodeId node;
+
+  explicit Log(const std::vector<std::string>& row)
+      : id{row[0]},
+        what{row[1]},
+        actor{row[2]},
+        incarnation{row[3].empty() ? 0 : std::stoull(row[3])},
+        node{node_of(row[4])} {}
+  bool is(const std::string& name) const { return id == name || actor == name || what == name; }
+  /// Whose it is: that of an actor's processes, one after the other.
+  const std::string& whose() const { return actor.empty() ? id : actor; }
+};
+
+/// Of all nodes; of those that do not answer, why.
+struct Found {
+  wire::Rows rows;
+  std::string silent;
+};
+
+Result<Found> find_logs(Asked& asked, const std::string& name) {
+  PHAROS_TRY(const wire::Rows nodes,
+             rows_of(asked.ask(wire::ListRows{.table = "nodes", .filters = {}, .limit = kAllRows})));
+  std::vector<wire::Message> questions;
+  for (const auto& node : nodes.rows) {
+    wire::ListRows question{.table = "logs", .filters = {}, .limit = kAllRows, .number = 0, .node = node_of(node[0])};
+    if (!name.empty()) question.filters.push_back({"*", name, false});
+    questions.emplace_back(std::move(question));
+  }
+  Found found;
+  for (auto& answer : asked.ask_all(std::move(questions))) {
+    auto rows = rows_of(std::move(answer));
+    if (!rows) {
+      found.silent += rows.error().to_string() + "\n";
+      continue;
+    }
+    found.rows.columns = rows->columns;
+    for (auto& row : rows->rows) {
+      if (row.size() < 5) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+      found.rows.rows.push_back(std::move(row));
+    }
+  }
+  found.rows.matching = found.rows.rows.size();
+  return found;
+}
+
+Error not_found(Asked& asked, const std::string& name, const Found& found) {
+  std::string text = "there is no log of \"" + name + "\"";
+  if (name == "head" || !found.rows.rows.empty()) {  // else of what runs on a node of that id
+    return {ErrorCode::kNotFound, (name == "head" ? "the head" : "node " + name) + " does not write into a file",
+            "Look where it was started."};
+  }
+  const auto actors =
+      rows_of(asked.ask(wire::ListRows{.table = "actors", .filters = {{"*", name, false}}, .limit = 1}));
+  if (actors && !actors->rows.empty()) text += ": it has had no process, or the node where that was has ended";
+  if (!found.silent.empty()) text += ", as far as the nodes answer:\n" + found.silent;
+  return {ErrorCode::kNotFound, text, "pharos logs shows which logs there are."};
+}
+
+/// That of an actor's newest process.
+Result<Log> choose(Asked& asked, const std::string& name) {
+  PHAROS_TRY(Found found, find_logs(asked, name));
+  std::vector<Log> logs;
+  for (const auto& row : found.rows.rows) logs.emplace_back(row);
+  std::erase_if(logs, [&](const Log& log) { return !log.is(name); });
+  if (logs.empty()) return not_found(asked, name, found);
+  std::sort(logs.begin(), logs.end(), [](const Log& a, const Log& b) { return a.incarnation > b.incarnation; });
+  if (std::any_of(logs.begin(), logs.end(), [&](const Log& log) { return log.whose() != logs.front().whose(); })) {
+    std::string which;
+    for (const Log& log : logs) which += "\n  pharos logs " + log.id + "  # on node " + to_string(log.node);
+    return Error{ErrorCode::kInvalidArgument, std::to_string(logs.size()) + " logs are of \"" + name + "\"",
+                 "Choose one:" + which};
+  }
+  for (auto log = logs.begin() + 1; log != logs.end(); ++log) {
+    std::cerr << "pharos: an earlier process of it: pharos logs " << log->id << '\n';
+  }
+  return logs.front();
+}
+
+Result<wire::LogPart> read(Asked& asked, const Log& log, std::uint64_t from, std::uint32_t most) {
+  PHAROS_TRY(wire::Message answer,
+             asked.ask(wire::ReadLog{.node = log.node, .log = log.id, .from = from, .most = most}));
+  auto* const part = std::get_if<wire::LogPart>(&answer);
+  if (part == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+  return std::move(*part);
+}
+
+/// Where its last lines begin.
+Result<std::uint64_t> begin_of_tail(Asked& asked, const Log& log, std::uint64_t lines) {
+  PHAROS_TRY(const wire::LogPart end, read(asked, log, kEnd, 0));
+  std::uint64_t until = end.size;
+  bool is_last = true;  // its end ends no line before it
+  while (until != 0) {
+    const std::uint64_t from = until - std::min<std::uint64_t>(until, kPart);
+    PHAROS_TRY(const wire::LogPart part, read(asked, log, from, static_cast<std::uint32_t>(until - from)));
+    for (std::size_t i = part.text.size(); i-- > 0;) {
+      if (part.text[i] == '\n' && !std::exchange(is_last, false) && lines-- <= 1) return part.from + i + 1;
+      is_last = false;
+    }
+    if (part.from > from || part.text.empty()) return part.from;  // the rest is gone
+    until = from;
+  }
+  return 0;
+}
+
+Result<void> print(Asked& asked, const Log& log, const LogsOptions& options) {
+  std::uint64_t next = 0;
+  if (options.tail) {
+    const std::uint64_t lines = *options.tail;
+    PHAROS_TRY(next, lines == 0 ? Result<std::uint64_t>{kEnd} : begin_of_tail(asked, log, lines));
+  }
+  for (;;) {
+    PHAROS_TRY(const wire::LogPart part, read(asked, log, next, kPart));
+    if (part.from > next) {
+      std::cerr << "pharos: " << part.from - next << " bytes before this are gone: a log keeps what is newest\n";
+    }
+    std::cout << part.text << std::flush;
+    next = part.from + part.text.size();
+    if (!std::cout) return Error{ErrorCode::kUnavailable, "standard output takes no more"};
+    if (next < part.size && !part.text.empty()) continue;
+    if (!options.follow || part.ended) return {};
+    std::this_thread::sleep_for(kFollowPause);
+  }
+}
+
+}  // namespace
+
+Result<void> print_logs(const Place& place, const LogsOptions& options) {
+  PHAROS_TRY(Asked asked, Asked::connect(place));
+  if (!options.id.empty()) {
+    PHAROS_TRY(const Log log, choose(asked, options.id));
+    return print(asked, log, options);
+  }
+  PHAROS_TRY(const Found found, find_logs(asked, {}));
+  if (!found.silent.empty()) std::cerr << "pharos: not all nodes answer:\n" << found.silent;
+  if (options.format == "json") {
+    print_json(found.rows);
+  } else if (found.rows.rows.empty()) {
+    std::cout << "no logs\n";
+  } else {
+    print_table(found.rows);
+  }
+  return {};
+}
+
+}  // namespace pharos::console

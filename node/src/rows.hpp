@@ -1,0 +1,12 @@
+#pragma once
+
+#include <pharos/base/result.hpp>
+#include <pharos/wire/message.hpp>
+
+namespace pharos::node {
+
+/// The rows that were asked for: in order, filtered before they are cut. A filter of the column "*" holds for a row if
+/// it does for one of its cells. kInvalidArgument: there is no such column.
+Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked);
+
+}  // namespace pharos::node
