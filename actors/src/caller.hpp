@@ -108,6 +108,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   std::vector<wire::PendingResult> pending_results();
   /// Why it does, in lines for people: asks the node, for no longer than a second. `then` runs on the strand.
   void explain_waits(async::UniqueFunction<void(std::string)> then);
+  /// The same beside what this process runs.
+  void explain(const wire::InspectedWorker& running, async::UniqueFunction<void(wire::Explained)> then);
   /// A task that waits for a worker that will not come soon is the thread's that waits for it.
   bool take_back(ResultCell& cell);
 

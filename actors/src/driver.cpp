@@ -157,7 +157,9 @@ class QuitWatcher final : public net::Reactor::Watcher {
     reactor_.post([weak = caller_, output = output_] {
       const auto caller = weak.lock();
       if (caller == nullptr) return;
-      caller->explain_waits([output](std::string text) { output->report(std::move(text)); });
+      caller->explain_waits([output](std::string text) {
+        output->report("pharos: what process " + std::to_string(::getpid()) + " waits for\n" + text);
+      });
     });
   }
 
@@ -183,9 +185,12 @@ void Driver::run_io() {
   while (!io_ends_.load()) reactor_.poll_one(async::Deadline::never());
 }
 
-void Driver::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) {
+void Driver::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) {
   if (const auto* const output = std::get_if<wire::Output>(&parcel.message)) {
     output_->print(*output, [node = node_] { node->send(wire::Done{}); });
+  } else if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
+    caller_->explain(
+        {}, [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
   } else {
     caller_->on_node_message(parcel.message);
   }

@@ -62,6 +62,28 @@ void Caller::add_pending(const CellHandle& cell, std::int32_t argument_of, std::
   for (const CellHandle& argument : missing) add_pending(argument, place, to);
 }
 
+namespace {
+
+std::string name_of_function(std::uint32_t function) {
+  const auto table = actors::function_table();
+  return function < table.size() ? actors::readable_name(table[function].name()) : std::string{"a function"};
+}
+
+}  // namespace
+
+void Caller::explain(const wire::InspectedWorker& running, async::UniqueFunction<void(wire::Explained)> then) {
+  wire::Explained explained{.pid = ::getpid()};
+  if (running.function != wire::kNoFunction) {
+    explained.function = name_of_function(running.function);
+    explained.nanoseconds = running.nanoseconds;
+  }
+  if (pending_results().empty()) return then(std::move(explained));
+  explain_waits([explained = std::move(explained), then = std::move(then)](std::string waits) mutable {
+    explained.waits = std::move(waits);
+    then(std::move(explained));
+  });
+}
+
 void Caller::explain_waits(async::UniqueFunction<void(std::string)> then) {
   background_.spawn(ask_why(this, std::move(then)));
 }
@@ -71,12 +93,7 @@ async::Async<void> Caller::ask_why(Caller* self, async::UniqueFunction<void(std:
   wire::Message ask = wire::Inspect{};
   auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   const auto* const inspected = answer ? std::get_if<wire::Inspected>(&answer->message) : nullptr;
-  const auto name_of = [](std::uint32_t function) {
-    const auto table = actors::function_table();
-    return function < table.size() ? actors::readable_name(table[function].name()) : std::string{"a function"};
-  };
-  then("pharos: what process " + std::to_string(::getpid()) + " waits for\n" +
-       actors::explain_waits(self->pending_results(), self->registered_.caller, inspected, name_of));
+  then(actors::explain_waits(self->pending_results(), self->registered_.caller, inspected, &name_of_function));
 }
 
 }  // namespace pharos::detail

@@ -77,6 +77,12 @@ class Worker final : public net::Peer::Owner {
       last_beat_ = reactor_.now();
       watch_head();
     }
+    if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
+      calls_.caller()->explain(calls_.inspect().workers.front(), [node = node_, number = *request](auto explained) {
+        node->respond(number, std::move(explained));
+      });
+      return;
+    }
     calls_.on_node_message(node_, std::move(parcel));
     if (request) node_->respond(*request, wire::Done{});
   }
@@ -132,7 +138,9 @@ void run_worker(Fd control, process::CrashPage crash) {
   if (!preamble) ::_exit(1);
   ::prctl(PR_SET_NAME, preamble->name);
   fix_function_table();
-  process::record_crashes(crash.release(), &running_function);
+  process::record_crashes(&crash.record(), &running_function);
+  process::answer_stack_questions(&crash.stacks());
+  crash.release();
   // Never destroyed: the process ends by _exit, whichever thread is where.
   auto* const worker = new Worker;
   worker->serve(std::move(control), *preamble);

@@ -10,8 +10,6 @@
 namespace pharos::console {
 namespace {
 
-constexpr std::uint32_t kAllRows = 10'000;
-
 Result<wire::Rows> all_rows(const Place& place, std::string table, std::uint32_t limit) {
   return rows_of(ask(place, wire::ListRows{.table = std::move(table), .filters = {}, .limit = limit}));
 }

@@ -13,14 +13,9 @@
 namespace pharos::console {
 namespace {
 
-constexpr std::uint32_t kAllRows = 10'000;
 constexpr std::uint32_t kPart = 256 << 10;
 constexpr auto kFollowPause = std::chrono::milliseconds{200};
 constexpr std::uint64_t kEnd = std::numeric_limits<std::uint64_t>::max();
-
-NodeId node_of(const std::string& text) {
-  return NodeId{std::stoull(text, nullptr, 16)};
-}
 
 /// A log, as its node lists it.
 struct Log {

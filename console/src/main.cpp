@@ -14,6 +14,7 @@
 #include "logs.hpp"
 #include "memory.hpp"
 #include "question.hpp"
+#include "stack.hpp"
 #include "start.hpp"
 
 namespace {
@@ -242,6 +243,26 @@ int main(int argc, char** argv) {
       "  pharos logs head --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
       "Exit codes: 0 done, 1 there is no such log or its node does not answer, 2 the arguments make no sense.");
 
+  pharos::console::StackOptions stacked;
+  CLI::App* const stack = app.add_subcommand(
+      "stack", "Shows what workers run, where their threads are, and what get()s wait for, of workers and programs");
+  stack->add_option(
+      "id", stacked.id,
+      "An actor's id or name, a worker's, a program's (job's) or a node's id (default: the whole cluster)");
+  stack->add_option("--format", stacked.format, "How to print them")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  add_place_options(*stack, place);
+  stack->footer(
+      "Workers go on: a signal handler writes down where each thread is, and system calls that can be taken up again "
+      "are.\n"
+      "Of one that does not answer within two seconds it says in which state the kernel has it.\n"
+      "Examples:\n"
+      "  pharos stack trainer\n"
+      "  pharos stack 1f0c5a7d93b2e846 --format json | jq -r '.[].stacks'\n"
+      "  pharos stack --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "Exit codes: 0 done, 1 there is no such process or the node does not answer, 2 the arguments make no sense.");
+
   app.footer("Exit codes: 0 done, 1 it failed, 2 the arguments make no sense.");
   try {
     app.parse(argc, argv);
@@ -258,6 +279,7 @@ int main(int argc, char** argv) {
     }
     return status_of(pharos::console::print_logs(place, logged));
   }
+  if (*stack) return status_of(pharos::console::print_stacks(place, stacked));
   if (*memory) return status_of(pharos::console::print_memory(place));
   if (*stop_it) return status_of(stop(place));
   if (*drain_it) return status_of(drain(place, drained));

@@ -159,6 +159,10 @@ Result<wire::Message> ask(const Place& place, wire::Message question) {
   return asked.ask(std::move(question));
 }
 
+NodeId node_of(const std::string& cell) {
+  return NodeId{std::strtoull(cell.c_str(), nullptr, 16)};
+}
+
 Result<wire::Rows> rows_of(Result<wire::Message> answer) {
   if (!answer) return std::move(answer).error();
   auto* const rows = std::get_if<wire::Rows>(&*answer);

@@ -39,7 +39,10 @@ class Asked {
   std::unique_ptr<Connection> connection_;
 };
 
+constexpr std::uint32_t kAllRows = 10'000;  // as many as there may be in an answer
 /// As one table. kInternal: it is none.
 Result<wire::Rows> rows_of(Result<wire::Message> answer);
+/// Of a cell that holds its id; none: of another text.
+NodeId node_of(const std::string& cell);
 
 }  // namespace pharos::console

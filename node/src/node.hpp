@@ -112,6 +112,13 @@ class Node final : public net::Peer::Owner {
   // What people ask.
   bool on_question(const Client& client, wire::Message& message, std::uint64_t request);
   void list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request);
+  /// Of the node's stacks, as they come.
+  struct StackTable;
+  static async::Async<void> list_stacks(Node* self, std::shared_ptr<net::Peer> from, wire::ListRows asked,
+                                        std::uint64_t request);
+  wire::Rows list_processes() const;
+  static async::Async<void> look_at_next(Node* self, std::shared_ptr<StackTable> table);
+  static async::Async<void> look_at(Node* self, std::shared_ptr<StackTable> table, std::size_t row);
   template <class Question>
   bool is_answered_here(const Client& client, Question& question, std::uint64_t request);
   static async::Async<void> pass_on(Node* self, std::shared_ptr<net::Peer> from, std::uint64_t request, NodeId to,

@@ -1,6 +1,8 @@
 // What people ask: of this node, by way of it of another one, or of the head.
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "node_records.hpp"
 #include "rows.hpp"
@@ -12,6 +14,20 @@ using namespace std::chrono_literals;
 
 constexpr auto kOtherNodeTime = 8s;  // less than whoever asks waits
 constexpr std::size_t kPassedOnMax = 64;
+constexpr auto kExplainTime = 1500ms;    // for a process to say what it does
+constexpr auto kStacksTime = 3s;         // for its stacks: 2 s, and to read the symbols of a large program
+constexpr auto kLookTime = 3s;           // after which no other process is looked at
+constexpr std::size_t kLookedAtMax = 4;  // at once: each costs a process that reads symbols
+constexpr std::size_t kStacksMax = std::size_t{3} << 20;  // bytes in an answer
+
+// Columns of the table of stacks.
+enum Column : std::size_t { kId, kWhat, kActor, kNode, kPid, kRuns, kSeconds, kWaits, kStacks };
+
+std::string seconds(std::int64_t nanoseconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(nanoseconds) / 1e9);
+  return text;
+}
 
 }  // namespace
 
@@ -50,9 +66,10 @@ bool Node::on_question(const Client& client, wire::Message& message, std::uint64
 }
 
 void Node::list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request) {
+  if (asked.table == "stacks") return background_.spawn(list_stacks(this, client.peer, asked, request));
   if (asked.table != "logs") {
-    client.peer->respond(
-        request, Error{ErrorCode::kInvalidArgument, "a node has no list of \"" + asked.table + "\"", "It has logs."});
+    client.peer->respond(request, Error{ErrorCode::kInvalidArgument, "a node has no list of \"" + asked.table + "\"",
+                                        "It has logs and stacks."});
     return;
   }
   auto rows = select_rows(logs_.list(), asked);
@@ -62,6 +79,104 @@ void Node::list_own(const Client& client, const wire::ListRows& asked, std::uint
     client.peer->respond(request, std::move(rows).error());
   }
 }
+
+// ---- What processes do
+
+struct Node::StackTable {
+  wire::Rows rows;
+  std::size_t next = 0;     // that nobody looks at yet
+  std::size_t lookers = 0;  // that go on
+  std::size_t bytes = 0;
+  async::Deadline until = async::Deadline::never();
+  async::Completion<void> done;
+};
+
+/// Workers, and programs that have begun here. What they do is not filled in.
+wire::Rows Node::list_processes() const {
+  wire::Rows all{{"id", "what", "actor", "node", "pid", "runs", "seconds", "waits", "stacks"}, {}, 0, 0};
+  const std::string here = to_string(settings_.id);
+  for (const auto& [id, worker] : workers_) {
+    all.rows.push_back({to_string(id), worker->label, worker->actor ? to_string(worker->actor) : "", here,
+                        std::to_string(worker->pid), "", "", "", ""});
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (job->driver == nullptr) continue;
+    all.rows.push_back({to_string(id), job->program.executable, "", here, "", "", "", "", ""});
+  }
+  return all;
+}
+
+async::Async<void> Node::list_stacks(Node* self, std::shared_ptr<net::Peer> from, wire::ListRows asked,
+                                     std::uint64_t request) {
+  auto rows = select_rows(self->list_processes(), asked);
+  if (!rows) {
+    from->respond(request, std::move(rows).error());
+    co_return;
+  }
+  const auto table = std::make_shared<StackTable>();
+  table->rows = *std::move(rows);
+  table->until = async::Deadline::after(kLookTime, self->executor_.now());
+  table->lookers = std::min(table->rows.rows.size(), kLookedAtMax);
+  if (table->lookers == 0) table->done.complete();
+  for (std::size_t i = 0; i < table->lookers; ++i) self->background_.spawn(look_at_next(self, table));
+  const auto done = co_await table->done.wait(async::Deadline::never());
+  if (done) from->respond(request, table->rows);
+}
+
+async::Async<void> Node::look_at_next(Node* self, std::shared_ptr<StackTable> table) {
+  while (table->next < table->rows.rows.size()) {
+    const std::size_t row = table->next++;
+    if (table->bytes > kStacksMax || table->until.expired(self->executor_.now())) {
+      table->rows.rows[row][kStacks] = "not looked at: there are too many; ask for this one alone\n";
+    } else {
+      co_await look_at(self, table, row);
+    }
+  }
+  if (--table->lookers == 0) table->done.complete();
+}
+
+async::Async<void> Node::look_at(Node* self, std::shared_ptr<StackTable> table, std::size_t row) {
+  auto& cells = table->rows.rows[row];
+  const auto worker = std::find_if(self->workers_.begin(), self->workers_.end(),
+                                   [&](const auto& each) { return to_string(each.first) == cells[kId]; });
+  std::shared_ptr<net::Peer> process;
+  std::shared_ptr<net::Peer> zygote;
+  WorkerId id;
+  if (worker != self->workers_.end()) {
+    id = worker->first;
+    process = worker->second->control;
+    zygote = worker->second->job->zygote;
+  } else {
+    const auto job = std::find_if(self->jobs_.begin(), self->jobs_.end(),
+                                  [&](const auto& each) { return to_string(each.first) == cells[kId]; });
+    if (job != self->jobs_.end()) process = job->second->driver;
+  }
+  if (zygote != nullptr) {
+    wire::Message read = wire::ReadStacks{id};
+    const auto deadline = async::Deadline::after(kStacksTime, self->executor_.now());
+    const auto answer = co_await zygote->request(std::move(read), std::vector<Fd>{}, deadline);
+    const auto* const stacks = answer ? std::get_if<wire::Stacks>(&answer->message) : nullptr;
+    cells[kStacks] = stacks != nullptr ? stacks->text
+                     : answer          ? "its zygote gave an answer that fits no question\n"
+                                       : answer.error().message() + "\n";
+  }
+  if (process != nullptr) {
+    wire::Message explain = wire::Explain{};
+    const auto deadline = async::Deadline::after(kExplainTime, self->executor_.now());
+    const auto answer = co_await process->request(std::move(explain), std::vector<Fd>{}, deadline);
+    if (const auto* const said = answer ? std::get_if<wire::Explained>(&answer->message) : nullptr) {
+      cells[kPid] = std::to_string(said->pid);
+      cells[kRuns] = said->function;
+      if (!said->function.empty()) cells[kSeconds] = seconds(said->nanoseconds);
+      cells[kWaits] = said->waits;
+    } else {
+      cells[kWaits] = "  it does not say what it waits for: it has not answered in time\n";
+    }
+  }
+  table->bytes += cells[kStacks].size() + cells[kWaits].size();
+}
+
+// ---- Questions to other nodes
 
 /// Else it is passed on, or refused.
 template <class Question>

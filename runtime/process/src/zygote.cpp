@@ -171,7 +171,10 @@ class Zygote final : public net::Peer::Owner {
     reactor_.watch(child_event_.get(), EPOLLIN, std::make_shared<ChildWatcher>(*this));
   }
 
-  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
+  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) override {
+    if (const auto* const read = std::get_if<wire::ReadStacks>(&parcel.message); read != nullptr && request) {
+      return read_stacks(read->worker, *request);
+    }
     if (const auto* const fork = std::get_if<wire::ForkWorker>(&parcel.message)) {
       requests_.push_back({fork->worker, fork->variables, std::move(parcel.descriptors)});
     }
@@ -251,6 +254,7 @@ class Zygote final : public net::Peer::Owner {
       const pid_t pid = ::waitpid(-1, &status, WNOHANG);
       if (pid <= 0) return;
       if (auto described = describers_.extract(pid)) report_crash(std::move(described.mapped()));
+      if (auto readers = stack_readers_.extract(pid)) report_stacks(readers.mapped());
       auto worker = workers_.extract(pid);
       if (!worker) continue;
       const bool crashed = worker.mapped().crash.record().state.load() == CrashRecord::kWritten;
@@ -290,6 +294,56 @@ class Zygote final : public net::Peer::Owner {
     node_->send(wire::WorkerCrashed{crashed.worker, record.headline, record.report});
   }
 
+  // This process has not reaped the worker, so its number is the right one's. What answers is read in a child, as what
+  // a crash leaves is.
+  void read_stacks(WorkerId worker, std::uint64_t request) {
+    const auto asked = std::find_if(stack_readers_.begin(), stack_readers_.end(),
+                                    [&](const auto& each) { return each.second.worker == worker; });
+    if (asked != stack_readers_.end()) return asked->second.requests.push_back(request);
+    const auto found =
+        std::find_if(workers_.begin(), workers_.end(), [&](const auto& each) { return each.second.worker == worker; });
+    if (found == workers_.end()) return refuse_stacks(request);
+    const pid_t process = found->first;
+    CrashPage& page = found->second.crash;
+    ask_for_stacks(page.stacks(), process);
+    page.stacks().text[0] = '\0';
+    page.give_to_children();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      reset_signals();
+      ::prctl(PR_SET_NAME, "pharos-stacks");
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::close_range(STDERR_FILENO + 1, ~0U, 0);
+      ::alarm(kDescribeSeconds);
+      describe_stacks(page.stacks(), process);
+      ::_exit(0);
+    }
+    page.keep_from_children();
+    if (pid < 0) return refuse_stacks(request);
+    stack_readers_.insert_or_assign(pid, StackReader{worker, {request}});
+  }
+
+  struct StackReader {
+    WorkerId worker;
+    std::vector<std::uint64_t> requests;
+  };
+
+  void report_stacks(const StackReader& reader) {
+    const auto found = std::find_if(workers_.begin(), workers_.end(),
+                                    [&](const auto& each) { return each.second.worker == reader.worker; });
+    for (const std::uint64_t request : reader.requests) {
+      if (found == workers_.end()) {
+        refuse_stacks(request);
+      } else {
+        node_->respond(request, wire::Stacks{found->second.crash.stacks().text.data()});
+      }
+    }
+  }
+
+  void refuse_stacks(std::uint64_t request) {
+    node_->respond(request, Error{ErrorCode::kUnavailable, "its process has ended, or cannot be asked now"});
+  }
+
   Preamble preamble_;
   ZygoteProgram program_;
   std::string cannot_fork_;
@@ -299,6 +353,7 @@ class Zygote final : public net::Peer::Owner {
   std::deque<ForkRequest> requests_;
   std::unordered_map<pid_t, Child> workers_;
   std::unordered_map<pid_t, Child> describers_;
+  std::unordered_map<pid_t, StackReader> stack_readers_;
   std::vector<unsigned> programs_own_;  // descriptors that its initialisers opened, in order
   bool ended_ = false;
 };

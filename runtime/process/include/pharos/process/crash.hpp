@@ -8,6 +8,8 @@
 
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/process/stacks.hpp>
+#include <pharos/process/written_stack.hpp>
 
 /// How a worker that crashes says where. What can be done in a broken process is little, so it is: it writes down
 /// addresses, in memory that it shares with its zygote. The zygote, which has the same files loaded, finds out later
@@ -16,10 +18,6 @@ namespace pharos::process {
 
 /// What a crash leaves. Fixed sizes and no pointers: it is written by a signal handler, and read by another process.
 struct CrashRecord {
-  static constexpr std::size_t kFramesMax = 64;
-  static constexpr std::size_t kModulesMax = 24;
-  static constexpr std::uint8_t kNoModule = 0xff;
-
   enum State : std::uint32_t { kNone, kBegun, kWritten, kDescribed };
   std::atomic<std::uint32_t> state = kNone;
 
@@ -30,48 +28,45 @@ struct CrashRecord {
   std::int32_t thread = 0;
   char function[1024] = {};       ///< mangled name of the call that the thread ran; empty: none
   char terminated_by[1024] = {};  ///< what ended in std::terminate
-  struct Place {
-    std::uint64_t offset;
-    std::uint8_t module;
-  };
-  std::uint32_t depth = 0;
-  bool deeper = false;  ///< there were more
-  Place frames[kFramesMax] = {};
-  std::uint32_t modules = 0;
-  char module_names[kModulesMax][256] = {};
+  WrittenStack stack;
 
   // By who describes it.
   char headline[2048] = {};
   char report[32 << 10] = {};
 };
 
-/// Memory for a record that a process shares with one that it starts. Owned by whoever made or received it.
+/// Memory for the records that a process shares with one that it starts. Owned by whoever made or received it.
 class CrashPage {
  public:
   static Result<CrashPage> make();
   /// The end of one that came from another process, as descriptor() there.
   static Result<CrashPage> receive(Fd descriptor);
   CrashPage(CrashPage&& other) noexcept
-      : record_{std::exchange(other.record_, nullptr)}, memory_{std::move(other.memory_)} {}
+      : records_{std::exchange(other.records_, nullptr)}, memory_{std::move(other.memory_)} {}
   CrashPage& operator=(CrashPage&& other) noexcept {
-    std::swap(record_, other.record_);
+    std::swap(records_, other.records_);
     std::swap(memory_, other.memory_);
     return *this;
   }
   ~CrashPage();
 
-  CrashRecord& record() const { return *record_; }
+  CrashRecord& record() const { return records_->crash; }
+  StackRecord& stacks() const { return records_->stacks; }
   int descriptor() const { return memory_.get(); }
   /// From now on only the mapping is left, and children of this process do not get it.
   void keep_from_children();
   /// Those that are forked from now on do.
   void give_to_children();
   /// It stays for as long as the process.
-  CrashRecord* release() { return std::exchange(record_, nullptr); }
+  void release() { records_ = nullptr; }
 
  private:
-  CrashPage(CrashRecord* record, Fd memory) : record_{record}, memory_{std::move(memory)} {}
-  CrashRecord* record_;
+  struct Records {
+    CrashRecord crash;
+    StackRecord stacks;
+  };
+  CrashPage(Records* records, Fd memory) : records_{records}, memory_{std::move(memory)} {}
+  Records* records_;
   Fd memory_;
 };
 
