@@ -2,13 +2,13 @@
 #include <linux/falloc.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
 
+#include <pharos/base/machine_limits.hpp>
 #include <pharos/object_store/shared_file.hpp>
 #include <pharos/object_store/slab.hpp>
 
@@ -22,21 +22,6 @@ namespace {
 constexpr std::uintptr_t kPage = 4096;
 constexpr std::uint64_t kCapacityMin = std::uint64_t{64} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-// The innermost limit on the way from this process's cgroup to the root; version 2 of cgroups.
-std::uint64_t cgroup_limit() {
-  std::uint64_t least = ~std::uint64_t{0};
-  std::ifstream cgroups{"/proc/self/cgroup"};
-  for (std::string line; std::getline(cgroups, line);) {
-    if (!line.starts_with("0::")) continue;
-    for (std::string folder = line.substr(3); !folder.empty(); folder.resize(folder.rfind('/'))) {
-      std::uint64_t limit = 0;
-      if (std::ifstream{"/sys/fs/cgroup" + folder + "/memory.max"} >> limit) least = std::min(least, limit);
-      if (folder.find('/') == std::string::npos) break;
-    }
-  }
-  return least;
-}
 
 // What can be had without taking it from others.
 std::uint64_t available_memory() {
@@ -123,10 +108,7 @@ void enter_pages(std::span<std::byte> memory) {
 }
 
 ByteCount default_capacity() {
-  struct sysinfo system {};
-  ::sysinfo(&system);
-  const std::uint64_t memory = std::min(std::uint64_t{system.totalram} * system.mem_unit, cgroup_limit());
-  return whole_slab_units(ByteCount{std::max(memory / 2, kCapacityMin)});
+  return whole_slab_units(ByteCount{std::max(MachineLimits{}.memory().bytes() / 2, kCapacityMin)});
 }
 
 }  // namespace pharos::object_store
