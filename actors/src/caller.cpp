@@ -355,8 +355,9 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
 }
 
 Result<actors::TaskPool*> Caller::pool_of(const TaskOptions& options) {
-  const bool says_nothing = options.cpus == 1 && options.gpus == 0 && options.resources.empty() &&
-                            options.labels.empty() && !options.node && !options.near && !options.spread;
+  const bool says_nothing = options.cpus == 1 && options.gpus == 0 && options.memory == ByteCount{} &&
+                            options.resources.empty() && options.labels.empty() && !options.node && !options.near &&
+                            !options.spread;
   if (says_nothing) return &tasks_;
   PHAROS_TRY(actors::Shape shape, actors::Shape::of(options));
   if (shape == tasks_.shape()) return &tasks_;

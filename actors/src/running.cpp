@@ -85,8 +85,13 @@ Context Running::context() const {
   const Instance& instance = is_actors ? calls_.instance() : kNone;
   const wire::Holding& held = is_task_ ? link_->holding() : calls_.instance().holding;
   std::map<std::string, double> amounts;
+  ByteCount memory;
   for (const auto& [name, amount] : held.amounts) {
-    amounts.emplace(name, static_cast<double>(amount) / scheduler::Resources::kWhole);
+    if (name == "memory") {
+      memory = ByteCount{static_cast<std::uint64_t>(amount)};
+    } else {
+      amounts.emplace(name, static_cast<double>(amount) / scheduler::Resources::kWhole);
+    }
   }
   const auto cpus = amounts.extract("cpu");
   amounts.erase("gpu");  // they are named
@@ -102,6 +107,7 @@ Context Running::context() const {
           .deadline = deadline(),
           .cpus = cpus.empty() ? 0 : cpus.mapped(),
           .gpus = held.gpus,
+          .memory = memory,
           .resources = std::move(amounts)};
 }
 

@@ -2,17 +2,23 @@
 
 namespace pharos::actors {
 
-Result<scheduler::Resources> Shape::amounts_of(double cpus, double gpus, const std::map<std::string, double>& others) {
+Result<scheduler::Resources> Shape::amounts_of(double cpus, double gpus, ByteCount memory,
+                                               const std::map<std::string, double>& others) {
   scheduler::Resources amounts;
   for (const auto& [name, amount] : others) {
     if (name == "cpu" || name == "gpu") {
       return Error{ErrorCode::kInvalidArgument, "the resource " + name + " has an option of its own",
                    "Write ." + name + "s = " + std::to_string(amount) + "."};
     }
+    if (name == "memory") {
+      return Error{ErrorCode::kInvalidArgument, "the resource memory has an option of its own",
+                   "Write .memory = 2_GiB."};
+    }
     PHAROS_TRY_VOID(amounts.set(name, amount));
   }
   PHAROS_TRY_VOID(amounts.set("cpu", cpus));
   PHAROS_TRY_VOID(amounts.set("gpu", gpus));
+  PHAROS_TRY_VOID(amounts.set_memory(memory));
   return amounts;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/wire/message.hpp>
@@ -19,7 +20,7 @@ struct Shape {
   /// What options say: kInvalidArgument when it makes no sense.
   template <class Options>
   static Result<Shape> of(const Options& options) {
-    PHAROS_TRY(scheduler::Resources amounts, amounts_of(options.cpus, options.gpus, options.resources));
+    PHAROS_TRY(scheduler::Resources amounts, amounts_of(options.cpus, options.gpus, options.memory, options.resources));
     PHAROS_TRY(auto labels, rules_of(options.labels));
     Shape shape{{std::move(amounts), options.node, std::move(labels)}};
     if constexpr (requires { options.near; }) {
@@ -37,7 +38,8 @@ struct Shape {
   friend auto operator<=>(const Shape&, const Shape&) = default;
 
  private:
-  static Result<scheduler::Resources> amounts_of(double cpus, double gpus, const std::map<std::string, double>& others);
+  static Result<scheduler::Resources> amounts_of(double cpus, double gpus, ByteCount memory,
+                                                 const std::map<std::string, double>& others);
   static Result<std::vector<scheduler::LabelRule>> rules_of(const std::map<std::string, std::string>& rules);
 };
 

@@ -10,6 +10,8 @@
 namespace pharos::scheduler {
 namespace {
 
+constexpr std::string_view kMemory = "memory";
+
 std::string number(std::int64_t amount) {
   std::string text = std::to_string(std::abs(amount) / Resources::kWhole);
   if (amount < 0) text.insert(text.begin(), '-');
@@ -25,15 +27,29 @@ std::string plural_of(const std::string& name) {
   return name == "cpu" ? "CPUs" : name == "gpu" ? "GPUs" : name;
 }
 
+std::string amount_of(const std::string& name, std::int64_t amount) {
+  if (name != kMemory) return number(amount);
+  return (amount < 0 ? "-" : "") + to_string(ByteCount{static_cast<std::uint64_t>(std::abs(amount))});
+}
+
 std::string counted(const std::string& name, std::int64_t amount) {
   if (amount == Resources::kWhole && name == "cpu") return "1 CPU";
   if (amount == Resources::kWhole && name == "gpu") return "1 GPU";
-  return number(amount) + " " + plural_of(name);
+  return amount_of(name, amount) + " " + plural_of(name);
 }
 
 Error makes_no_sense(const std::string& what, std::string why) {
   return {ErrorCode::kInvalidArgument, "the resource " + what + " makes no sense: " + std::move(why),
-          "Write names and amounts like gpu=1,cpu=0.5,fast_disk=2."};
+          "Write names and amounts like gpu=1,cpu=0.5,fast_disk=2,memory=8GiB."};
+}
+
+/// How many bytes a suffix stands for: none, "K", "KB" and "KiB" alike, up to "T". 0: it is none.
+double unit_of(std::string_view suffix) {
+  if (suffix.empty() || suffix == "B") return 1;
+  const std::size_t power = std::string_view{"KMGT"}.find(suffix.front());
+  const std::string_view rest = suffix.substr(1);
+  if (power == std::string_view::npos || !(rest.empty() || rest == "B" || rest == "iB")) return 0;
+  return std::ldexp(1.0, 10 * static_cast<int>(power + 1));
 }
 
 }  // namespace
@@ -47,7 +63,8 @@ Resources::Resources(Amounts amounts) : amounts_{std::move(amounts)} {
 Result<Resources> Resources::checked(const Amounts& amounts) {
   Resources resources;
   for (const auto& [name, amount] : amounts) {
-    PHAROS_TRY_VOID(resources.set(name, static_cast<double>(amount) / static_cast<double>(kWhole)));
+    const auto step = static_cast<double>(name == kMemory ? 1 : kWhole);
+    PHAROS_TRY_VOID(resources.set(name, static_cast<double>(amount) / step));
   }
   return resources;
 }
@@ -64,14 +81,17 @@ Result<Resources> Resources::parse(std::string_view text) {
     const std::size_t equals = part.find('=');
     const std::string what = "\"" + std::string{part.substr(0, 2 * kNameBytesMax)} + "\"";
     if (equals == std::string_view::npos) return makes_no_sense(what, "it has no amount");
+    const std::string_view name = part.substr(0, equals);
     const std::string_view digits = part.substr(equals + 1);
     double amount = 0;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
-    if (read.ec != std::errc{} || read.ptr != digits.data() + digits.size()) {
-      return makes_no_sense(what, "its amount is no number");
-    }
-    if (parsed.of(part.substr(0, equals)) != 0) return makes_no_sense(what, "it is named twice");
-    PHAROS_TRY_VOID(parsed.set(part.substr(0, equals), amount));
+    const std::string_view suffix{read.ptr, static_cast<std::size_t>(digits.data() + digits.size() - read.ptr)};
+    const double unit = name == kMemory ? unit_of(suffix) : suffix.empty() ? 1 : 0;
+    if (read.ec != std::errc{} || unit == 0) return makes_no_sense(what, "its amount is no number");
+    // Nobody means a part of a byte.
+    if (name == kMemory) amount = std::round(amount * unit);
+    if (parsed.of(name) != 0) return makes_no_sense(what, "it is named twice");
+    PHAROS_TRY_VOID(parsed.set(name, amount));
   }
   return parsed;
 }
@@ -81,10 +101,18 @@ Result<void> Resources::set(std::string_view name, double amount) {
   if (!is_name(name)) {
     return makes_no_sense("\"" + text + "\"", kNameRule);
   }
-  if (!(amount >= 0 && amount <= kMost)) return makes_no_sense(text, "an amount is between 0 and a million");
-  const auto steps = static_cast<std::int64_t>(std::llround(amount * kWhole));
-  if (std::abs(static_cast<double>(steps) - amount * kWhole) > 1e-3) {
-    return makes_no_sense(text, "an amount has at most four digits behind the point");
+  const bool is_memory = name == kMemory;
+  if (is_memory && !(amount >= 0 && amount <= static_cast<double>(kMostMemory.bytes()))) {
+    return makes_no_sense(text, "an amount is between 0 and " + pharos::to_string(kMostMemory));
+  }
+  if (!(amount >= 0 && (is_memory || amount <= kMost))) {
+    return makes_no_sense(text, "an amount is between 0 and a million");
+  }
+  const double exact = is_memory ? amount : amount * kWhole;
+  const auto steps = static_cast<std::int64_t>(std::llround(exact));
+  if (std::abs(static_cast<double>(steps) - exact) > 1e-3) {
+    return makes_no_sense(
+        text, is_memory ? "memory is a whole number of bytes" : "an amount has at most four digits behind the point");
   }
   if (text == "gpu" && steps > kWhole && steps % kWhole != 0) {
     return makes_no_sense("gpu=" + number(steps), "it is a share of one GPU, or so many whole ones");
@@ -93,6 +121,10 @@ Result<void> Resources::set(std::string_view name, double amount) {
   if (amounts_.size() >= kNamesMax) return makes_no_sense(text, "there are 32 others already");
   add(text, steps);
   return {};
+}
+
+Result<void> Resources::set_memory(ByteCount bytes) {
+  return set(kMemory, static_cast<double>(bytes.bytes()));
 }
 
 void Resources::add(const std::string& name, std::int64_t amount) {
@@ -132,7 +164,8 @@ std::string Resources::use(const Resources& total, const Resources& left) const 
   std::string text;
   for (const auto& [name, amount] : scarce_in(left).amounts_) {
     if (!text.empty()) text += " and ";
-    text += number(total.of(name) - left.of(name)) + " of " + number(total.of(name)) + " " + plural_of(name);
+    text += amount_of(name, total.of(name) - left.of(name)) + " of " + amount_of(name, total.of(name)) + " " +
+            plural_of(name);
   }
   return text + " are in use";
 }

@@ -33,6 +33,7 @@ class Trainer {
   std::string gpus_when_constructed() { return visible_at_start; }
   std::vector<std::string> gpus_in_context() { return context().gpus; }
   double cpus_in_context() { return context().cpus; }
+  std::uint64_t memory_in_context() { return context().memory.bytes(); }
   double disks_in_context() { return context().resources.at("fast_disk"); }
   bool restarted() { return context().restarted; }
   std::string name_space() { return context().name_space; }
@@ -296,6 +297,27 @@ TEST_F(ResourcesTest, ResourcesOfTheUsersOwnAreCounted) {
   EXPECT_FALSE(ready_within(answer, 100ms));
   first.kill();
   EXPECT_EQ(answer.get(), 1.0);
+}
+
+TEST_F(ResourcesTest, NobodyIsPlacedWhereThereIsTooLittleMemory) {
+  start("cpu=2,memory=1GiB");
+  auto first = runtime_->spawn<Trainer>({.memory = 600_MiB});
+  EXPECT_EQ(first.call<&Trainer::memory_in_context>().get(), (600_MiB).bytes());
+  EXPECT_EQ(runtime_->submit<&cpus_of_task>({.memory = 400_MiB}).get(), 1.0);
+  const auto second = runtime_->spawn<Trainer>({.memory = 600_MiB});
+  const auto answer = second.call<&Trainer::memory_in_context>();
+  EXPECT_FALSE(ready_within(answer, 100ms));
+  first.kill();
+  EXPECT_EQ(answer.get(), (600_MiB).bytes());
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { runtime_->submit<&cpus_of_task>({.memory = 2_GiB}).get(); }),
+              "2 GiB memory; the node has 1 GiB memory");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] {
+                runtime_->submit<&cpus_of_task>({.resources = {{"memory", 1}}}).get();
+              }),
+              "Write .memory = 2_GiB.");
+  const auto group = runtime_->reserve({.bundles = {{.memory = 400_MiB}}});
+  const auto third = runtime_->spawn<Trainer>({.memory = 300_MiB, .group = group});
+  EXPECT_EQ(third.call<&Trainer::memory_in_context>().get(), (300_MiB).bytes());
 }
 
 TEST_F(ResourcesTest, OptionsOfTheRuntimeCountMoreThanTheEnvironment) {

@@ -43,6 +43,29 @@ TEST(ResourcesTest, WhatMakesNoSenseIsRefusedAndNamed) {
   EXPECT_TRUE(resources.empty());
 }
 
+TEST(ResourcesTest, MemoryIsCountedInBytesAndNamedInUnits) {
+  EXPECT_EQ(of("memory=8GiB").memory(), std::int64_t{8} << 30);
+  EXPECT_EQ(of("memory=1.5G"), of("memory=1536MB"));
+  EXPECT_EQ(of("memory=1"), of("memory=1B"));
+  EXPECT_EQ(of("memory=1T"), of("memory=1024GiB"));
+  EXPECT_EQ(of("cpu=1,memory=1536MiB").to_string(), "1 CPU, 1.5 GiB memory");
+  EXPECT_EQ(of("cpu=1,memory=2G").shortage(of("cpu=1,memory=1G"), "the node"),
+            "2 GiB memory; the node has 1 GiB memory");
+  EXPECT_EQ(of("memory=2G").use(of("memory=4G"), of("memory=1G")), "3 GiB of 4 GiB memory are in use");
+  const auto travelled = Resources::checked(of("cpu=0.5,memory=3GiB").amounts());
+  ASSERT_TRUE(travelled.ok());
+  EXPECT_EQ(*travelled, of("cpu=0.5,memory=3GiB"));
+  Resources resources;
+  EXPECT_TRUE(resources.set_memory(Resources::kMostMemory).ok());
+  EXPECT_EQ(resources.to_string(), "1 PiB memory");
+  EXPECT_FALSE(resources.set_memory(ByteCount{~std::uint64_t{0}}).ok());
+  EXPECT_FALSE(Resources::checked({{"memory", -1}}).ok());
+  for (const std::string text : {"memory=1P", "memory=1 G", "memory=1GiBs", "memory=1iB", "memory=G", "memory=1025T",
+                                 "memory=-1G", "memory=nan", "memory=1g", "cpu=1G", "memory=1G,memory=1G"}) {
+    EXPECT_FALSE(Resources::parse(text).ok()) << text;
+  }
+}
+
 TEST(ResourcesTest, OfTooManyNamesTheNextIsRefused) {
   Resources resources;
   for (std::size_t i = 0; i < Resources::kNamesMax; ++i) ASSERT_TRUE(resources.set("r" + std::to_string(i), 1).ok());

@@ -7,6 +7,7 @@
 
 #include <pharos/actors/thrown.hpp>
 #include <pharos/async/deadline.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/id.hpp>
 
 namespace pharos {
@@ -20,6 +21,9 @@ struct TaskOptions {
   double cpus = 1;
   /// A share of one GPU (0.5), or so many whole ones. It sees those alone, in CUDA_VISIBLE_DEVICES, and none without.
   double gpus = 0;
+  /// What it is expected to use at most: `.memory = 2_GiB`. So many run beside each other that it is enough; who uses
+  /// more is not held back, but ended when the node has too little (Exhausted).
+  ByteCount memory{};
   /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
   std::map<std::string, double> resources{};
   /// What has to be true of its node's labels (PHAROS_LABELS): {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
@@ -68,6 +72,7 @@ struct Context {
   Deadline deadline = Deadline::never();      ///< of the running call
   double cpus = 0;                            ///< that the task or actor holds
   std::vector<std::string> gpus{};            ///< that it sees, as CUDA_VISIBLE_DEVICES names them
+  ByteCount memory{};                         ///< that it has asked for
   std::map<std::string, double> resources{};  ///< what else it holds
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <pharos/actors/ref.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/strategy.hpp>
@@ -22,6 +23,7 @@ class GroupHandle;
 struct Bundle {
   double cpus = 0;
   double gpus = 0;
+  ByteCount memory{};
   std::map<std::string, double> resources{};
   std::map<std::string, std::string> labels{};
   NodeId node{};

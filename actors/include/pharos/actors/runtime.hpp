@@ -56,6 +56,8 @@ struct ActorOptions {
   double cpus = 0;
   /// A share of one GPU (0.5), or so many whole ones. It sees those alone, in CUDA_VISIBLE_DEVICES, and none without.
   double gpus = 0;
+  /// What it is expected to use at most, as for a task.
+  ByteCount memory{};
   /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
   std::map<std::string, double> resources{};
   /// What has to be true of its node's labels (PHAROS_LABELS): {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.

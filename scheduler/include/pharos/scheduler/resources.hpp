@@ -8,11 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/result.hpp>
 
 namespace pharos::scheduler {
 
-/// So much of each resource: "cpu", "gpu", and what users name. In steps of 1/10000, so that sums are exact.
+/// So much of each resource: "cpu", "gpu", "memory", and what users name. In steps of 1/10000, and memory of a byte, so
+/// that sums are exact.
 /// A value. A name of which there is nothing is not in it; what is left of something may be less than nothing.
 class Resources {
  public:
@@ -20,6 +22,7 @@ class Resources {
 
   static constexpr std::int64_t kWhole = 10'000;
   static constexpr double kMost = 1e6;
+  static constexpr ByteCount kMostMemory{std::uint64_t{1} << 50};
   static constexpr std::size_t kNamesMax = 32;
 
   Resources() = default;
@@ -27,15 +30,18 @@ class Resources {
   /// Of another process, which may send anything: kInvalidArgument as set() has it.
   static Result<Resources> checked(const Amounts& amounts);
   static Resources of_cpus(std::uint32_t cpus);
-  /// "gpu=1,cpu=0.5,fast_disk=2". Sets what it names, and says what makes no sense.
+  /// "gpu=1,cpu=0.5,fast_disk=2,memory=8GiB". Sets what it names, and says what makes no sense.
   static Result<Resources> parse(std::string_view text);
 
   /// kInvalidArgument for a name that is none, and for what is negative, enormous, no number, or finer than a step; and
   /// for shares of more than one GPU, which no one could use.
   Result<void> set(std::string_view name, double amount);
+  Result<void> set_memory(ByteCount bytes);
   std::int64_t of(std::string_view name) const;
   std::int64_t cpus() const { return of("cpu"); }
   std::int64_t gpus() const { return of("gpu"); }
+  /// In bytes.
+  std::int64_t memory() const { return of("memory"); }
   const Amounts& amounts() const { return amounts_; }
   bool empty() const { return amounts_.empty(); }
   /// Nothing else, and perhaps none.
@@ -65,7 +71,7 @@ class Resources {
   Resources scarce_in(const Resources& room) const;
   /// The same names, as `all` has them.
   Resources as_in(const Resources& all) const;
-  /// "2 GPUs, 1 CPU, 3 fast_disk".
+  /// "2 GPUs, 1 CPU, 3 fast_disk, 8 GiB memory".
   std::string to_string() const;
 
  private:
