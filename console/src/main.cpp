@@ -102,10 +102,12 @@ void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
 void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
   command.add_option("--cpus", daemon.cpus,
                      "CPUs that it gives (default: what --resources says, or all that there are)");
-  command.add_option("--resources", daemon.resources, "What else it gives: gpu=2,fast_disk=1")
+  command
+      .add_option("--resources", daemon.resources,
+                  "What it gives: gpu=2,memory=8GiB,fast_disk=1. CPUs, GPUs and memory that are not named are found")
       ->type_name("NAME=AMOUNT,…")
       ->envname("PHAROS_RESOURCES");
-  command.add_option("--labels", daemon.labels, "What is true of it: zone=a,disk=ssd")
+  command.add_option("--labels", daemon.labels, "What is true of it: zone=a,disk=ssd. Of its GPUs, gpu_type is found")
       ->type_name("NAME=VALUE,…")
       ->envname("PHAROS_LABELS");
 }
@@ -160,7 +162,7 @@ int main(int argc, char** argv) {
       "Examples:\n"
       "  pharos start --head\n"
       "  pharos start --head --listen 10.0.0.1:7400 --state /var/lib/pharos\n"
-      "  pharos start --head --cpus 8 --resources gpu=2,fast_disk=1 --labels zone=a --block\n"
+      "  pharos start --head --cpus 8 --resources gpu=2,memory=64GiB,fast_disk=1 --labels zone=a --block\n"
       "  pharos start --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
       "Programs run on a node from the same path as where they were started.");
   CLI::App* const stop_it =

@@ -3,11 +3,17 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <iterator>
 #include <string_view>
+
+#include <pharos/base/log.hpp>
+#include <pharos/base/machine_limits.hpp>
+#include <pharos/object_store/shared_file.hpp>
+
+#include "nvml.hpp"
 
 namespace pharos::node {
 namespace {
@@ -16,42 +22,58 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kShown = 128;  // bytes of what makes no sense
 
-/// What a cgroup allows, in CPUs; 0: no limit. The file holds "max 100000" or "150000 100000".
-double quota_of(const fs::path& group) {
-  std::ifstream file{group / "cpu.max"};
-  double quota = 0;
-  double period = 0;
-  return file >> quota >> period && period > 0 ? quota / period : 0;
-}
-
-/// The least that this process's cgroup and those above it allow; 0: no limit.
-double cgroup_cpus() {
-  std::ifstream file{"/proc/self/cgroup"};
-  std::string line;
-  double least = 0;
-  while (std::getline(file, line)) {
-    if (!line.starts_with("0::/")) continue;
-    const fs::path root{"/sys/fs/cgroup"};
-    for (fs::path group = root / line.substr(4); group.string().size() >= root.string().size();
-         group = group.parent_path()) {
-      const double quota = quota_of(group);
-      if (quota > 0 && (least == 0 || quota < least)) least = quota;
-    }
-  }
-  return least;
-}
-
-std::uint32_t usable_cpus() {
+std::uint32_t usable_cpus(const MachineLimits& limits) {
   cpu_set_t cpus;
   const double allowed = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-  const double quota = cgroup_cpus();
+  const double quota = limits.cpus();
   return static_cast<std::uint32_t>(std::max(1.0, quota > 0 ? std::min(allowed, std::ceil(quota)) : allowed));
 }
 
-std::size_t found_gpus() {
+/// Objects lie in memory.
+ByteCount memory_beside_objects(const MachineLimits& limits, const DaemonOptions& options) {
+  const ByteCount objects =
+      options.object_store == 0 ? object_store::default_capacity() : ByteCount{options.object_store};
+  const ByteCount all = limits.memory();
+  return all > objects ? all - objects : ByteCount{};
+}
+
+/// Without NVIDIA's library there is a list of them still, which says no more than how many there are.
+std::vector<Gpu> found_gpus(const fs::path& root) {
+  auto found = find_gpus();
+  if (found) {
+    for (const Gpu& gpu : *found) {
+      log(LogLevel::kInfo, "a GPU", {kv("type", gpu.type), kv("uuid", gpu.uuid), kv("memory", gpu.memory)});
+    }
+    return *std::move(found);
+  }
+  log(LogLevel::kDebug, "no GPUs by NVML", {kv("error", found.error())});
   std::error_code none;
-  const auto count = std::distance(fs::directory_iterator{"/proc/driver/nvidia/gpus", none}, fs::directory_iterator{});
-  return none ? 0 : static_cast<std::size_t>(count);
+  const auto count =
+      std::distance(fs::directory_iterator{root / "proc/driver/nvidia/gpus", none}, fs::directory_iterator{});
+  return std::vector<Gpu>(none ? 0 : static_cast<std::size_t>(count));
+}
+
+/// The one that CUDA knows by this name: "1", or "GPU-8a2f" for one whose UUID begins like that.
+const Gpu* find_gpu(const std::vector<Gpu>& gpus, const std::string& name) {
+  std::size_t index = 0;
+  const auto read = std::from_chars(name.data(), name.data() + name.size(), index);
+  if (read.ec == std::errc{} && read.ptr == name.data() + name.size()) {
+    return index < gpus.size() ? &gpus[index] : nullptr;
+  }
+  const auto fits = [&](const Gpu& gpu) { return gpu.uuid.empty() || gpu.uuid.starts_with(name); };
+  const auto found = std::find_if(gpus.begin(), gpus.end(), fits);
+  return found == gpus.end() ? nullptr : &*found;
+}
+
+/// What all of them are, as a label says it: "NVIDIA-A100-SXM4-80GB". Empty: of more than one type, or not known.
+std::string type_of(const std::vector<std::string>& names, const std::vector<Gpu>& gpus) {
+  std::string type;
+  for (const std::string& name : names) {
+    const Gpu* const gpu = find_gpu(gpus, name);
+    if (gpu == nullptr || gpu->type.empty() || (!type.empty() && gpu->type != type)) return {};
+    type = gpu->type;
+  }
+  return scheduler::as_label(type);
 }
 
 std::vector<std::string> numbers_below(std::size_t end) {
@@ -72,30 +94,8 @@ std::vector<std::string> names_in(std::string_view visible) {
   return names;
 }
 
-}  // namespace
-
-Result<Machine> look_at_machine(const DaemonOptions& options) {
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const std::string& text = options.resources;
-  auto parsed = scheduler::Resources::parse(text);
-  if (!parsed) return std::move(parsed).error().with("reading PHAROS_RESOURCES=" + text.substr(0, kShown));
-  auto labels = scheduler::parse_labels(options.labels);
-  if (!labels) return std::move(labels).error().with("reading PHAROS_LABELS=" + options.labels.substr(0, kShown));
-  Machine machine{*std::move(parsed), {}, *std::move(labels)};
-  const auto names = [text](std::string_view name) {
-    return text.starts_with(std::string{name} + "=") || text.find("," + std::string{name} + "=") != std::string::npos;
-  };
-  if (options.cpus != 0 || !names("cpu")) {
-    PHAROS_TRY_VOID(machine.resources.set("cpu", options.cpus != 0 ? options.cpus : usable_cpus()));
-  }
-
-  // A container may show fewer GPUs than the variable names; then CUDA finds those of them that are there.
-  machine.gpus = visible != nullptr ? names_in(visible) : numbers_below(found_gpus());
-  if (!names("gpu")) {
-    if (found_gpus() == 0) machine.gpus.clear();
-    PHAROS_TRY_VOID(machine.resources.set("gpu", static_cast<double>(machine.gpus.size())));
-    return machine;
-  }
+/// Devices may be declared where there are none.
+Result<void> cut_to_declared(Machine& machine, const std::string& text, const char* visible) {
   const std::int64_t gpus = machine.resources.gpus();
   if (gpus % scheduler::Resources::kWhole != 0) {
     return Error{ErrorCode::kInvalidArgument,
@@ -110,6 +110,41 @@ Result<Machine> look_at_machine(const DaemonOptions& options) {
         "Declare at most as many, or unset CUDA_VISIBLE_DEVICES."};
   }
   machine.gpus.resize(count);
+  return {};
+}
+
+}  // namespace
+
+Result<Machine> look_at_machine(const DaemonOptions& options, const fs::path& root) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string& text = options.resources;
+  auto parsed = scheduler::Resources::parse(text);
+  if (!parsed) return std::move(parsed).error().with("reading PHAROS_RESOURCES=" + text.substr(0, kShown));
+  auto labels = scheduler::parse_labels(options.labels);
+  if (!labels) return std::move(labels).error().with("reading PHAROS_LABELS=" + options.labels.substr(0, kShown));
+  Machine machine{*std::move(parsed), {}, *std::move(labels)};
+  const auto names = [text](std::string_view name) {
+    return text.starts_with(std::string{name} + "=") || text.find("," + std::string{name} + "=") != std::string::npos;
+  };
+  const MachineLimits limits{root};
+  if (options.cpus != 0 || !names("cpu")) {
+    PHAROS_TRY_VOID(machine.resources.set("cpu", options.cpus != 0 ? options.cpus : usable_cpus(limits)));
+  }
+  if (!names("memory")) PHAROS_TRY_VOID(machine.resources.set_memory(memory_beside_objects(limits, options)));
+
+  const std::vector<Gpu> gpus = names("gpu") && machine.resources.gpus() == 0 ? std::vector<Gpu>{} : found_gpus(root);
+  machine.gpus = visible != nullptr ? names_in(visible) : numbers_below(gpus.size());
+  if (names("gpu")) {
+    PHAROS_TRY_VOID(cut_to_declared(machine, text, visible));
+  } else {
+    // A container may show fewer GPUs than the variable names; CUDA stops at the first that is not there.
+    const auto there = [&](const std::string& name) { return find_gpu(gpus, name) != nullptr; };
+    machine.gpus.erase(std::find_if_not(machine.gpus.begin(), machine.gpus.end(), there), machine.gpus.end());
+    PHAROS_TRY_VOID(machine.resources.set("gpu", static_cast<double>(machine.gpus.size())));
+  }
+  if (const std::string type = type_of(machine.gpus, gpus); !type.empty()) {
+    if (machine.labels.size() < scheduler::kLabelsMax) machine.labels.emplace("gpu_type", type);
+  }
   return machine;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,11 @@ struct Machine {
   scheduler::Labels labels{};
 };
 
-/// What `resources` says ("gpu=2,cpu=8,fast_disk=1"), and of CPUs and GPUs that it does not name what is found:
-/// the CPUs that this process may use, by its affinity and its cgroups; the GPUs that the driver shows, of them those
-/// that CUDA_VISIBLE_DEVICES names. `cpus`, unless 0, counts more than either. What `labels` says: "zone=a,disk=ssd".
-Result<Machine> look_at_machine(const DaemonOptions& options);
+/// What `resources` says ("gpu=2,cpu=8,memory=8GiB,fast_disk=1"), and of CPUs, GPUs and memory that it does not name
+/// what is found: the CPUs that this process may use, by its affinity and its cgroups; the GPUs that the driver shows,
+/// of them those that CUDA_VISIBLE_DEVICES names; the memory that there is or that cgroups allow, less what objects may
+/// take. `cpus`, unless 0, counts more than either. What `labels` says ("zone=a,disk=ssd"); and where all GPUs are of
+/// one type, that as "gpu_type", unless `labels` has one. `root`, but in tests, is "/".
+Result<Machine> look_at_machine(const DaemonOptions& options, const std::filesystem::path& root = "/");
 
 }  // namespace pharos::node

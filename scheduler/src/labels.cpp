@@ -58,6 +58,15 @@ Result<void> check_labels(const Labels& labels) {
   return {};
 }
 
+std::string as_label(std::string_view text) {
+  std::string label;
+  for (const char c : trimmed(text)) {
+    const bool fits = is_name({&c, 1});
+    if (fits || !label.ends_with('-')) label += fits ? c : '-';
+  }
+  return label.substr(0, kNameBytesMax);
+}
+
 Result<LabelRule> LabelRule::parse(std::string_view name, std::string_view rule) {
   LabelRule parsed{std::string{name.substr(0, kNameBytesMax + 1)}, {}};
   std::string_view values = trimmed(rule);

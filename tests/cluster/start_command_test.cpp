@@ -50,6 +50,18 @@ TEST_F(StartCommandTest, AClusterInTheBackgroundSaysHowToGoOnAndEndsAsAWhole) {
   EXPECT_EQ(run({"stop"}).status >> 8, 1);
 }
 
+TEST_F(StartCommandTest, ANodeTellsOfItsGpusAndItsMemory) {
+  start_head("cpu=1,memory=1GiB");
+  start_node("cpu=1,memory=1536MiB", {{"LD_LIBRARY_PATH", TWO_GPUS_FOLDER}});
+  start_node("cpu=1,gpu=4,memory=0", {{"LD_LIBRARY_PATH", TWO_GPUS_FOLDER}, {"PHAROS_LABELS", "gpu_type=A10"}});
+  const auto nodes = run({"list", "nodes", "--address", address_, "--token-file", token_file()}).output;
+  EXPECT_SAYS(nodes, " 1 CPU, 1 GiB memory ");
+  EXPECT_SAYS(nodes, " 1 CPU, 2 GPUs, 1.5 GiB memory ");
+  EXPECT_SAYS(nodes, "gpu_type=NVIDIA-A100-SXM4-80GB");
+  EXPECT_SAYS(nodes, " 1 CPU, 4 GPUs ");
+  EXPECT_SAYS(nodes, "gpu_type=A10\n");
+}
+
 TEST_F(StartCommandTest, WhatIsNeitherAHeadNorANodeIsRefused) {
   EXPECT_SAYS(run({"start"}).error, "Give --head, or --address HOST:PORT.");
   EXPECT_SAYS(run({"start", "--head", "--address", "127.0.0.1:1"}).error, "Give --head, or --address HOST:PORT.");

@@ -37,6 +37,15 @@ TEST(LabelsTest, RulesHoldOrDoNot) {
   EXPECT_EQ(LabelRule::parse("zone", "!b")->to_string(), "zone!=b");
 }
 
+TEST(LabelsTest, WhatOthersHaveNamedBecomesALabelsValue) {
+  EXPECT_EQ(as_label("NVIDIA A100-SXM4-80GB"), "NVIDIA-A100-SXM4-80GB");
+  EXPECT_EQ(as_label("  Quadro (R)  RTX/8000 "), "Quadro-R-RTX/8000");
+  EXPECT_EQ(as_label(std::string(100, 'x')).size(), 64u);
+  EXPECT_EQ(as_label(""), "");
+  const std::string strange = as_label("\xe2\x84\xa2 a,b=c");
+  EXPECT_TRUE(check_labels({{"gpu_type", strange}}).ok()) << strange;
+}
+
 TEST(LabelsTest, RulesThatMakeNoSenseAreRefused) {
   for (const char* const rule : {"", "!", "in()", "in(a", "a,,b", "a b", "in(a,\x01)"}) {
     EXPECT_FALSE(LabelRule::parse("zone", rule).ok()) << rule;

@@ -12,7 +12,7 @@ namespace pharos::node {
 struct DaemonOptions {
   std::string listen;                 ///< "127.0.0.1:7400"; empty: a driver's daemon does not, a node takes a free port
   std::uint32_t cpus = 0;             ///< 0: what `resources` says, else as many as this process may use
-  std::string resources{};            ///< "gpu=2,fast_disk=1"
+  std::string resources{};            ///< "gpu=2,memory=8GiB,fast_disk=1"
   std::string labels{};               ///< "zone=a,disk=ssd"
   std::string head;                   ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
   std::string state{};                ///< a folder for what the head must not lose; empty: it ends with the head

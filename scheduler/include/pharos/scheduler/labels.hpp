@@ -20,6 +20,9 @@ Result<Labels> parse_labels(std::string_view text);
 /// Of another process, which may send anything.
 Result<void> check_labels(const Labels& labels);
 
+/// A name that others have given, such as a product's, as the value of a label: "NVIDIA A10" becomes "NVIDIA-A10".
+std::string as_label(std::string_view text);
+
 /// One thing that has to be true of a node's labels.
 struct LabelRule {
   std::string name;
