@@ -152,6 +152,7 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   header.kind = cell.call().kind;
   header.flags = cell.call().flags;
   if (cell.call().unordered) header.flags |= wire::kUnordered;
+  if (!callee_.actor && cell.call().attempt < cell.call().max_retries) header.flags |= wire::kMayRunAgain;
   header.attempt = cell.call().attempt;
   header.caller = caller_.value();
   header.number = number;

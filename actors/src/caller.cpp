@@ -11,6 +11,7 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/scheduler/resources.hpp>
 
 #include "filled.hpp"
 #include "function_table.hpp"
@@ -562,8 +563,9 @@ bool Caller::on_node_message(const wire::Message& message) {
   const auto* const ended = std::get_if<wire::WorkerEnded>(&message);
   if (ended == nullptr) return false;
   for (actors::TaskPool* const pool : pools()) {
-    pool->lose_worker(ended->worker,
-                      Error{ErrorCode::kWorkerDied, "the worker that ran the task ended: " + ended->reason, kRunAgain});
+    pool->lose_worker(ended->worker, Error{ended->out_of_memory ? ErrorCode::kExhausted : ErrorCode::kWorkerDied,
+                                           "the worker that ran the task ended: " + ended->reason,
+                                           ended->out_of_memory ? scheduler::kMemoryRemedy : kRunAgain});
   }
   return true;
 }

@@ -5,6 +5,7 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/scheduler/actor_table.hpp>
+#include <pharos/scheduler/resources.hpp>
 
 #include "caller.hpp"
 #include "function_table.hpp"
@@ -194,7 +195,8 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
     return background_.spawn(connect_actor_later(this, actor));
   }
   const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
-                    cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition;
+                    cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition ||
+                    cause.code() == ErrorCode::kExhausted;
   lose_actor(*actor,
              told ? cause
                   : Error{ErrorCode::kActorDied,
@@ -206,9 +208,11 @@ void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::strin
   if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
   const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
                                                : " was restarted while the call was under way: " + ready->ended;
-  link.connect(platform_->make_call_link(std::move(parcel.descriptors.front())),
-               {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
-               Error{ErrorCode::kActorDied, whose + how, "If its calls may run twice, give it max_task_retries."});
+  link.connect(
+      platform_->make_call_link(std::move(parcel.descriptors.front())),
+      {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
+      Error{ready->out_of_memory ? ErrorCode::kExhausted : ErrorCode::kActorDied, whose + how,
+            ready->out_of_memory ? scheduler::kMemoryRemedy : "If its calls may run twice, give it max_task_retries."});
 }
 
 // The node knows whether it has ended, or will be back.

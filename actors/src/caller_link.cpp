@@ -170,7 +170,7 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
     return nullptr;
   }
   const Function& function = function_table()[header.function];
-  calls_.note_begin(function, last_end_, serves_.caller, header.number);
+  calls_.note_begin(function, last_end_, serves_.caller, header.number, (header.flags & wire::kMayRunAgain) != 0);
   room_.for_result_of(function);
   if (function.begin != nullptr) {
     auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);

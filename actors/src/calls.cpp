@@ -82,7 +82,7 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   instance_.incarnation = actor.incarnation;
   instance_.name_space = actor.name_space;
   instance_.holding = actor.holding;
-  note_begin(constructor, platform_->now(), CallerId{}, 0);
+  note_begin(constructor, platform_->now(), CallerId{}, 0, false);
   Running running{*this, constructor, nullptr, 0, actor.trace, false};
   const UserCode inside{running, *platform_};
   const auto error = guarded(constructor, [&] {
@@ -167,10 +167,12 @@ void Calls::end_suspended() {
   instance_.destroy();  // it may have been constructed only now
 }
 
-void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number) {
+void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number,
+                       bool may_run_again) {
   runs_.since.store(since.time_since_epoch().count(), std::memory_order_relaxed);
   runs_.caller.store(caller.value(), std::memory_order_relaxed);
   runs_.number.store(number, std::memory_order_relaxed);
+  runs_.may_run_again.store(may_run_again, std::memory_order_relaxed);
   runs_.function.store(&function, std::memory_order_release);
 }
 
@@ -182,6 +184,7 @@ wire::Inspected Calls::inspect() const {
     worker.nanoseconds = platform_->now().time_since_epoch().count() - runs_.since.load();
     worker.caller = CallerId{runs_.caller.load()};
     worker.number = runs_.number.load();
+    worker.may_run_again = runs_.may_run_again.load();
   }
   wire::Inspected inspected;
   inspected.workers.push_back(std::move(worker));

@@ -69,7 +69,8 @@ class Calls {
   /// What runs and what waits, for whoever asks meanwhile. Any thread.
   wire::Inspected inspect() const;
   /// A call of the strand begins, which `inspect()` will tell of, until it ends.
-  void note_begin(const detail::Function& function, TimePoint since, CallerId caller, std::uint64_t number);
+  void note_begin(const detail::Function& function, TimePoint since, CallerId caller, std::uint64_t number,
+                  bool may_run_again);
   void note_end() { runs_.function.store(nullptr, std::memory_order_release); }
   /// User code has come back twice, and this is a child of fork(): the answer is its parent's to give.
   void end_if_child() const;
@@ -102,6 +103,7 @@ class Calls {
     std::atomic<std::int64_t> since = 0;
     std::atomic<std::uint64_t> caller = 0;
     std::atomic<std::uint64_t> number = 0;
+    std::atomic<bool> may_run_again = false;
   } runs_;
   std::mutex links_mutex_;
   std::vector<std::shared_ptr<CallerLink>> links_;

@@ -110,6 +110,13 @@ void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon
   command.add_option("--labels", daemon.labels, "What is true of it: zone=a,disk=ssd. Of its GPUs, gpu_type is found")
       ->type_name("NAME=VALUE,…")
       ->envname("PHAROS_LABELS");
+  command
+      .add_option("--memory-threshold", daemon.memory_threshold,
+                  "When more than this part of memory is in use, workers are killed; 1: never")
+      ->type_name("PART")
+      ->check(CLI::Range(0.01, 1.0))
+      ->envname("PHAROS_MEMORY_THRESHOLD")
+      ->capture_default_str();
 }
 
 void add_daemon_options(CLI::App& command, std::string& base_folder, pharos::node::DaemonOptions& daemon) {

@@ -198,7 +198,8 @@ class Daemon final {
         .object_store = {.node = id_,
                          .capacity = ByteCount{options_.object_store},
                          .spill_folder = options_.spill_folder},
-        .logs = {.folder = kept_.run_folder + "/logs", .own = serves_one_driver_ ? "" : own_log()}};
+        .logs = {.folder = kept_.run_folder + "/logs", .own = serves_one_driver_ ? "" : own_log()},
+        .memory_threshold = options_.memory_threshold};
     Membership::OpenRecords open_records;
     if (!options_.state.empty()) open_records = [folder = options_.state] { return storage::open_rocksdb(folder); };
     membership_ =

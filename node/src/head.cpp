@@ -92,7 +92,7 @@ void Head::lose_node(NodeId node, const std::string& reason) {
   lose_leases_at(node);
   for (const auto& [actor, incarnation] : actors) {
     tell_holders(actor, incarnation, reason);
-    incarnation_ended(actor, incarnation, reason);
+    incarnation_ended({actor, incarnation, reason});
   }
   end_recovery_if_over();
 }
@@ -166,7 +166,7 @@ void Head::on_event(NodeId from, wire::Message message) {
     apply(made->failure ? actors_.constructor_failed(made->actor, made->incarnation, *made->failure)
                         : actors_.incarnation_started(made->actor, made->incarnation));
   } else if (const auto* const ended = std::get_if<wire::IncarnationEnded>(&message)) {
-    incarnation_ended(ended->actor, ended->incarnation, ended->reason);
+    incarnation_ended(*ended);
   } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
     const auto found = jobs_.find(output->job);
     if (found != jobs_.end()) tell(found->second.node, std::move(message));
@@ -639,7 +639,8 @@ void Head::apply(const scheduler::ActorEffects& effects) {
       tell(asked.mapped().node,
            wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation, running->node,
                             makings_.at(ready->actor).max_task_retries,
-                            last_end == last_ends_.end() ? "" : last_end->second, address_of(running->node)});
+                            last_end == last_ends_.end() ? "" : last_end->second.reason, address_of(running->node),
+                            last_end != last_ends_.end() && last_end->second.out_of_memory});
     } else if (const auto* const refused = std::get_if<scheduler::ActorRefused>(&effect)) {
       const auto asked = requests_.extract(refused->request);
       if (!asked.empty()) tell(asked.mapped().node, wire::Refused{asked.mapped().asker.number, refused->why});
@@ -714,7 +715,8 @@ void Head::start_incarnation(ActorId actor) {
                                .trace = making.trace,
                                .group = seat->group,
                                .bundle = seat->bundle,
-                               .exclusive = making.exclusive};
+                               .exclusive = making.exclusive,
+                               .may_restart = actors_.may_restart(actor)};
   show_job(seat->node, making.asker.job);
   tell(seat->node, std::move(start));
 }
@@ -732,13 +734,14 @@ void Head::end_incarnation(const scheduler::EndIncarnation& end) {
   apply(actors_.incarnation_ended(end.actor, end.incarnation, "it waited for resources", executor_.now()));
 }
 
-void Head::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason) {
+void Head::incarnation_ended(const wire::IncarnationEnded& end) {
+  const auto& [actor, incarnation, reason, out_of_memory] = end;
   if (find_running(actor, incarnation) == nullptr) return;
   const Running ended = std::move(running_.extract(actor).mapped());
   moved_.insert(actor);
   apply(placement_.give_back(actor));
-  last_ends_[actor] = reason;
-  apply(actors_.incarnation_ended(actor, incarnation, reason, executor_.now()));
+  last_ends_[actor] = end;
+  apply(actors_.incarnation_ended(actor, incarnation, reason, executor_.now(), out_of_memory));
   for (const auto request : ended.reconnecting) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
   }

@@ -124,7 +124,7 @@ class Head {
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);
   std::string describe_shortage(const wire::StartActor& making) const;
-  void incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason);
+  void incarnation_ended(const wire::IncarnationEnded& ended);
   void stop_job(JobId job);
   void job_stopped(JobId job, NodeId node);
   void end_job(JobId job);
@@ -220,8 +220,8 @@ class Head {
   };
   void answer_if_held(Group& group);
   std::unordered_map<GroupId, Group> groups_;
-  std::unordered_map<ActorId, std::uint32_t> unplaced_;  // incarnations that wait for resources
-  std::unordered_map<ActorId, std::string> last_ends_;   // of those that were restarted: why
+  std::unordered_map<ActorId, std::uint32_t> unplaced_;            // incarnations that wait for resources
+  std::unordered_map<ActorId, wire::IncarnationEnded> last_ends_;  // of those that were restarted
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
   std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not heard of yet

@@ -123,7 +123,10 @@ void Head::write_life(ActorId actor) {
     record.job = spec->job;
     records_->erase(actor_key(actor));
   }
-  if (const auto last_end = last_ends_.find(actor); last_end != last_ends_.end()) record.last_end = last_end->second;
+  if (const auto last_end = last_ends_.find(actor); last_end != last_ends_.end()) {
+    record.last_end = last_end->second.reason;
+    record.out_of_memory = last_end->second.out_of_memory;
+  }
   const Running* const running = find_running(actor, life.incarnation);
   if (const auto seat = placement_.seat_of(actor); life.has_process && running != nullptr) {
     // One that was restored at a node that is gone has none.
@@ -320,7 +323,9 @@ bool Head::restore_actor(const wire::ActorLife* life, const wire::StartActor* ma
   }
   if (is_placed) running_.emplace(actor, Running{lived.incarnation, life->has.node, {}, true});
   if (making != nullptr && !is_over) makings_.emplace(actor, *making);
-  if (life != nullptr && !life->last_end.empty()) last_ends_.emplace(actor, life->last_end);
+  if (life != nullptr && !life->last_end.empty()) {
+    last_ends_.emplace(actor, wire::IncarnationEnded{actor, 0, life->last_end, life->out_of_memory});
+  }
   return true;
 }
 
@@ -448,7 +453,7 @@ void Head::take_reported_incarnations(NodeId from, const wire::Report& report) {
     if (actors_.lives(actor)) {
       start_incarnation(actor);
     } else {
-      incarnation_ended(actor, running.incarnation, "it was ended before it could start");
+      incarnation_ended({actor, running.incarnation, "it was ended before it could start"});
     }
   }
 }

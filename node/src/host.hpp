@@ -12,7 +12,9 @@
 #include <pharos/async/async.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/unique_function.hpp>
+#include <pharos/base/byte_count.hpp>
 #include <pharos/base/fd.hpp>
+#include <pharos/base/machine_limits.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/net/handshake.hpp>
@@ -67,6 +69,14 @@ class Host {
     std::shared_ptr<Output> output;
   };
   virtual Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) = 0;
+
+  // ---- Memory
+
+  using MemoryUse = MachineLimits::MemoryUse;
+  /// Of this machine, or of the cgroup that the node is in. Nothing: nobody knows.
+  virtual std::optional<MemoryUse> memory_use() = 0;
+  /// What a process has for itself. 0: it is gone.
+  virtual ByteCount memory_of(pid_t process) = 0;
 
   // ---- The object store
 

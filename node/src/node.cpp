@@ -43,7 +43,7 @@ Node::~Node() = default;
 // Orphans of workers become this process's children, and so do workers whose zygote is gone.
 void Node::on_child_ended(pid_t pid, int status) {
   for (const auto& [id, worker] : workers_) {
-    if (worker->pid == pid) worker->reaped.complete(status);
+    if (worker->pid == pid) process_ended(*worker, status);
   }
   for (const auto& [id, job] : jobs_) {
     if (job->zygote_pid != pid) continue;

@@ -47,6 +47,7 @@ class Node final : public net::Peer::Owner {
     Machine machine;
     StoreService::Settings object_store;
     Logs::Settings logs{};
+    double memory_threshold = 0.95;  ///< more than this part of memory in use, and workers are killed
   };
   /// Never calls back from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
@@ -160,6 +161,7 @@ class Node final : public net::Peer::Owner {
   void end_worker(const std::shared_ptr<Worker>& worker, Duration grace = {});
   void drain();
   void kill_worker(Worker& worker);
+  static void process_ended(Worker& worker, int status);
   void know_process(Worker& worker, pid_t pid, Fd handle);
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
@@ -179,6 +181,16 @@ class Node final : public net::Peer::Owner {
   static async::Async<void> serve(Node* self, std::shared_ptr<Worker> worker, Served served);
   std::optional<Served> connect(const Worker& worker, const Client& user, std::uint64_t request,
                                 const wire::ActorAlive& alive, wire::Holding holding);
+  // Memory.
+  void watch_memory_if_needed();
+  static async::Async<void> watch_memory(Node* self);
+  bool look_at_memory();
+  bool memory_is_short() const;
+  static async::Async<std::shared_ptr<Worker>> find_victim(Node* self);
+  static async::Async<void> ask_what_runs(Node* self, std::shared_ptr<Inspection> inspection);
+  void kill_for_memory(Worker& worker);
+  static async::Async<bool> wait_until_gone(Node* self, std::shared_ptr<Worker> worker);
+  void note_if_kernel_killed(Worker& worker);
 
   // Actors.
   using BundleKey = std::pair<GroupId, std::uint32_t>;
@@ -194,7 +206,7 @@ class Node final : public net::Peer::Owner {
   void release_bundle(const BundleKey& key);
   void end_incarnation(const wire::EndIncarnation& end);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
-                         const std::string& reason);
+                         const std::string& reason, bool out_of_memory = false);
 
   // Output.
   bool takes_output(const Job& job);
@@ -322,6 +334,9 @@ class Node final : public net::Peer::Owner {
   std::uint64_t last_number_ = 0;
   std::size_t passed_on_ = 0;  // questions, to other nodes
   Logs logs_;
+  bool watches_memory_ = false;
+  std::optional<Host::MemoryUse> memory_;   // when it was last looked at
+  std::optional<TimePoint> kernel_killed_;  // somebody, for memory
   StoreService store_;
 
   async::AsyncGroup background_;

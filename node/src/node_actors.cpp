@@ -75,10 +75,10 @@ async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
   if (asked.empty()) co_return;
   std::vector<Fd> descriptors;
   descriptors.push_back(*std::move(socket));
-  asked.mapped().client.peer->respond(
-      *asked.mapped().request,
-      wire::WorkerReady{WorkerId{}, alive.actor, alive.incarnation, 0, alive.max_task_retries, true, alive.ended},
-      std::move(descriptors));
+  asked.mapped().client.peer->respond(*asked.mapped().request,
+                                      wire::WorkerReady{WorkerId{}, alive.actor, alive.incarnation, 0,
+                                                        alive.max_task_retries, true, alive.ended, alive.out_of_memory},
+                                      std::move(descriptors));
 }
 
 void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
@@ -206,6 +206,7 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
   }
   (*worker)->reservation = reservation;
   (*worker)->exclusive = start.exclusive && !self->settings_.head_address.empty();
+  (*worker)->may_restart = start.may_restart;
   (*worker)->control->send(wire::ConstructActor{start.actor,
                                                 start.incarnation,
                                                 start.constructor,
@@ -237,9 +238,9 @@ void Node::end_incarnation(const wire::EndIncarnation& end) {
 }
 
 void Node::incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
-                             const std::string& reason) {
+                             const std::string& reason, bool out_of_memory) {
   apply(leases_.release(reservation));
-  tell_head(wire::IncarnationEnded{actor, incarnation, reason});
+  tell_head(wire::IncarnationEnded{actor, incarnation, reason, out_of_memory});
 }
 
 }  // namespace pharos::node

@@ -103,6 +103,7 @@ async::Async<void> Node::inspect_worker(std::shared_ptr<Inspection> inspection, 
       entry.caller = told.caller;
       entry.number = told.number;
       entry.waits = told.waits;
+      entry.may_run_again = told.may_run_again;
     }
   }
   inspection->take_one();

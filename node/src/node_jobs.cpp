@@ -153,7 +153,7 @@ void Node::on_zygote_message(Job& job, net::Parcel parcel) {
   } else if (const auto* const reaped = std::get_if<wire::WorkerReaped>(&parcel.message)) {
     if (const auto worker = find_worker(reaped->worker)) {
       worker->crashed = reaped->crashed;
-      worker->reaped.complete(reaped->status);
+      process_ended(*worker, reaped->status);
     }
   } else if (const auto* const crashed = std::get_if<wire::WorkerCrashed>(&parcel.message)) {
     if (const auto worker = find_worker(crashed->worker)) worker->crash.complete(*crashed);

@@ -55,7 +55,8 @@ struct Node::Worker {
   std::shared_ptr<Host::Output> output;
   std::shared_ptr<Host::Output> error_output;
   async::Completion<int> reaped;
-  bool crashed = false;  // its zygote finds out where
+  async::Completion<void> process_gone;  // the same, for whoever waits for its memory
+  bool crashed = false;                  // its zygote finds out where
   async::Completion<wire::WorkerCrashed> crash;
   async::Completion<void> concluded;
   scheduler::ReservationId reservation;  // of an actor
@@ -65,6 +66,9 @@ struct Node::Worker {
   bool constructed = false;              // the actor
   bool exclusive = false;                // ends when it does not hear from the head
   bool told_to_end = false;              // its node drains
+  bool out_of_memory = false;            // that is why
+  bool may_restart = false;              // the actor, after this incarnation
+  TimePoint since;                       // there is a worker
   bool gone = false;
   bool failed_to_start = false;  // whoever started it says so
 };

@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -109,8 +110,10 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   descriptors.push_back(std::move(control.second));
   descriptors.push_back(std::move(out.for_worker));
   descriptors.push_back(std::move(error.for_worker));
+  worker->since = self->executor_.now();
   self->workers_.emplace(worker->id, worker);
   self->logs_.begin({worker->id, actor, incarnation, worker->label});
+  self->watch_memory_if_needed();
   job->zygote->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + joined(worker->gpus)}},
                     std::move(descriptors));
 
@@ -186,6 +189,11 @@ void Node::kill_worker(Worker& worker) {
   host_.kill_worker(worker.handle.get(), worker.pid);
 }
 
+void Node::process_ended(Worker& worker, int status) {
+  worker.reaped.complete(status);
+  worker.process_gone.complete();
+}
+
 // Its connection has ended. How its process ended is known a moment later.
 async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> worker) {
   auto reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
@@ -195,6 +203,9 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
     reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
   }
   std::string reason = reaped ? describe_end(*reaped) : "its connection ended";
+  if (reaped && WIFSIGNALED(*reaped) && WTERMSIG(*reaped) == SIGKILL && !worker->gone) {
+    self->note_if_kernel_killed(*worker);
+  }
   if (!worker->killed_because.empty()) reason = worker->killed_because;
   if (worker->handle) self->host_.kill_worker(worker->handle.get(), worker->pid);  // what it left behind
   worker->output->drain();
@@ -211,14 +222,15 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   self->logs_.end(worker->id, reason);
   self->apply(self->leases_.worker_ended(worker->id));
   if (!worker->job->ended && worker->user.peer != nullptr) {
-    worker->user.peer->send(wire::WorkerEnded{worker->id, reason});
+    worker->user.peer->send(wire::WorkerEnded{worker->id, reason, worker->out_of_memory});
   }
-  if (worker->far_user) self->tell_head(wire::WorkerEnded{worker->id, reason});
+  if (worker->far_user) self->tell_head(wire::WorkerEnded{worker->id, reason, worker->out_of_memory});
   worker->user = {};  // which may be a worker that this one was the user of
   self->workers_.erase(worker->id);
   if (worker->actor && !worker->failed_to_start) {
-    self->incarnation_ended(worker->actor, worker->incarnation, worker->reservation, reason);
+    self->incarnation_ended(worker->actor, worker->incarnation, worker->reservation, reason, worker->out_of_memory);
   }
+  worker->process_gone.complete();
   worker->concluded.complete();
 }
 

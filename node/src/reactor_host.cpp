@@ -8,7 +8,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <pharos/base/check.hpp>
@@ -113,6 +115,18 @@ Result<Host::OutputPipe> ReactorHost::make_output(Output::Ready may_send, Output
   ::fcntl(read.get(), F_SETFL, O_NONBLOCK);
   return OutputPipe{std::move(write),
                     WorkerOutput::make(reactor_, std::move(read), std::move(may_send), std::move(sink))};
+}
+
+// ---- Memory
+
+// Not what it shares with others, which its end would not free.
+ByteCount ReactorHost::memory_of(pid_t process) {
+  std::ifstream file{"/proc/" + std::to_string(process) + "/status"};
+  for (std::string name; file >> name; file.ignore(1024, '\n')) {
+    std::uint64_t kib = 0;
+    if (name == "RssAnon:" && file >> kib) return ByteCount{kib << 10};
+  }
+  return {};
 }
 
 // ---- The object store

@@ -34,6 +34,9 @@ class ReactorHost final : public Host {
   void kill_worker(int handle, pid_t pid) override;
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
+  std::optional<MemoryUse> memory_use() override { return limits_.memory_use(); }
+  ByteCount memory_of(pid_t process) override;
+
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
   Result<Fd> make_spill_file(const std::string& folder) override;
   void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
@@ -56,6 +59,7 @@ class ReactorHost final : public Host {
 
   net::Reactor& reactor_;
   const Settings settings_;
+  const MachineLimits limits_;
   std::unique_ptr<async::BlockingPool> aside_;  // null until first needed
   std::unique_ptr<Transfers> transfers_;        // the same
   async::AsyncGroup background_;

@@ -3,6 +3,7 @@
 
 #include <pharos/base/demangle.hpp>
 #include <pharos/scheduler/actor_table.hpp>
+#include <pharos/scheduler/resources.hpp>
 
 namespace pharos::scheduler {
 
@@ -197,7 +198,7 @@ ActorEffects ActorTable::constructor_failed(ActorId actor, std::uint32_t incarna
 }
 
 ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason,
-                                           TimePoint now) {
+                                           TimePoint now, bool out_of_memory) {
   Actor* const found = find_process(actor, incarnation);
   if (found == nullptr) return {};
   changed_.insert(actor);
@@ -212,14 +213,16 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
     return effects;
   }
   const ActorSpec& spec = found->spec;
-  if (spec.max_restarts >= 0 && found->restarts >= static_cast<std::uint32_t>(spec.max_restarts)) {
+  if (!may_restart(*found)) {
     std::string how = "ended: " + reason;
     if (found->restarts > 0) {
       how += "; it was restarted " + std::to_string(found->restarts) + (found->restarts == 1 ? " time" : " times");
     }
     const char* const remedy = found->restarts > 0 ? "Mend what ends it, or give it more max_restarts."
                                                    : "Give it max_restarts to have it started again.";
-    end_for_good(actor, *found, died(spec, how, remedy), effects);
+    Error why = out_of_memory ? Error{ErrorCode::kExhausted, "actor " + quoted(spec.label) + " " + how, kMemoryRemedy}
+                              : died(spec, how, remedy);
+    end_for_good(actor, *found, std::move(why), effects);
     bury(actor, *found);
     return effects;
   }
@@ -464,6 +467,16 @@ std::vector<CallerId> ActorTable::holders_of(ActorId actor) const {
 bool ActorTable::lives(ActorId actor) const {
   const auto found = actors_.find(actor);
   return found != actors_.end() && lives(found->second);
+}
+
+bool ActorTable::may_restart(ActorId actor) const {
+  const auto found = actors_.find(actor);
+  return found != actors_.end() && lives(found->second) && may_restart(found->second);
+}
+
+bool ActorTable::may_restart(const Actor& actor) {
+  const std::int32_t most = actor.spec.max_restarts;
+  return most < 0 || actor.restarts < static_cast<std::uint32_t>(most);
 }
 
 bool ActorTable::lives(const Actor& actor) {

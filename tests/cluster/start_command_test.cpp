@@ -60,6 +60,8 @@ TEST_F(StartCommandTest, ANodeTellsOfItsGpusAndItsMemory) {
   EXPECT_SAYS(nodes, "gpu_type=NVIDIA-A100-SXM4-80GB");
   EXPECT_SAYS(nodes, " 1 CPU, 4 GPUs ");
   EXPECT_SAYS(nodes, "gpu_type=A10\n");
+  const auto refused = run({"start", "--head", "--memory-threshold", "95"});
+  EXPECT_EQ(refused.status >> 8, 2) << refused.output << refused.error;
 }
 
 TEST_F(StartCommandTest, WhatIsNeitherAHeadNorANodeIsRefused) {

@@ -84,6 +84,21 @@ class ActorTableTest : public testing::Test {
 const std::string kUnheld = ", actor died: actor \"a\" ended: nobody holds it any more";
 const std::string kJobOver = ", actor died: actor \"a\" ended: its job is over";
 
+TEST_F(ActorTableTest, OfOneThatWasKilledForMemoryTheErrorIsOfThatKind) {
+  create_alive(5, spec_with(1));
+  EXPECT_TRUE(table_.may_restart(ActorId{5}));
+  table_.incarnation_ended(ActorId{5}, 1, "it took all", now_, true);
+  started(5, 2);
+  EXPECT_FALSE(table_.may_restart(ActorId{5}));
+  table_.incarnation_ended(ActorId{5}, 2, "it took all", now_, true);
+  const auto refused = table_.connect(ActorRequestId{9}, ActorId{5}, 0);
+  const Error why = std::get<ActorRefused>(refused.at(0)).why;
+  EXPECT_EQ(why.code(), ErrorCode::kExhausted);
+  EXPECT_NE(why.message().find("ended: it took all; it was restarted 1 time"), std::string::npos) << why.to_string();
+  EXPECT_NE(why.remedy().find(".memory"), std::string::npos) << why.to_string();
+  EXPECT_FALSE(table_.may_restart(ActorId{5}));
+}
+
 TEST_F(ActorTableTest, AnActorIsStartedAndItsCreatorAnsweredWhenItIsConstructed) {
   EXPECT_EQ(create(1, 5, spec_of(7)), (Texts{"start 5.1"}));
   EXPECT_EQ(table_.size(), 1u);

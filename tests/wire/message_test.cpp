@@ -43,8 +43,8 @@ InspectedWorker some_worker() {
   PendingResult argument = result;
   argument.argument_of = 0;
   argument.stage = PendingResult::Stage::kSent;
-  return {WorkerId{7},  ActorId{8}, "counter",          "alive",       9,        true, 10, -11,
-          CallerId{12}, 13,         {result, argument}, {{"cpu", 84}}, "node 85"};
+  return {WorkerId{7},  ActorId{8}, "counter",          "alive",       9,         true, 10, -11,
+          CallerId{12}, 13,         {result, argument}, {{"cpu", 84}}, "node 85", true};
 }
 
 ObjectLocation some_object() {
@@ -88,8 +88,8 @@ const std::vector<Message>& one_of_each() {
       StartActor{ActorId{4}, "count\0er"s, 40, some_bytes(), "space", "name", "7Counter", -1, true, 41, true,
                  some_demand(), some_asker(), TraceId{87}},
       KillActor{ActorId{5}, some_asker(), true, 6, "why"},
-      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9"},
-      WorkerEnded{WorkerId{9}, "killed by signal 9"},
+      WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9", true},
+      WorkerEnded{WorkerId{9}, "killed by signal 9", true},
       Output{"counter", 11, true, "li\0ne\n\xff"s, true, JobId{73}},
       Stop{},
       Done{},
@@ -125,10 +125,13 @@ const std::vector<Message>& one_of_each() {
                        "space",
                        {{"gpu", 65}},
                        {{66, 67}, {68, 69}},
-                       TraceId{89}},
+                       TraceId{89},
+                       GroupId{143},
+                       144,
+                       true},
       EndIncarnation{ActorId{42}, 43, true, 44},
-      IncarnationEnded{ActorId{44}, 45, "killed"},
-      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400"},
+      IncarnationEnded{ActorId{44}, 45, "killed", true},
+      ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400", true},
       JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}, true},
       ClusterJoined{76, true, true},
       LeaseGranted{77, WorkerId{78}, NodeId{79}, "10.0.0.1:7400"},
@@ -177,7 +180,7 @@ const std::vector<Message>& one_of_each() {
              {WorkerId{134}},
              true},
       ActorLife{ActorId{135}, 136, 137, 138, true, some_share(), GroupId{139}, 140,
-                Error{ErrorCode::kActorDied, "killed"}, "coun\0ter"s, JobId{141}, "killed by sig\0nal 9"s},
+                Error{ErrorCode::kActorDied, "killed"}, "coun\0ter"s, JobId{141}, "killed by sig\0nal 9"s, true},
       ActorLife{ActorId{135}, 136},
       GroupPlaces{GroupId{142}, {some_share(), {}}, true},
       EndNode{},
@@ -285,9 +288,9 @@ auto fields(const EndCaller& m) {
 }
 auto fields(const StartIncarnation& m) {
   const auto& [actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace,
-               group, bundle, exclusive] = m;
+               group, bundle, exclusive, may_restart] = m;
   return std::tie(actor, incarnation, job, label, constructor, arguments, in_pieces, name_space, amounts, gpus, trace,
-                  group, bundle, exclusive);
+                  group, bundle, exclusive, may_restart);
 }
 auto fields(const NodeLoad& m) {
   const auto& [tasks] = m;
@@ -350,12 +353,12 @@ auto fields(const EndIncarnation& m) {
   return std::tie(actor, incarnation, kill, grace_ms);
 }
 auto fields(const IncarnationEnded& m) {
-  const auto& [actor, incarnation, reason] = m;
-  return std::tie(actor, incarnation, reason);
+  const auto& [actor, incarnation, reason, out_of_memory] = m;
+  return std::tie(actor, incarnation, reason, out_of_memory);
 }
 auto fields(const ActorAlive& m) {
-  const auto& [number, actor, incarnation, node, max_task_retries, ended, address] = m;
-  return std::tie(number, actor, incarnation, node, max_task_retries, ended, address);
+  const auto& [number, actor, incarnation, node, max_task_retries, ended, address, out_of_memory] = m;
+  return std::tie(number, actor, incarnation, node, max_task_retries, ended, address, out_of_memory);
 }
 auto fields(const JoinCluster& m) {
   const auto& [node, address, amounts, labels, again] = m;
@@ -374,20 +377,11 @@ auto fields(const Report& m) {
   return std::tie(jobs, callers, holds, incarnations, bundles, unheld, lent, borrowed, more);
 }
 auto fields(const ActorLife& m) {
-  const auto& [actor, incarnation, restarts, backoff, waits, has, group, bundle, over, label, job, last_end] = m;
-  return std::tuple{actor,
-                    incarnation,
-                    restarts,
-                    backoff,
-                    waits,
-                    has,
-                    group,
-                    bundle,
-                    over.has_value(),
-                    label,
-                    job,
-                    last_end,
-                    over ? over->message() : std::string{}};
+  const auto& [actor, incarnation, restarts, backoff, waits, has, group, bundle, over, label, job, last_end,
+               out_of_memory] = m;
+  return std::tuple{
+      actor,  incarnation,      restarts, backoff, waits,    has,           group,
+      bundle, over.has_value(), label,    job,     last_end, out_of_memory, over ? over->message() : std::string{}};
 }
 auto fields(const GroupPlaces& m) {
   const auto& [group, places, removed] = m;
@@ -459,12 +453,12 @@ auto fields(const ActorConstructed& m) {
   return std::tuple{actor, incarnation, failure.has_value(), failure ? failure->message() : std::string{}};
 }
 auto fields(const WorkerReady& m) {
-  const auto& [worker, actor, incarnation, pid, max_task_retries, remote, ended] = m;
-  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote, ended);
+  const auto& [worker, actor, incarnation, pid, max_task_retries, remote, ended, out_of_memory] = m;
+  return std::tie(worker, actor, incarnation, pid, max_task_retries, remote, ended, out_of_memory);
 }
 auto fields(const WorkerEnded& m) {
-  const auto& [worker, reason] = m;
-  return std::tie(worker, reason);
+  const auto& [worker, reason, out_of_memory] = m;
+  return std::tie(worker, reason, out_of_memory);
 }
 auto fields(const Output& m) {
   const auto& [label, pid, error, lines, report, job] = m;

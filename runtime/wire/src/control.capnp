@@ -212,6 +212,7 @@ struct StartIncarnation {
   group @11 :UInt64;              # of whose bundle the amounts are a part; none: of no group's
   bundle @12 :UInt32;
   exclusive @13 :Bool;
+  mayRestart @14 :Bool;           # there is a restart left after this one
 }
 struct EndIncarnation {
   actor @0 :UInt64;
@@ -221,8 +222,8 @@ struct EndIncarnation {
 }
 struct EndWorker { graceMs @0 :UInt32; }
 struct DrainNode { node @0 :UInt64; limitMs @1 :UInt32; number @2 :UInt64; }  # limit 0: none; number: of the question
-struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; }
-struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; ended @5 :Text; address @6 :Text; }
+struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; outOfMemory @3 :Bool; }
+struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; ended @5 :Text; address @6 :Text; outOfMemory @7 :Bool; }
 struct JoinCluster {
   node @0 :UInt64;
   address @1 :Text;               # where other nodes reach it; empty: it has no workers
@@ -291,12 +292,13 @@ struct ActorLife {
   label @9 :Text;                 # of one that ended for good, as the job is
   job @10 :UInt64;
   lastEnd @11 :Text;              # of the incarnation before
+  outOfMemory @12 :Bool;          # that was why
 }
 struct GroupPlaces { group @0 :UInt64; places @1 :List(Share); removed @2 :Bool; }  # removed: actors have some still
 struct LeaseGranted { number @0 :UInt64; worker @1 :UInt64; node @2 :UInt64; address @3 :Text; }  # address: empty for the head's
 struct Refused { number @0 :UInt64; failure @1 :Failure; }
-struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; ended @6 :Text; }
-struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; }   # one that ran tasks
+struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; ended @6 :Text; outOfMemory @7 :Bool; }
+struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; outOfMemory @2 :Bool; }   # one that ran tasks
 struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; job @5 :UInt64; }
 struct Stop {}
 
@@ -367,6 +369,7 @@ struct InspectedWorker {
   waits @10 :List(PendingResult);
   amounts @11 :List(Amount);      # that it holds
   elsewhere @12 :Text;            # which other node it is on; empty: here, or nowhere
+  mayRunAgain @13 :Bool;          # what runs, where a worker dies
 }
 struct PendingResult {
   argumentOf @0 :Int32;           # which of the results beside it; -1: a thread waits for it

@@ -122,6 +122,7 @@ void write_inspected(schema::Inspected::Builder to, const Inspected& from) {
     write_waits(b.initWaits(static_cast<unsigned>(worker.waits.size())), worker.waits);
     write_amounts(b.initAmounts(static_cast<unsigned>(worker.amounts.size())), worker.amounts);
     b.setElsewhere(text_of(worker.elsewhere));
+    b.setMayRunAgain(worker.may_run_again);
   }
   write_store(to.initStore(), from.store);
 }
@@ -147,7 +148,8 @@ std::optional<Inspected> read_inspected(schema::Inspected::Reader from) {
                                  .number = r.getNumber(),
                                  .waits = std::move(*waits),
                                  .amounts = read_amounts(r.getAmounts()),
-                                 .elsewhere = text(r.getElsewhere())});
+                                 .elsewhere = text(r.getElsewhere()),
+                                 .may_run_again = r.getMayRunAgain()});
   }
   return inspected;
 }

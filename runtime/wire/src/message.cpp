@@ -224,6 +224,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setExclusive(m.exclusive);
                    b.setGroup(m.group.value());
                    b.setBundle(m.bundle);
+                   b.setMayRestart(m.may_restart);
                  },
                  [&](const EndIncarnation& m) {
                    auto b = to.initEndIncarnation();
@@ -237,6 +238,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setActor(m.actor.value());
                    b.setIncarnation(m.incarnation);
                    b.setReason(text_of(m.reason));
+                   b.setOutOfMemory(m.out_of_memory);
                  },
                  [&](const ActorAlive& m) {
                    auto b = to.initActorAlive();
@@ -247,6 +249,7 @@ void write(Schema::Builder to, const Message& message) {
                    b.setMaxTaskRetries(m.max_task_retries);
                    b.setEnded(text_of(m.ended));
                    b.setAddress(text_of(m.address));
+                   b.setOutOfMemory(m.out_of_memory);
                  },
                  [&](const JoinCluster& m) {
                    auto b = to.initJoinCluster();
@@ -283,11 +286,13 @@ void write(Schema::Builder to, const Message& message) {
                    b.setMaxTaskRetries(m.max_task_retries);
                    b.setRemote(m.remote);
                    b.setEnded(text_of(m.ended));
+                   b.setOutOfMemory(m.out_of_memory);
                  },
                  [&](const WorkerEnded& m) {
                    auto b = to.initWorkerEnded();
                    b.setWorker(m.worker.value());
                    b.setReason(text_of(m.reason));
+                   b.setOutOfMemory(m.out_of_memory);
                  },
                  [&](const Output& m) {
                    auto b = to.initOutput();
@@ -628,7 +633,8 @@ std::optional<Message> read(Schema::Reader from) {
                               .trace = TraceId{r.getTrace()},
                               .group = GroupId{r.getGroup()},
                               .bundle = r.getBundle(),
-                              .exclusive = r.getExclusive()};
+                              .exclusive = r.getExclusive(),
+                              .may_restart = r.getMayRestart()};
     }
     case Schema::END_INCARNATION: {
       const auto r = from.getEndIncarnation();
@@ -636,12 +642,12 @@ std::optional<Message> read(Schema::Reader from) {
     }
     case Schema::INCARNATION_ENDED: {
       const auto r = from.getIncarnationEnded();
-      return IncarnationEnded{ActorId{r.getActor()}, r.getIncarnation(), text(r.getReason())};
+      return IncarnationEnded{ActorId{r.getActor()}, r.getIncarnation(), text(r.getReason()), r.getOutOfMemory()};
     }
     case Schema::ACTOR_ALIVE: {
       const auto r = from.getActorAlive();
-      return ActorAlive{r.getNumber(),         ActorId{r.getActor()}, r.getIncarnation(),  NodeId{r.getNode()},
-                        r.getMaxTaskRetries(), text(r.getEnded()),    text(r.getAddress())};
+      return ActorAlive{r.getNumber(),         ActorId{r.getActor()}, r.getIncarnation(),   NodeId{r.getNode()},
+                        r.getMaxTaskRetries(), text(r.getEnded()),    text(r.getAddress()), r.getOutOfMemory()};
     }
     case Schema::JOIN_CLUSTER: {
       const auto r = from.getJoinCluster();
@@ -664,11 +670,11 @@ std::optional<Message> read(Schema::Reader from) {
     case Schema::WORKER_READY: {
       const auto r = from.getWorkerReady();
       return WorkerReady{WorkerId{r.getWorker()}, ActorId{r.getActor()}, r.getIncarnation(), r.getPid(),
-                         r.getMaxTaskRetries(),   r.getRemote(),         text(r.getEnded())};
+                         r.getMaxTaskRetries(),   r.getRemote(),         text(r.getEnded()), r.getOutOfMemory()};
     }
     case Schema::WORKER_ENDED: {
       const auto r = from.getWorkerEnded();
-      return WorkerEnded{WorkerId{r.getWorker()}, text(r.getReason())};
+      return WorkerEnded{WorkerId{r.getWorker()}, text(r.getReason()), r.getOutOfMemory()};
     }
     case Schema::OUTPUT: {
       const auto r = from.getOutput();

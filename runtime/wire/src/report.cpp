@@ -108,6 +108,7 @@ void write_life(schema::ActorLife::Builder to, const ActorLife& from) {
   to.setLabel(text_of(from.label));
   to.setJob(from.job.value());
   to.setLastEnd(text_of(from.last_end));
+  to.setOutOfMemory(from.out_of_memory);
 }
 
 std::optional<ActorLife> read_life(schema::ActorLife::Reader from) {
@@ -122,7 +123,8 @@ std::optional<ActorLife> read_life(schema::ActorLife::Reader from) {
                  .over = std::nullopt,
                  .label = text(from.getLabel()),
                  .job = JobId{from.getJob()},
-                 .last_end = text(from.getLastEnd())};
+                 .last_end = text(from.getLastEnd()),
+                 .out_of_memory = from.getOutOfMemory()};
   if (from.hasOver()) {
     life.over = read_failure(from.getOver());
     if (!life.over) return std::nullopt;

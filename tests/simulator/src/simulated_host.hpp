@@ -52,6 +52,9 @@ class SimulatedHost final : public node::Host {
   void kill_worker(int, pid_t pid) override { kill(pid); }
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
+  std::optional<MemoryUse> memory_use() override { return std::nullopt; }  // there is no end of it
+  ByteCount memory_of(pid_t) override { return {}; }
+
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
   Result<Fd> make_spill_file(const std::string& folder) override;
   void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;

@@ -63,7 +63,8 @@ class PHAROS_API Unavailable : public Exception {
 class PHAROS_API Overloaded : public Exception {
   using Exception::Exception;
 };
-/// Memory, room in the object store, descriptors or processes ran out.
+/// Memory, room in the object store, descriptors or processes ran out. Also of a task or an actor whose process was
+/// killed because its node had too little memory.
 class PHAROS_API Exhausted : public Exception {
   using Exception::Exception;
 };

@@ -18,6 +18,8 @@ struct DaemonOptions {
   std::string state{};                ///< a folder for what the head must not lose; empty: it ends with the head
   bool ends_words_with_zero = false;  ///< a zero behind what it says of itself
   std::string token_file{};           ///< what to tell people who want to join
+  /// When more than this part of memory is in use, workers are killed. 1: never.
+  double memory_threshold = 0.95;
   /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.
   std::uint64_t object_store = 0;
   /// Where objects go that have no room in memory; "none": nowhere.

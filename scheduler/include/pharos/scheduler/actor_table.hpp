@@ -124,8 +124,10 @@ class ActorTable {
   ActorEffects constructor_failed(ActorId actor, std::uint32_t incarnation, const Error& why);
   /// Its process is gone, or could not be started. If it has restarts left, the next incarnation starts: at once, then
   /// after 100 ms, and after twice as long each time, up to 10 s; and at once again when an incarnation was constructed
-  /// and ended 60 s or more after it was asked to start. Else it is dead for good.
-  ActorEffects incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason, TimePoint now);
+  /// and ended 60 s or more after it was asked to start. Else it is dead for good: kActorDied, and with
+  /// `out_of_memory`, which says that it was killed for that, kExhausted.
+  ActorEffects incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason, TimePoint now,
+                                 bool out_of_memory = false);
   /// For good, after its destructor; requests are refused with `why` at once. One that has no process yet: as kill().
   ActorEffects stop(ActorId actor, const std::string& why, Duration grace);
   /// An actor that is alive and has restarts ends as by stop(), and starts again at once; that is not counted.
@@ -167,6 +169,8 @@ class ActorTable {
   /// All holders have been heard of. Actors that nobody holds end, and promises are broken that nobody will keep.
   ActorEffects restored(const std::function<bool(CallerId)>& is_there);
 
+  /// Its next incarnation would start if the present one ended now.
+  bool may_restart(ActorId actor) const;
   /// Those that live or will again.
   std::size_t size() const { return living_; }
   /// Requests that wait.
@@ -226,6 +230,7 @@ class ActorTable {
 
   static bool has_process(const Actor& actor);
   static bool lives(const Actor& actor);
+  static bool may_restart(const Actor& actor);
   Actor* find_actor(ActorId actor);
   Actor* find_process(ActorId actor, std::uint32_t incarnation);
   bool answer_or_wait(ActorRequestId request, ActorId id, Actor& actor, ActorEffects& effects);

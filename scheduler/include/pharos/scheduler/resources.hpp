@@ -80,6 +80,10 @@ class Resources {
   Amounts amounts_;
 };
 
+/// What whoever was killed for the want of memory can do.
+inline constexpr const char* kMemoryRemedy =
+    "Ask for .memory, so that no more run beside each other than there is memory for, or have fewer run at once.";
+
 /// A share of one GPU: kWhole for all of it.
 struct GpuShare {
   std::uint32_t index = 0;  ///< among the node's

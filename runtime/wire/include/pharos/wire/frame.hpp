@@ -38,6 +38,7 @@ enum FrameFlags : std::uint8_t {
   kByName = 2,         ///< the payload begins with the function's name: caller and callee are different programs
   kInPieces = 4,       ///< the payload begins with a list of objects, whose bytes belong between the others
   kCarriesActors = 8,  ///< a reply; before anything else its payload lists the actors that the result has handles of
+  kMayRunAgain = 16,   ///< a task; its caller sends it again where the worker dies
 };
 
 /// What goes before every payload, on Unix sockets and TCP alike. Little-endian, as it lies in memory.

@@ -201,6 +201,7 @@ struct StartIncarnation {
   GroupId group{};  ///< of whose bundle that is a part
   std::uint32_t bundle = 0;
   bool exclusive = false;
+  bool may_restart = false;  ///< there is a restart left after this one
 };
 struct EndIncarnation {
   ActorId actor;
@@ -212,6 +213,7 @@ struct IncarnationEnded {
   ActorId actor;
   std::uint32_t incarnation = 0;
   std::string reason;
+  bool out_of_memory = false;  ///< killed because its node had too little
 };
 struct ActorAlive {
   std::uint64_t number = 0;
@@ -219,8 +221,9 @@ struct ActorAlive {
   std::uint32_t incarnation = 0;
   NodeId node;
   std::int32_t max_task_retries = 0;
-  std::string ended{};    ///< how the incarnation before this one ended; empty for the first
-  std::string address{};  ///< of its node, for other nodes; empty: the head's
+  std::string ended{};         ///< how the incarnation before this one ended; empty for the first
+  std::string address{};       ///< of its node, for other nodes; empty: the head's
+  bool out_of_memory = false;  ///< that was why
 };
 struct JoinCluster {
   NodeId node;
@@ -284,10 +287,12 @@ struct WorkerReady {
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
   bool remote = false;                ///< on another machine; an actor's connection may end although both live
   std::string ended{};                ///< how the incarnation before this one ended; empty for the first
+  bool out_of_memory = false;         ///< that was why
 };
 struct WorkerEnded {
   WorkerId worker;
   std::string reason;
+  bool out_of_memory = false;  ///< killed because its node had too little
 };
 struct Output {
   std::string label;
@@ -422,8 +427,9 @@ struct InspectedWorker {
   CallerId caller{};                     ///< whose call that is
   std::uint64_t number = 0;
   std::vector<PendingResult> waits{};
-  Amounts amounts{};        ///< that it holds
-  std::string elsewhere{};  ///< for people: which other node it is on; empty: here, or nowhere
+  Amounts amounts{};           ///< that it holds
+  std::string elsewhere{};     ///< for people: which other node it is on; empty: here, or nowhere
+  bool may_run_again = false;  ///< what runs, where a worker dies
   friend bool operator==(const InspectedWorker&, const InspectedWorker&) = default;
 };
 /// A process and an object of the store.
@@ -602,7 +608,8 @@ struct ActorLife {
   std::optional<Error> over{};  ///< why it ended for good
   std::string label{};
   JobId job{};
-  std::string last_end{};  ///< of the incarnation before
+  std::string last_end{};      ///< of the incarnation before
+  bool out_of_memory = false;  ///< that was why
 };
 /// The same about a group, beside PlaceGroup: of each bundle.
 struct GroupPlaces {

@@ -1,0 +1,145 @@
+// A node that has too little memory kills workers before the kernel kills anybody: one at a time, those first that cost
+// least (victims.hpp).
+//
+// 1. No worker is killed before the last one's process is gone, and memory was read again after that.
+// 2. Whoever waits for a killed worker is told so, with numbers.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/base/log.hpp>
+
+#include "node_records.hpp"
+#include "victims.hpp"
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kWatchTime = 250ms;
+constexpr auto kAskTime = 100ms;     // for workers to say what they run; memory fills meanwhile
+constexpr auto kPatience = 10s;      // with a process that was killed, before it is told that it does not end
+constexpr auto kBlameTime = 1500ms;  // between the kernel's killing somebody and the news of a worker's end
+
+std::string describe(const Host::MemoryUse& use) {
+  return to_string(use.used) + " of the " + to_string(use.total) +
+         (use.of_cgroup ? " that the node's cgroup allows" : " of the node's machine");
+}
+
+}  // namespace
+
+void Node::watch_memory_if_needed() {
+  if (!std::exchange(watches_memory_, true)) background_.spawn(watch_memory(this));
+}
+
+async::Async<void> Node::watch_memory(Node* self) {
+  bool told_in_vain = false;
+  while (!self->workers_.empty() && self->look_at_memory()) {
+    if (self->memory_is_short()) {
+      const auto victim = co_await find_victim(self);
+      if (victim != nullptr) {
+        self->kill_for_memory(*victim);
+        if (!co_await wait_until_gone(self, victim)) break;
+        continue;  // 1
+      }
+      if (!std::exchange(told_in_vain, true)) {
+        log(LogLevel::kWarn, "memory is short, and there is no worker to kill",
+            {kv("used", self->memory_->used), kv("total", self->memory_->total)});
+      }
+    } else {
+      told_in_vain = false;
+    }
+    const auto slept = co_await async::sleep(kWatchTime);
+    if (!slept) break;
+  }
+  self->watches_memory_ = false;
+}
+
+/// False: nobody knows.
+bool Node::look_at_memory() {
+  const auto use = host_.memory_use();
+  if (use && memory_ && use->kills > memory_->kills) kernel_killed_ = executor_.now();
+  memory_ = use;
+  return memory_.has_value();
+}
+
+bool Node::memory_is_short() const {
+  const auto total = static_cast<double>(memory_->total.bytes());
+  return static_cast<double>(memory_->used.bytes()) > settings_.memory_threshold * total;
+}
+
+async::Async<std::shared_ptr<Node::Worker>> Node::find_victim(Node* self) {
+  std::vector<std::shared_ptr<Worker>> workers;
+  std::vector<Candidate> candidates;
+  const auto inspection = std::make_shared<Inspection>();
+  for (const auto& [id, worker] : self->workers_) {
+    if (worker->gone || worker->control == nullptr) continue;
+    const bool idle = !worker->actor && !self->leases_.lessee_of(id);
+    workers.push_back(worker);
+    candidates.push_back({.idle = idle, .may_run_again = worker->may_restart, .since = worker->since});
+    if (!worker->actor && !idle) inspection->answer.workers.push_back({.worker = id});
+  }
+  const bool any_idle = std::any_of(candidates.begin(), candidates.end(), [](const auto& each) { return each.idle; });
+  if (!any_idle) {
+    co_await ask_what_runs(self, inspection);
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      for (const wire::InspectedWorker& told : inspection->answer.workers) {
+        if (told.worker != workers[i]->id || !told.answered || told.function == wire::kNoFunction) continue;
+        candidates[i].may_run_again = told.may_run_again;
+        candidates[i].since = self->executor_.now() - std::chrono::nanoseconds{told.nanoseconds};
+      }
+    }
+  }
+  const auto chosen = choose_victim(candidates);
+  co_return chosen ? workers[*chosen] : nullptr;
+}
+
+/// Of the workers in there. Those that do not say it in time may run something that nobody can run again.
+async::Async<void> Node::ask_what_runs(Node* self, std::shared_ptr<Inspection> inspection) {
+  const auto deadline = async::Deadline::after(kAskTime, self->executor_.now());
+  for (const wire::InspectedWorker& entry : inspection->answer.workers) {
+    const auto worker = self->find_worker(entry.worker);
+    ++inspection->missing;
+    self->background_.spawn(inspect_worker(inspection, worker, deadline));
+  }
+  inspection->take_one();  // nobody asks the head
+  [[maybe_unused]] const auto all = co_await inspection->done.wait(deadline);
+}
+
+void Node::kill_for_memory(Worker& worker) {
+  if (worker.control == nullptr) return;  // it has just ended by itself
+  const ByteCount its = host_.memory_of(worker.pid);
+  const auto percent = static_cast<int>(std::lround(settings_.memory_threshold * 100));
+  worker.killed_because = "the node killed it because memory was short: it had " + to_string(its) + ", and " +
+                          describe(*memory_) + " were in use; more than " + std::to_string(percent) + "% are too much";
+  worker.out_of_memory = true;
+  log(LogLevel::kWarn, "memory is short, and a worker is killed",
+      {kv("worker", worker.label), kv("pid", worker.pid), kv("bytes", its), kv("used", memory_->used),
+       kv("total", memory_->total)});
+  kill_worker(worker);
+  // Nobody is to be given an idle one any more.
+  const bool idle = !worker.actor && !leases_.lessee_of(worker.id) && leases_.held_by(worker.id).empty();
+  if (idle) apply(leases_.worker_ended(worker.id));
+}
+
+/// False: the node ends.
+async::Async<bool> Node::wait_until_gone(Node* self, std::shared_ptr<Worker> worker) {
+  for (;;) {
+    const auto gone = co_await worker->process_gone.wait(async::Deadline::after(kPatience, self->executor_.now()));
+    if (gone) co_return true;
+    if (gone.error().code() != ErrorCode::kDeadlineExceeded) co_return false;
+    log(LogLevel::kError, "a worker that was killed because memory was short does not end", {kv("pid", worker->pid)});
+  }
+}
+
+/// Of one that was killed by SIGKILL, not from here. The kernel was faster than the watch.
+void Node::note_if_kernel_killed(Worker& worker) {
+  if (!memory_ || !look_at_memory() || !kernel_killed_ || *kernel_killed_ + kBlameTime < executor_.now()) return;
+  worker.killed_because = "the kernel killed it because memory ran out: the node has " + to_string(memory_->least);
+  worker.out_of_memory = true;
+}
+
+}  // namespace pharos::node
