@@ -1,5 +1,6 @@
 #include "head.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <utility>
@@ -75,10 +76,7 @@ void Head::lose_node(NodeId node, const std::string& reason) {
     if (place.node == node) callers.push_back(caller);
   }
   for (const CallerId caller : callers) end_caller(caller);
-  std::vector<std::pair<ActorId, std::uint32_t>> actors;
-  for (const auto& [actor, running] : running_) {
-    if (running.node == node) actors.emplace_back(actor, running.incarnation);
-  }
+  const auto actors = running_at(node);
   for (auto& [id, group] : groups_) {
     for (std::uint32_t bundle = 0; bundle < group.nodes.size(); ++bundle) {
       if (group.nodes[bundle] != node) continue;
@@ -619,6 +617,20 @@ void Head::lease_again(const Lease& lease) {
 
 // ---- The life of actors
 
+void Head::note_running(ActorId actor, Running running) {
+  running_at_[running.node].insert(actor);
+  running_.insert_or_assign(actor, std::move(running));
+}
+
+std::vector<std::pair<ActorId, std::uint32_t>> Head::running_at(NodeId node) const {
+  std::vector<std::pair<ActorId, std::uint32_t>> all;
+  const auto found = running_at_.find(node);
+  if (found == running_at_.end()) return all;
+  for (const ActorId actor : found->second) all.emplace_back(actor, running_.at(actor).incarnation);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 Head::Running* Head::find_running(ActorId actor, std::uint32_t incarnation) {
   const auto found = running_.find(actor);
   return found == running_.end() || found->second.incarnation != incarnation ? nullptr : &found->second;
@@ -693,7 +705,7 @@ void Head::apply(const scheduler::Placed& placed) {
   if (jobs_.at(making.asker.job).stopping) return apply(placement_.give_back(placed.actor));
   // In a bundle that it has there already: a node that is not back yet hears of it when it is.
   const bool is_back = !expected_.contains(placed.node) && !reporting_.contains(placed.node);
-  running_.insert_or_assign(placed.actor, Running{incarnation, placed.node, {}, !is_back});
+  note_running(placed.actor, Running{incarnation, placed.node, {}, !is_back});
   moved_.insert(placed.actor);
   if (is_back) start_incarnation(placed.actor);
 }
@@ -738,6 +750,9 @@ void Head::incarnation_ended(const wire::IncarnationEnded& end) {
   const auto& [actor, incarnation, reason, out_of_memory] = end;
   if (find_running(actor, incarnation) == nullptr) return;
   const Running ended = std::move(running_.extract(actor).mapped());
+  const auto at_node = running_at_.find(ended.node);
+  at_node->second.erase(actor);
+  if (at_node->second.empty()) running_at_.erase(at_node);
   moved_.insert(actor);
   apply(placement_.give_back(actor));
   last_ends_[actor] = end;

@@ -162,6 +162,9 @@ class Head {
   void tell(NodeId node, wire::Message message);
   void forget_if_over(ActorId actor);
   void tick_actors_at(TimePoint when);
+  void note_running(ActorId actor, Running running);
+  /// Of a node, in the order of the actors' numbers.
+  std::vector<std::pair<ActorId, std::uint32_t>> running_at(NodeId node) const;
   Running* find_running(ActorId actor, std::uint32_t incarnation);
   void lose_node(NodeId node, const std::string& reason);
   void tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason);
@@ -223,6 +226,7 @@ class Head {
   std::unordered_map<ActorId, std::uint32_t> unplaced_;            // incarnations that wait for resources
   std::unordered_map<ActorId, wire::IncarnationEnded> last_ends_;  // of those that were restarted
   std::unordered_map<ActorId, Running> running_;
+  std::unordered_map<NodeId, std::unordered_set<ActorId>> running_at_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
   std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not heard of yet
   std::unordered_map<std::uint64_t, Lease> lease_requests_;                           // by number

@@ -321,7 +321,7 @@ bool Head::restore_actor(const wire::ActorLife* life, const wire::StartActor* ma
     apply(placement_.give_back(actor));
     return false;
   }
-  if (is_placed) running_.emplace(actor, Running{lived.incarnation, life->has.node, {}, true});
+  if (is_placed) note_running(actor, Running{lived.incarnation, life->has.node, {}, true});
   if (making != nullptr && !is_over) makings_.emplace(actor, *making);
   if (life != nullptr && !life->last_end.empty()) {
     last_ends_.emplace(actor, wire::IncarnationEnded{actor, 0, life->last_end, life->out_of_memory});
@@ -442,18 +442,13 @@ void Head::take_reported_incarnations(NodeId from, const wire::Report& report) {
     running->untold = false;
     if (constructed) apply(actors_.incarnation_started(actor, incarnation));
   }
-  std::vector<ActorId> untold;
-  for (const auto& [actor, running] : running_) {
-    if (running.untold && running.node == from) untold.push_back(actor);
-  }
-  std::sort(untold.begin(), untold.end());
-  for (const ActorId actor : untold) {
-    Running& running = running_.at(actor);
-    running.untold = false;
+  for (const auto& [actor, incarnation] : running_at(from)) {
+    Running* const running = find_running(actor, incarnation);
+    if (running == nullptr || !std::exchange(running->untold, false)) continue;
     if (actors_.lives(actor)) {
       start_incarnation(actor);
     } else {
-      incarnation_ended({actor, running.incarnation, "it was ended before it could start"});
+      incarnation_ended({actor, incarnation, "it was ended before it could start"});
     }
   }
 }

@@ -70,7 +70,7 @@ std::optional<Node::Served> Node::connect(const Worker& worker, const Client& us
   to_user.push_back(std::move(pair->second));
   user.peer->respond(request,
                      wire::WorkerReady{worker.id, worker.actor, worker.incarnation, worker.pid, alive.max_task_retries,
-                                       false, alive.ended},
+                                       false, alive.ended, alive.out_of_memory},
                      std::move(to_user));
   return Served{{user.caller, worker.actor, worker.incarnation, false, std::move(holding)}, std::move(pair->first)};
 }

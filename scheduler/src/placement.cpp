@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <pharos/scheduler/placement.hpp>
@@ -27,7 +28,9 @@ PlacementEffects Placement::open_node(NodeId id) {
 
 PlacementEffects Placement::remove_node(NodeId node) {
   PlacementEffects effects = close_node(node);
-  std::erase_if(places_, [node](const auto& entry) { return entry.second.node == node; });
+  if (const auto seated = seated_.extract(node); !seated.empty()) {
+    for (const ActorId actor : seated.mapped()) places_.erase(actor);
+  }
   lose_bundles_at(node, effects);
   fleet_.remove(node);
   settle(effects);
@@ -64,7 +67,7 @@ PlacementEffects Placement::place(ActorId actor, const std::string& label, const
     wait_in_line(actor, label, demand, preference, *fleet_.find(line->second.claim));
   } else if (Node* const node = fleet_.choose(demand, preference)) {
     Allotment allotment = fleet_.take(*node, demand.amounts);
-    places_.insert_or_assign(actor, Place{.node = node->id, .allotment = allotment});
+    seat(actor, Place{.node = node->id, .allotment = allotment});
     effects.emplace_back(Placed{actor, node->id, std::move(allotment)});
   } else if (Node* const claim = fleet_.choose_to_wait_for(demand)) {
     wait_in_line(actor, label, demand, preference, *claim);
@@ -79,6 +82,7 @@ PlacementEffects Placement::give_back(ActorId actor) {
   const auto found = places_.extract(actor);
   if (found.empty()) return effects;
   const Place& place = found.mapped();
+  if (place.node) seated_.at(place.node).erase(actor);
   if (place.line != nullptr) {
     leave_line(*place.line, place.number);
   } else if (!place.group) {
@@ -98,6 +102,11 @@ PlacementEffects Placement::give_back(ActorId actor) {
   }
   settle(effects);
   return effects;
+}
+
+void Placement::seat(ActorId actor, Place place) {
+  seated_[place.node].insert(actor);
+  places_.insert_or_assign(actor, std::move(place));
 }
 
 // ---- Lines
@@ -121,7 +130,7 @@ void Placement::wait_in_line(ActorId actor, const std::string& label, const Dema
 void Placement::serve_first(Line& line, Node& node, PlacementEffects& effects) {
   const auto [number, first] = *line.waiting.begin();
   Allotment allotment = fleet_.take(node, line.demand->amounts);
-  places_.insert_or_assign(first.actor, Place{.node = node.id, .allotment = allotment});
+  seat(first.actor, Place{.node = node.id, .allotment = allotment});
   effects.emplace_back(Placed{first.actor, node.id, std::move(allotment)});
   leave_line(line, number);
 }
@@ -211,7 +220,7 @@ bool Placement::restore(ActorId actor, NodeId id, const Allotment& allotment) {
   Node* const node = fleet_.find(id);
   if (node == nullptr || places_.contains(actor) || !node->ledger.fits(allotment)) return false;
   fleet_.take(*node, allotment);
-  places_.emplace(actor, Place{.node = id, .allotment = allotment});
+  seat(actor, Place{.node = id, .allotment = allotment});
   return true;
 }
 
@@ -222,7 +231,7 @@ bool Placement::restore_in_group(ActorId actor, GroupId id, std::uint32_t index,
   if (!bundle.node || !bundle.ledger->fits(allotment)) return false;
   bundle.ledger->take(allotment);
   ++bundle.users;
-  places_.emplace(actor, Place{.node = bundle.node, .allotment = allotment, .group = id, .bundle = index});
+  seat(actor, Place{.node = bundle.node, .allotment = allotment, .group = id, .bundle = index});
   return true;
 }
 
@@ -246,18 +255,20 @@ std::vector<Placement::BundlePlace> Placement::places_of(GroupId id) const {
 Placement::Shortage Placement::shortage_of(const Demand& demand) const {
   Resources total;
   Resources left;
+  std::vector<NodeId> nodes;
   for (const Node* const node : fleet_.all()) {
     if (!Fleet::could_fit(*node, demand)) continue;
     total += node->ledger.total();
     left += node->ledger.left();
+    nodes.push_back(node->id);
   }
   Shortage shortage{demand.amounts.use(total, left), {}};
   const Resources scarce = demand.amounts.scarce_in(left);
-  for (const auto& [actor, place] : places_) {
-    const Node* const node = place.node ? fleet_.find(place.node) : nullptr;
-    if (node != nullptr && Fleet::could_fit(*node, demand) && !scarce.as_in(place.allotment.amounts).empty()) {
-      shortage.holders.push_back(actor);
-    }
+  for (const NodeId node : nodes) {
+    const auto seated = seated_.find(node);
+    if (seated == seated_.end()) continue;
+    std::copy_if(seated->second.begin(), seated->second.end(), std::back_inserter(shortage.holders),
+                 [&](ActorId actor) { return !scarce.as_in(places_.at(actor).allotment.amounts).empty(); });
   }
   std::sort(shortage.holders.begin(), shortage.holders.end());
   return shortage;

@@ -250,8 +250,7 @@ void Placement::serve_group(Group& group, PlacementEffects& effects) {
     Bundle& bundle = group.bundles[*wanted];
     Allotment allotment = bundle.ledger->take(each->amounts);
     ++bundle.users;
-    places_.insert_or_assign(each->actor,
-                             Place{.node = bundle.node, .allotment = allotment, .group = group.id, .bundle = *wanted});
+    seat(each->actor, Place{.node = bundle.node, .allotment = allotment, .group = group.id, .bundle = *wanted});
     effects.emplace_back(Placed{each->actor, bundle.node, std::move(allotment), *wanted});
     each = group.line.erase(each);
     --waiting_;

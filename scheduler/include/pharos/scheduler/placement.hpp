@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -199,6 +200,8 @@ class Placement {
   };
   using Bundles = std::vector<std::uint32_t>;
 
+  void seat(ActorId actor, Place place);
+
   // Lines.
   void wait_in_line(ActorId actor, const std::string& label, const Demand& demand, const Preference& preference,
                     Node& claim);
@@ -232,7 +235,8 @@ class Placement {
   std::map<std::uint64_t, Turn> turns_;  // the first of each line, and groups that wait
   std::unordered_map<GroupId, Group> groups_;
   std::unordered_map<ActorId, Place> places_;
-  std::set<NodeId> unsettled_;  // where somebody may have room now
+  std::unordered_map<NodeId, std::unordered_set<ActorId>> seated_;  // whose places are there
+  std::set<NodeId> unsettled_;                                      // where somebody may have room now
   std::uint64_t last_number_ = 0;
   std::size_t waiting_ = 0;
 };
