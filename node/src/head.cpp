@@ -374,10 +374,11 @@ void Head::hold_actor(const wire::HoldActor& hold) {
 
 void Head::describe_actors(NodeId from, const wire::Asker& asker) {
   wire::Inspected answer{.cluster = placement_.fleet().total().amounts(), .number = asker.number};
+  Reasons reasons;
   for (const auto& [actor, making] : makings_) {
     if (making.asker.job != asker.job) continue;
     wire::InspectedWorker told{.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}};
-    if (unplaced_.contains(actor)) told.state = describe_shortage(making);
+    if (unplaced_.contains(actor)) told.state = reason_of(making, reasons);
     if (const auto running = running_.find(actor); running != running_.end()) {
       const NodeId node = running->second.node;
       told.amounts = making.demand.amounts;

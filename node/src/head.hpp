@@ -117,10 +117,10 @@ class Head {
   /// Why actors wait, of one job and one demand each, so that it is looked up once for all of them.
   using Reasons = std::map<std::tuple<JobId, GroupId, scheduler::Demand>, std::string>;
   const std::string& reason_of(const wire::StartActor& making, Reasons& known) const;
-  wire::Rows list_actors() const;
+  wire::Rows list_actors(std::size_t first) const;
   wire::Rows list_groups() const;
   wire::Rows list_jobs() const;
-  wire::Rows list_pending() const;
+  wire::Rows list_pending(std::size_t first) const;
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);
   std::string describe_shortage(const wire::StartActor& making) const;

@@ -1,7 +1,9 @@
 // What people ask the head: its nodes, actors, groups and jobs as rows of texts.
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
+#include <tuple>
 
 #include "demands.hpp"
 #include "head.hpp"
@@ -9,6 +11,16 @@
 
 namespace pharos::node {
 namespace {
+
+constexpr std::size_t kReasonsMax = 32;  // each is a look at all actors that are placed
+
+/// Those that come first, in their order; of the others there need be no rows.
+template <class Each, class Before>
+void keep_first(std::vector<Each>& all, std::size_t first, Before before) {
+  const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.size()));
+  std::partial_sort(all.begin(), end, all.end(), before);
+  all.erase(end, all.end());
+}
 
 std::string text_of(const scheduler::Resources& resources) {
   return resources.empty() ? "" : resources.to_string();
@@ -40,18 +52,21 @@ std::string state_of(std::string_view sentence) {
 
 }  // namespace
 
+// Filtered before it is cut. Where nothing is filtered, there are rows for what is left alone: of 100 000 actors they
+// would take longer than a head may be silent.
 Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
+  const std::size_t first = asked.filters.empty() ? asked.limit : std::numeric_limits<std::size_t>::max();
   wire::Rows all;
   if (asked.table == "nodes") {
     all = list_nodes();
   } else if (asked.table == "actors") {
-    all = list_actors();
+    all = list_actors(first);
   } else if (asked.table == "groups") {
     all = list_groups();
   } else if (asked.table == "jobs") {
     all = list_jobs();
   } else if (asked.table == "pending") {
-    all = list_pending();
+    all = list_pending(first);
   } else {
     return Error{ErrorCode::kInvalidArgument, "there is no list of \"" + asked.table + "\"",
                  "There are nodes, actors, groups, jobs and pending."};
@@ -76,16 +91,24 @@ wire::Rows Head::list_nodes() const {
 }
 
 const std::string& Head::reason_of(const wire::StartActor& making, Reasons& known) const {
-  std::string& reason = known[{making.asker.job, making.demand.group, demand_of(making.demand)}];
-  if (reason.empty()) reason = describe_shortage(making);
+  const scheduler::Demand demand = demand_of(making.demand);
+  std::string& reason = known[{making.asker.job, making.demand.group, demand}];
+  if (reason.empty()) {
+    reason = known.size() <= kReasonsMax ? describe_shortage(making) : "it waits for " + demand.to_string();
+  }
   return reason;
 }
 
-wire::Rows Head::list_actors() const {
+wire::Rows Head::list_actors(std::size_t first) const {
   Reasons reasons;
   wire::Rows all{
       {"id", "name", "namespace", "state", "node", "job", "incarnation", "restarts", "has", "why"}, {}, 0, 0};
-  for (const auto& seen : actors_.look()) {
+  auto actors = actors_.look();
+  if (first < actors.size()) {
+    all.matching = actors.size();
+    keep_first(actors, first, [](const auto& a, const auto& b) { return a.actor < b.actor; });
+  }
+  for (const auto& seen : actors) {
     const auto making = makings_.find(seen.actor);
     const auto running = running_.find(seen.actor);
     std::string why = seen.why == nullptr ? "" : seen.why->message();
@@ -120,13 +143,10 @@ wire::Rows Head::list_jobs() const {
   return all;
 }
 
-wire::Rows Head::list_pending() const {
+wire::Rows Head::list_pending(std::size_t first) const {
   wire::Rows all{{"what", "why", "job"}, {}, 0, 0};
-  Reasons reasons;
-  for (const auto& [actor, incarnation] : unplaced_) {
-    const wire::StartActor& making = makings_.at(actor);
-    all.rows.push_back({"actor \"" + making.label + '"', reason_of(making, reasons), to_string(making.asker.job)});
-  }
+  std::vector<const wire::StartActor*> waiting;
+  for (const auto& [actor, incarnation] : unplaced_) waiting.push_back(&makings_.at(actor));
   for (const auto& [id, group] : groups_) {
     const bool placed = std::all_of(group.nodes.begin(), group.nodes.end(), [](NodeId node) { return bool{node}; });
     if (placed && group.unheld.empty()) continue;
@@ -134,6 +154,16 @@ wire::Rows Head::list_pending() const {
                         (placed ? "it waits for tasks to leave " : "it waits for ") + joined(group.bundles) + " (" +
                             text_of(group.strategy) + ")",
                         to_string(group.asker.job)});
+  }
+  if (first < waiting.size()) {
+    all.matching = all.rows.size() + waiting.size();
+    keep_first(waiting, first, [](const auto* a, const auto* b) {
+      return std::tie(a->label, a->actor) < std::tie(b->label, b->actor);
+    });
+  }
+  Reasons reasons;
+  for (const wire::StartActor* const making : waiting) {
+    all.rows.push_back({"actor \"" + making->label + '"', reason_of(*making, reasons), to_string(making->asker.job)});
   }
   return all;
 }

@@ -8,6 +8,7 @@ namespace pharos::node {
 namespace {
 
 constexpr std::uint32_t kRowsMax = 10'000;
+constexpr std::size_t kBytesMax = 3 << 20;  // of the cells; a message has an end
 
 using Row = std::vector<std::string>;
 
@@ -15,6 +16,20 @@ std::string joined(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   return text;
+}
+
+std::size_t bytes_of(const Row& row) {
+  constexpr std::size_t kCellBytes = 16;  // its place, and what rounds it up
+  std::size_t bytes = kCellBytes;
+  for (const std::string& cell : row) bytes += kCellBytes + cell.size();
+  return bytes;
+}
+
+void cut(std::vector<Row>& rows, std::size_t limit) {
+  std::size_t bytes = 0;
+  const auto past = std::find_if(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(limit, rows.size())),
+                                 [&](const Row& row) { return (bytes += bytes_of(row)) > kBytesMax; });
+  rows.erase(past, rows.end());
 }
 
 }  // namespace
@@ -35,10 +50,9 @@ Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked) {
     const auto index = static_cast<std::size_t>(column - all.columns.begin());
     std::erase_if(all.rows, [&](const Row& row) { return (row[index] == filter.value) == filter.is_not; });
   }
-  all.matching = all.rows.size();
-  const std::size_t limit = std::min(asked.limit, kRowsMax);
+  all.matching = std::max<std::size_t>(all.matching, all.rows.size());
   std::sort(all.rows.begin(), all.rows.end());
-  if (all.rows.size() > limit) all.rows.resize(limit);
+  cut(all.rows, std::min(asked.limit, kRowsMax));
   return all;
 }
 

@@ -5,7 +5,7 @@
 
 namespace pharos::node {
 
-/// The rows that were asked for: in order, filtered before they are cut. A filter of the column "*" holds for a row if
+/// The rows that were asked for: in order, filtered before they are cut; `matching` may say that there are more. A filter of the column "*" holds for a row if
 /// it does for one of its cells. kInvalidArgument: there is no such column.
 Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked);
 

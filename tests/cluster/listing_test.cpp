@@ -58,6 +58,7 @@ TEST_F(ListingTest, ListsAreFilteredBeforeTheyAreCut) {
   EXPECT_EQ(alive.output.find("more"), std::string::npos) << alive.output;
   const auto cut = ask({"list", "nodes", "--limit", "2"});
   EXPECT_SAYS(cut.output, "… and 1 more");
+  EXPECT_SAYS(ask({"list", "actors", "--limit", "1"}).output, "… and 1 more");
   const auto others = ask({"list", "actors", "--filter", "name!=holder", "--filter", "name!=next"});
   EXPECT_EQ(others.output, "no actors like that\n");
 }
