@@ -22,8 +22,9 @@ constexpr auto kFarReasonTime = 500ms;
 constexpr ByteCount kDiskReserve{std::uint64_t{12} << 20};
 constexpr auto kEarlyTime = 1s;  // for the word of who makes an actor, after the first word about it
 constexpr std::size_t kEarlyMax = 65536;
-constexpr std::size_t kHoldersToldMax = 5;  // of what others wait for
-constexpr auto kLetGoTime = 20ms;           // before a handle that is let go of counts
+constexpr std::size_t kHoldersToldMax = 5;   // of what others wait for
+constexpr std::size_t kInspectedMax = 4096;  // of a program's actors; and as many that wait, as a message has an end
+constexpr auto kLetGoTime = 20ms;            // before a handle that is let go of counts
 
 template <class Wanted>
 Result<void> check_names(const Wanted& actor) {
@@ -377,8 +378,10 @@ void Head::describe_actors(NodeId from, const wire::Asker& asker) {
   Reasons reasons;
   for (const auto& [actor, making] : makings_) {
     if (making.asker.job != asker.job) continue;
+    const bool waits = unplaced_.contains(actor);
+    if (answer.workers.size() >= (waits ? 2 * kInspectedMax : kInspectedMax)) continue;
     wire::InspectedWorker told{.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}};
-    if (unplaced_.contains(actor)) told.state = reason_of(making, reasons);
+    if (waits) told.state = reason_of(making, reasons);
     if (const auto running = running_.find(actor); running != running_.end()) {
       const NodeId node = running->second.node;
       told.amounts = making.demand.amounts;
