@@ -1,12 +1,8 @@
 // Objects that go from node to node: one over loopback beside plain TCP, and one to many nodes over shaped links.
 
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -23,7 +19,7 @@
 #include <pharos/pharos.hpp>
 
 #include "figures.hpp"
-#include "program.hpp"
+#include "started_cluster.hpp"
 
 namespace bench {
 namespace {
@@ -94,34 +90,6 @@ double seconds_over_tcp(const Connection& connection, std::span<std::byte> sourc
 
 // ---- Between two nodes
 
-/// Beside this program's own node, which reaches it by TCP.
-class TwoNodes {
- public:
-  TwoNodes() : folder_{fs::temp_directory_path() / ("pharos-bench-" + std::to_string(::getpid()))} {
-    fs::create_directory(folder_);
-    const std::string token = folder_ / "token";
-    const std::string pharos = fs::read_symlink("/proc/self/exe").parent_path() / "pharos";
-    ::setenv("PHAROS_RESOURCES", "cpu=2", 1);
-    head_.emplace(std::vector<std::string>{pharos, "start", "--head", "--block", "--listen", "127.0.0.1:0",
-                                           "--token-file", token},
-                  "run prog");
-    ::unsetenv("PHAROS_RESOURCES");
-    ::setenv("PHAROS_ADDRESS", head_->word_behind("listening at ").c_str(), 1);
-    ::setenv("PHAROS_TOKEN_FILE", token.c_str(), 1);
-  }
-  ~TwoNodes() {
-    ::unsetenv("PHAROS_ADDRESS");
-    ::unsetenv("PHAROS_TOKEN_FILE");
-    head_.reset();
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
- private:
-  const fs::path folder_;
-  std::optional<Program> head_;
-};
-
 class Reader {
  public:
   std::size_t size(const pharos::Bytes& bytes) { return bytes.size(); }
@@ -131,7 +99,7 @@ void measure_pull(Report& report, int argc, char** argv) {
   const auto source = shared_region("from");
   const auto target = shared_region("to");
   const Connection connection;
-  const TwoNodes nodes;
+  const StartedCluster cluster{StartedCluster::Records::kNone};
   pharos::Runtime runtime{argc, argv};
   const auto reader = runtime.spawn<Reader>();
   std::vector<double> pulls;

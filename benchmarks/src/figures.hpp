@@ -79,6 +79,8 @@ void measure_between_nodes(Report& report, int argc, char** argv);
 void measure_placement(Report& report);
 /// The head by itself, and what it writes down.
 void measure_head(Report& report);
+/// The head with up to 10 000 nodes and 100 000 actors; `size`: of these ("1000x10000"), or all.
+void measure_scale(Report& report, const std::string& size);
 /// A cluster of several nodes whose head keeps records.
 void measure_several_nodes(Report& report, int argc, char** argv);
 /// One of its programs.

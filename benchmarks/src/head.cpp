@@ -24,6 +24,7 @@
 #include <pharos/storage/rocksdb_kv_store.hpp>
 
 #include "figures.hpp"
+#include "folder.hpp"
 #include "records.hpp"
 
 namespace bench {
@@ -48,20 +49,6 @@ constexpr NodeId kNode{1};
 constexpr NodeId kOwn{2};
 constexpr JobId kJob{3};
 constexpr CallerId kCaller{4};
-
-/// On a disk, and not in memory: synced.
-class Folder {
- public:
-  Folder() : path_{fs::path{"/var/tmp"} / ("pharos-bench-" + std::to_string(::getpid()))} {
-    fs::create_directory(path_);
-  }
-  Folder(Folder&&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// One 4 KiB write and its sync, as the log does it.
 double sync_us(const fs::path& folder) {

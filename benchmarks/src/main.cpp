@@ -12,13 +12,15 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: pharos-bench core|store|cluster [--json FILE] [--only NAME] [--gates]\n"
+    "usage: pharos-bench core|store|cluster|scale [--json FILE] [--only NAME] [--gates]\n"
     "\n"
     "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
     "  store        large values in shared memory\n"
     "  cluster      head, nodes and scheduler\n"
+    "  scale        the head with up to 10 000 nodes and 100 000 actors\n"
     "  --json FILE  writes machine and figures there\n"
     "  --only NAME  measures one figure\n"
+    "  --size SIZE  of scale: with so many nodes and actors (\"1000x10000\")\n"
     "  --gates      ends with status 1 if a figure misses its bound; for a machine with nothing else to do\n"
     "\n"
     "examples:\n"
@@ -44,9 +46,10 @@ int run(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "broadcast-once") == 0)
     return bench::run_broadcast(argc, argv, std::atoi(argv[2]));
   const std::string what = argc < 2 ? "" : argv[1];
-  if (what != "core" && what != "store" && what != "cluster") return fail("say what to measure");
+  if (what != "core" && what != "store" && what != "cluster" && what != "scale") return fail("say what to measure");
   std::string json;
   std::string only;
+  std::string size;
   bool gates = false;
   for (int i = 2; i < argc; i += 2) {
     if (std::strcmp(argv[i], "--gates") == 0) {
@@ -59,12 +62,18 @@ int run(int argc, char** argv) {
       json = argv[i + 1];
     } else if (std::strcmp(argv[i], "--only") == 0) {
       only = argv[i + 1];
+    } else if (std::strcmp(argv[i], "--size") == 0 && what == "scale") {
+      size = argv[i + 1];
     } else {
       return fail(std::string{"unknown option "} + argv[i]);
     }
   }
   bench::Report report{only};
-  bench::measure_limits(report);
+  if (what == "scale") {
+    bench::measure_scale(report, size);
+  } else {
+    bench::measure_limits(report);
+  }
   if (what == "core") bench::measure_core(report, argc, argv);
   if (what == "core" || what == "store") bench::measure_objects(report, argc, argv);
   if (what == "core") bench::measure_refs(report, argc, argv);

@@ -13,7 +13,7 @@
 
 namespace bench {
 
-/// A head or a node, as people start them. The constructor waits for these words of it.
+/// A head or a node, as people start them. The constructor waits for these words of it, and throws if it ends before.
 class Program {
  public:
   Program(const std::vector<std::string>& words, const std::string& until) {
@@ -32,6 +32,9 @@ class Program {
     if (failed != 0) throw std::runtime_error{words[0] + " cannot be started"};
     char line[1024];
     while (said_.find(until) == std::string::npos && std::fgets(line, sizeof line, output_) != nullptr) said_ += line;
+    if (said_.find(until) != std::string::npos) return;
+    end(SIGTERM);
+    throw std::runtime_error{words[0] + " has ended before it said \"" + until + '"'};
   }
   Program(Program&&) = delete;
   ~Program() { end(SIGTERM); }

@@ -5,18 +5,21 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
+#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
 
+#include "created_actors.hpp"
 #include "figures.hpp"
 #include "program.hpp"
+#include "started_cluster.hpp"
 
 namespace bench {
 namespace {
@@ -24,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr int kActors = 100;
+constexpr const char* kResources = "cpu=2,seat=1000";
 constexpr int kGroups = 4000;
 constexpr std::size_t kGroupsInFlight = 64;
 
@@ -37,68 +40,19 @@ class Member {
   }
 };
 
-/// A head, two nodes beside it, and this program's own node.
-class DurableCluster {
- public:
-  DurableCluster() : folder_{fs::path{"/var/tmp"} / ("pharos-bench-" + std::to_string(::getpid()))} {
-    fs::create_directory(folder_);
-    pharos_ = fs::read_symlink("/proc/self/exe").parent_path() / "pharos";
-    ::setenv("PHAROS_TOKEN_FILE", token().c_str(), 1);
-    ::setenv("PHAROS_LOG", "off", 1);  // nodes say what is done to them
-    start_head("127.0.0.1:0");
-    address_ = head_->word_behind("listening at ");
-    ::setenv("PHAROS_ADDRESS", address_.c_str(), 1);
-    for (int i = 0; i < 2; ++i) nodes_.push_back(start_node());
+/// Of a program that links libtorch.
+void measure_torch_actors(Report& report) {
+  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "pharos-bench-torch";
+  if (!fs::exists(program)) {
+    std::printf("process_actors_per_s_torch: libtorch was not there when this was built\n");
+    return;
   }
-  ~DurableCluster() {
-    ::unsetenv("PHAROS_ADDRESS");
-    ::unsetenv("PHAROS_TOKEN_FILE");
-    nodes_.clear();
-    head_.reset();
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
-  std::unique_ptr<Program> start_node(const std::string& resources = "cpu=2,seat=1000") const {
-    return std::make_unique<Program>(std::vector<std::string>{pharos_, "start", "--block", "--address", address_,
-                                                              "--token-file", token(), "--resources", resources},
-                                     "joined the head");
-  }
-  void restart_head() {
-    head_->kill();
-    start_head(address_);
-  }
-
- private:
-  std::string token() const { return folder_ / "token"; }
-  void start_head(const std::string& listen) {
-    head_ = std::make_unique<Program>(
-        std::vector<std::string>{pharos_, "start", "--head", "--block", "--listen", listen, "--token-file", token(),
-                                 "--state", folder_ / "state", "--resources", "cpu=2"},
-        "run prog");
-  }
-
-  const fs::path folder_;
-  std::string pharos_;
-  std::string address_;
-  std::unique_ptr<Program> head_;
-  std::vector<std::unique_ptr<Program>> nodes_;
-};
-
-double actors_per_s(pharos::Runtime& runtime) {
-  std::vector<double> rates;
-  for (int round = 0; round < 4; ++round) {
-    std::vector<pharos::Actor<Member>> actors;
-    std::vector<pharos::Ref<int>> answers;
-    const auto start = Clock::now();
-    for (int i = 0; i < kActors; ++i) {
-      actors.push_back(runtime.spawn<Member>({.resources = {{"seat", 1}}}));
-      answers.push_back(actors.back().call<&Member::pid>());
-    }
-    for (const auto& answer : answers) static_cast<void>(answer.get());
-    if (round != 0) rates.push_back(kActors / seconds_since(start));  // at first the nodes load the program
-  }
-  return median(std::move(rates));
+  std::FILE* const output = ::popen(program.c_str(), "re");
+  double rate = 0;
+  const bool came = std::fscanf(output, "%lf", &rate) == 1;
+  ::pclose(output);
+  if (!came) throw std::runtime_error{program.string() + " has failed"};
+  report.add("process_actors_per_s_torch", rate, "/s");
 }
 
 pharos::PlacementGroup some_group(pharos::Runtime& runtime) {
@@ -145,7 +99,7 @@ double worker_death_ms(pharos::Runtime& runtime) {
 }
 
 /// The same, with all that is on the node.
-double node_death_s(const DurableCluster& cluster, pharos::Runtime& runtime) {
+double node_death_s(const StartedCluster& cluster, pharos::Runtime& runtime) {
   std::vector<double> times;
   for (int round = 0; round < 5; ++round) {
     const auto node = cluster.start_node("cpu=2,new=1");
@@ -161,7 +115,7 @@ double node_death_s(const DurableCluster& cluster, pharos::Runtime& runtime) {
 }
 
 /// Until an actor that is new answers on a node that is not the head's.
-double nodes_back_s(DurableCluster& cluster, pharos::Runtime& runtime) {
+double nodes_back_s(StartedCluster& cluster, pharos::Runtime& runtime) {
   std::vector<double> times;
   for (int round = 0; round < 5; ++round) {
     const auto start = Clock::now();
@@ -173,23 +127,26 @@ double nodes_back_s(DurableCluster& cluster, pharos::Runtime& runtime) {
   return median(std::move(times));
 }
 
-double join_ms(const DurableCluster& cluster) {
-  return median_us(10, [&] { const auto node = cluster.start_node(); }) / 1000;
+double join_ms(const StartedCluster& cluster) {
+  return median_us(10, [&] { const auto node = cluster.start_node(kResources); }) / 1000;
 }
 
 }  // namespace
 
 void measure_several_nodes(Report& report, int argc, char** argv) {
-  if (!report.wants_any({"process_actors_per_s", "placement_groups_per_s", "placement_group_ms", "worker_death_ms",
-                         "node_death_s", "head_recovery_nodes_back_s", "join_ms"})) {
+  if (!report.wants_any({"process_actors_per_s", "process_actors_per_s_torch", "placement_groups_per_s",
+                         "placement_group_ms", "worker_death_ms", "node_death_s", "head_recovery_nodes_back_s",
+                         "join_ms"})) {
     return;
   }
-  DurableCluster cluster;
+  StartedCluster cluster{StartedCluster::Records::kOnDisk};
+  const std::unique_ptr<Program> nodes[] = {cluster.start_node(kResources), cluster.start_node(kResources)};
   pharos::Runtime runtime{argc, argv};
   const auto measure = [&](const char* name, const char* unit, const auto& figure) {
     if (report.wants(name)) report.add(name, figure(), unit);
   };
-  measure("process_actors_per_s", "/s", [&] { return actors_per_s(runtime); });
+  measure("process_actors_per_s", "/s", [&] { return actors_per_s<Member, &Member::pid>(runtime); });
+  if (report.wants("process_actors_per_s_torch")) measure_torch_actors(report);
   measure("placement_groups_per_s", "/s", [&] { return groups_per_s(runtime); });
   measure("placement_group_ms", "ms", [&] { return group_ms(runtime); });
   measure("worker_death_ms", "ms", [&] { return worker_death_ms(runtime); });

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "figures.hpp"
+#include "folder.hpp"
+#include "program.hpp"
+
+namespace bench {
+
+/// A head as people start it, beside this program's own node, which reaches it by TCP; and nodes, if they are started.
+class StartedCluster {
+ public:
+  enum class Records { kNone, kOnDisk };
+
+  explicit StartedCluster(Records records)
+      : pharos_{std::filesystem::read_symlink("/proc/self/exe").parent_path() / "pharos"}, records_{records} {
+    ::setenv("PHAROS_TOKEN_FILE", token().c_str(), 1);
+    ::setenv("PHAROS_LOG", "off", 1);  // nodes say what is done to them
+    start_head("127.0.0.1:0");
+    address_ = head_->word_behind("listening at ");
+    ::setenv("PHAROS_ADDRESS", address_.c_str(), 1);
+  }
+  StartedCluster(StartedCluster&&) = delete;
+  ~StartedCluster() {
+    ::unsetenv("PHAROS_ADDRESS");
+    ::unsetenv("PHAROS_LOG");
+    ::unsetenv("PHAROS_TOKEN_FILE");
+  }
+
+  std::unique_ptr<Program> start_node(const std::string& resources) const {
+    return std::make_unique<Program>(std::vector<std::string>{pharos_, "start", "--block", "--address", address_,
+                                                              "--token-file", token(), "--resources", resources},
+                                     "joined the head");
+  }
+  /// As soon as its port is free: what was below it goes a moment after it.
+  void restart_head() {
+    head_->kill();
+    const auto patience = Clock::now() + std::chrono::seconds{10};
+    for (;;) {
+      try {
+        return start_head(address_);
+      } catch (const std::exception&) {
+        if (Clock::now() > patience) throw;
+      }
+    }
+  }
+
+ private:
+  std::string token() const { return folder_.path() / "token"; }
+  void start_head(const std::string& listen) {
+    std::vector<std::string> words{pharos_, "start",        "--head", "--block",     "--listen",
+                                   listen,  "--token-file", token(),  "--resources", "cpu=2"};
+    if (records_ == Records::kOnDisk) words.insert(words.end(), {"--state", folder_.path() / "state"});
+    head_ = std::make_unique<Program>(words, "run prog");
+  }
+
+  const Folder folder_;
+  const std::string pharos_;
+  const Records records_;
+  std::string address_;
+  std::unique_ptr<Program> head_;
+};
+
+}  // namespace bench
