@@ -7,7 +7,6 @@
 namespace pharos::node {
 namespace {
 
-constexpr std::uint32_t kRowsMax = 10'000;
 constexpr std::size_t kBytesMax = 3 << 20;  // of the cells; a message has an end
 
 using Row = std::vector<std::string>;
