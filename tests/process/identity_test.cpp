@@ -1,10 +1,15 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
+#include <pharos/base/fd.hpp>
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/process/build_id.hpp>
 #include <pharos/process/inherited.hpp>
@@ -19,6 +24,23 @@ TEST(BuildId, IsTheSameEachTimeAndInAnotherProcessOfThisProgram) {
   EXPECT_EQ(own_build_id(), mine);
   EXPECT_FALSE(std::all_of(mine.begin(), mine.end(), [](std::uint8_t byte) { return byte == 0; }));
   EXPECT_EQ(in_a_child([&] { return own_build_id() == mine ? 0 : 1; }), 0);
+}
+
+TEST(BuildId, OfACopyIsTheSameAndOfWhatTheLinkerGaveNoneIsAHashOfItsBytes) {
+  const Fd own{::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
+  EXPECT_EQ(build_id_of(own.get()).value(), own_build_id());
+  const auto of_bytes = [](const std::string& bytes) {
+    const Fd file{::memfd_create("program", MFD_CLOEXEC)};
+    EXPECT_EQ(::write(file.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    return build_id_of(file.get()).value();
+  };
+  EXPECT_EQ(of_bytes("#!/bin/sh"), of_bytes("#!/bin/sh"));
+  EXPECT_NE(of_bytes("#!/bin/sh"), of_bytes("#!/bin/sh "));
+  std::string bytes(std::filesystem::file_size("/proc/self/exe"), '\0');
+  ASSERT_EQ(::pread(own.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  EXPECT_EQ(of_bytes(bytes), own_build_id());
+  for (std::size_t size = 0; size < 4096; size += 7) of_bytes(bytes.substr(0, size));  // cut off anywhere
+  EXPECT_FALSE(build_id_of(-1).ok());
 }
 
 TEST(Preamble, ComesThroughWhole) {

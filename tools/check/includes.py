@@ -30,7 +30,7 @@ DOORS = {
     r"(capnp|kj)/|.*\.capnp\.h": ["runtime/wire"],
     r"rocksdb/": ["runtime/storage"],
     r"(spdlog|fmt)/": ["runtime/base"],
-    r"xxhash\.h": ["object_store"],
+    r"xxhash\.h": ["object_store", "runtime/process"],
     r"CLI/": ["console"],
     r"openssl/": ["runtime/net"],
     r"backtrace\.h": ["runtime/process"],
