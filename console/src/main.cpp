@@ -14,6 +14,7 @@
 #include "logs.hpp"
 #include "memory.hpp"
 #include "question.hpp"
+#include "run.hpp"
 #include "stack.hpp"
 #include "start.hpp"
 
@@ -171,7 +172,8 @@ int main(int argc, char** argv) {
       "  pharos start --head --listen 10.0.0.1:7400 --state /var/lib/pharos\n"
       "  pharos start --head --cpus 8 --resources gpu=2,memory=64GiB,fast_disk=1 --labels zone=a --block\n"
       "  pharos start --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
-      "Programs run on a node from the same path as where they were started.");
+      "A program runs on a node from the path where it was started, if the same build is there; else the node is sent\n"
+      "its executable. Its shared libraries have to be there.");
   CLI::App* const stop_it =
       app.add_subcommand("stop", "Ends a node with all that it runs; the head's, with the cluster");
   DrainOptions drained;
@@ -196,6 +198,25 @@ int main(int argc, char** argv) {
       "Examples:\n"
       "  pharos drain 7c5e5ebdca88fe48\n"
       "  pharos drain 7c5e5ebdca88fe48 --limit 600");
+  pharos::console::RunOptions run;
+  CLI::App* const run_it = app.add_subcommand("run", "Runs a program on a cluster: pharos run -- ./app ARGUMENTS");
+  add_place_options(*run_it, run.place);
+  run_it->add_option("--folder", run.folder, "Where it starts, and its workers do where there is such a folder")
+      ->type_name("FOLDER");
+  run_it->add_option("--env", run.environment, "A variable of it and of its workers; may be given several times")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  run_it->add_option("program", run.command, "The program and its arguments, behind --")
+      ->type_name("-- PROGRAM ARGUMENTS")
+      ->required();
+  run_it->footer(
+      "The program runs here, and its tasks and actors on all nodes; those that lack its executable are sent it.\n"
+      "Signals, terminal and exit code are the program's own. Exit codes otherwise: 125 it could not be prepared,\n"
+      "126 it cannot be run, 127 there is no such program; 2 the arguments make no sense.\n"
+      "Examples:\n"
+      "  pharos run -- ./train --epochs 3\n"
+      "  pharos run --address 10.0.0.1:7400 --token-file ~/cluster.token -- ./app\n"
+      "  pharos run --folder /data --env OMP_NUM_THREADS=4 -- /opt/app/bin/app");
   pharos::console::ListOptions listed;
   CLI::App* const status = app.add_subcommand("status", "Shows nodes, what of them is in use, and who waits for what");
   add_place_options(*status, place);
@@ -290,6 +311,7 @@ int main(int argc, char** argv) {
   }
   if (*stack) return status_of(pharos::console::print_stacks(place, stacked));
   if (*memory) return status_of(pharos::console::print_memory(place));
+  if (*run_it) return pharos::console::run(std::move(run));
   if (*stop_it) return status_of(stop(place));
   if (*drain_it) return status_of(drain(place, drained));
   if (*token) return status_of(print_token());

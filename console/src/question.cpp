@@ -61,11 +61,6 @@ Result<std::string> only_address_here() {
   return Error{ErrorCode::kInvalidArgument, "several clusters run on this machine", "Choose one:" + all};
 }
 
-Result<std::string> only_address() {
-  if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::string{given};
-  return only_address_here();
-}
-
 // A node's own socket takes drivers; the other one nodes, and whoever says what it wants.
 Result<Fd> connect(const net::Address& address, const std::string& token_file, async::Deadline deadline) {
   const bool here = address.unix_socket;
@@ -85,6 +80,18 @@ Result<Fd> connect(const net::Address& address, const std::string& token_file, a
 Result<std::string> token_of_cluster_here() {
   PHAROS_TRY(const std::string address, only_address_here());
   return (fs::path{address.substr(address.find(':') + 1)}.parent_path() / "token").string();
+}
+
+Result<void> check_token_is_named(const Place& place) {
+  if (!place.token_file.empty()) return {};
+  return Error{ErrorCode::kInvalidArgument, "the cluster's token is needed",
+               "Name a copy of it: --token-file FILE, or PHAROS_TOKEN_FILE."};
+}
+
+Result<std::string> address_of(const Place& place) {
+  if (!place.address.empty()) return place.address;
+  if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::string{given};
+  return only_address_here();
 }
 
 struct Asked::Connection {
@@ -114,13 +121,10 @@ Asked::Asked(Asked&&) noexcept = default;
 Asked::~Asked() = default;
 
 Result<Asked> Asked::connect(const Place& place) {
-  PHAROS_TRY(const std::string text, place.address.empty() ? only_address() : Result<std::string>{place.address});
+  PHAROS_TRY(const std::string text, address_of(place));
   PHAROS_TRY(const net::Address address, net::parse_address(text));
-  if (!address.unix_socket && place.token_file.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "the cluster's token is needed",
-                 "Name a copy of it: --token-file FILE, or PHAROS_TOKEN_FILE."}
-        .with("asking " + text);
-  }
+  const auto named = address.unix_socket ? Result<void>{} : check_token_is_named(place);
+  if (!named) return Error{named.error()}.with("asking " + text);
   const auto deadline = async::Deadline::after(kAnswerTime, std::chrono::steady_clock::now());
   auto socket = console::connect(address, place.token_file, deadline);
   if (!socket) return std::move(socket).error().with("asking " + text);

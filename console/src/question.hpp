@@ -18,6 +18,11 @@ struct Place {
 /// Where the token lies of the only cluster of this user here.
 Result<std::string> token_of_cluster_here();
 
+/// Which node that is.
+Result<std::string> address_of(const Place& place);
+/// Over TCP a token is needed.
+Result<void> check_token_is_named(const Place& place);
+
 /// A node's answer.
 Result<wire::Message> ask(const Place& place, wire::Message question);
 

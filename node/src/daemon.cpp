@@ -189,7 +189,9 @@ class Daemon final {
   }
 
   void compose() {
-    host_ = std::make_unique<ReactorHost>(reactor_, ReactorHost::Settings{.node = identity(), .token = token_});
+    host_ = std::make_unique<ReactorHost>(
+        reactor_,
+        ReactorHost::Settings{.node = identity(), .token = token_, .programs_folder = kept_.run_folder + "/programs"});
     const Node::Settings settings{
         .id = id_,
         .address = "unix:" + kept_.run_folder + "/node.sock",

@@ -514,7 +514,7 @@ void Head::end_job(JobId job) {
 // A node knows a program before it is asked to run it.
 void Head::show_job(NodeId node, JobId job) {
   Job& shown = jobs_.at(job);
-  if (shown.known_at.insert(node).second) tell(node, wire::AddJob{job, shown.program});
+  if (shown.known_at.insert(node).second) tell(node, wire::AddJob{job, shown.program, shown.node});
 }
 
 void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {

@@ -23,6 +23,8 @@
 #include <pharos/node/introduction.hpp>
 #include <pharos/object_store/transfer.hpp>
 
+#include "program_files.hpp"
+
 namespace pharos::node {
 
 /// What a node asks of the machine that it runs on: connections, processes, what they write. A daemon has one over
@@ -50,6 +52,14 @@ class Host {
   /// Of this program, which is open as `executable`. Whoever waits for children tells the node of its end.
   virtual Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) = 0;
   virtual void kill_zygote(pid_t pid) = 0;
+  /// One of another node's: see program_files.hpp.
+  virtual void open_program(const wire::RegisterJob& program,
+                            async::UniqueFunction<void(Result<ProgramHere> here)> done) = 0;
+  /// Receives its executable from the node there, on a thread of its own; then `done` on the node's strand.
+  virtual void fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
+                             async::UniqueFunction<void(Result<void>)> done) = 0;
+  /// Sends it to the node at the other end; without one, word that the job has ended.
+  virtual void serve_program(Fd socket, Fd executable) = 0;
   /// And what it has left in its process group. `handle` is what came with WorkerForked.
   virtual void kill_worker(int handle, pid_t pid) = 0;
 

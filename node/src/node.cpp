@@ -69,6 +69,7 @@ std::string Node::leftovers() const {
   count("connections", clients_.size());
   count("jobs", jobs_.size());
   count("workers", workers_.size());
+  count("programs that come", coming_programs_.size());
   count("lease requests", lease_requests_.size());
   count("questions to the head", asked_.size());
   count("far leases", far_leases_.size());

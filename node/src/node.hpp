@@ -130,13 +130,22 @@ class Node final : public net::Peer::Owner {
   static async::Async<void> register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
                                          std::uint64_t request);
   static async::Async<Result<void>> load_program(Node* self, std::shared_ptr<Job> job);
-  static async::Async<void> load_far_program(Node* self, std::shared_ptr<Job> job);
-  void add_far_job(wire::AddJob add);
   static async::Async<Result<void>> start_zygote(Node* self, std::shared_ptr<Job> job);
   void drop_zygote(Job& job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
   wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
   void end_job(JobId job);
+
+  // Jobs of drivers at other nodes, and their executables.
+  void add_far_job(wire::AddJob add);
+  static async::Async<void> load_far_program(Node* self, std::shared_ptr<Job> job, NodeId from);
+  static async::Async<Result<void>> obtain_program(Node* self, std::shared_ptr<Job> job, NodeId from);
+  static async::Async<Result<ProgramHere>> open_program(Node* self, std::shared_ptr<Job> job);
+  void take_program(Job& job, ProgramHere here);
+  static async::Async<Result<void>> fetch_program(Node* self, std::shared_ptr<Job> job, NodeId from);
+  static async::Async<Result<void>> fetch_some(Node* self, std::shared_ptr<Job> job, NodeId from,
+                                               std::shared_ptr<ArrivingProgram> into);
+  void serve_program(JobId job, Fd socket);
 
   // Workers.
   static async::Async<Result<std::shared_ptr<Worker>>> start_worker(Node* self, std::shared_ptr<Job> job, ActorId actor,
@@ -252,6 +261,7 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;
   std::unordered_map<JobId, std::shared_ptr<Job>> jobs_;
   std::unordered_map<WorkerId, std::shared_ptr<Worker>> workers_;
+  std::map<wire::BuildId, std::vector<async::Completion<void>>> coming_programs_;  // and who else waits for one
 
   /// A caller's request: for a worker, or one that the head was asked to answer.
   struct Asked {

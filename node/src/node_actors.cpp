@@ -119,6 +119,7 @@ void Node::serve_far(const Introduction& introduction, Fd socket) {
         offer(wish, std::move(then));
       });
     case Purpose::kAsk: add_client(host_.make_link(std::move(socket), net::Descriptors::kRefused)); return;
+    case Purpose::kProgram: return serve_program(JobId{introduction.caller}, std::move(socket));
     case Purpose::kJoin: break;
   }
 }

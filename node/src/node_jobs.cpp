@@ -1,5 +1,3 @@
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -19,12 +17,6 @@ constexpr auto kZygoteTime = 55s;            // to load the program; less than a
 constexpr auto kFarStopTime = 1s;            // more, for the word that other nodes have stopped
 constexpr std::uint32_t kFarLeasesMin = 16;  // that a driver without CPUs beside it asks for at once
 constexpr auto kZygoteLife = 30s;
-
-std::string hex(const wire::BuildId& id) {
-  std::string text;
-  for (const std::uint8_t byte : id) text += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
-  return text;
-}
 
 }  // namespace
 
@@ -63,48 +55,14 @@ async::Async<Result<void>> Node::load_program(Node* self, std::shared_ptr<Job> j
   const auto ready = co_await job->zygote_ready.wait(async::Deadline::after(kZygoteTime, self->executor_.now()));
   if (!ready) co_return Error{ready.error()}.with(loading);
   if (ready->build_id != job->program.build_id) {
-    if (job->driver != nullptr) {
-      co_return Error{ErrorCode::kFailedPrecondition,
-                      "the zygote of " + job->program.executable + " is another build than the program",
-                      "Start the program again."};
-    }
     co_return Error{ErrorCode::kFailedPrecondition,
-                    job->program.executable + " is build " + hex(ready->build_id) + " on this node, and build " +
-                        hex(job->program.build_id) + " where the program runs",
-                    "Put the same executable at that path on every node."};
+                    "the zygote of " + job->program.executable + " is another build than the program",
+                    "Start the program again."};
   }
   job->warning = ready->cannot_fork;
   job->loaded = true;
   if (job->zygote == nullptr && !job->ended) self->background_.spawn(restart_zygote(self, job));  // it has just ended
   co_return {};
-}
-
-// ---- Programs of other nodes
-
-void Node::add_far_job(wire::AddJob add) {
-  auto job = std::make_shared<Job>();
-  job->id = add.job;
-  job->program = std::move(add.program);
-  job->executable = Fd{::open(job->program.executable.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!job->executable) {
-    job->broken =
-        Error::from_errno("opening " + job->program.executable, errno, "Put the program at that path on every node.");
-  }
-  jobs_.emplace(job->id, job);
-  if (!job->broken) background_.spawn(load_far_program(this, job));
-}
-
-async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job) {
-  auto loaded = co_await load_program(self, job);
-  // One that ended may have been killed; a program that cannot be loaded ends again.
-  while (!loaded && loaded.error().code() == ErrorCode::kUnavailable && ++job->zygote_restarts <= kZygoteRestartsMax) {
-    self->drop_zygote(*job);
-    job->zygote_ready = {};
-    loaded = co_await load_program(self, job);
-  }
-  if (loaded) co_return;
-  job->broken = loaded.error();
-  self->drop_zygote(*job);
 }
 
 // ---- Zygotes

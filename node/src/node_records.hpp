@@ -26,6 +26,7 @@ struct Node::Job {
   std::size_t unshown_bytes = 0;      // of all
   wire::RegisterJob program;
   Fd executable;
+  bool coming = false;          // the executable; that may take its time
   bool loaded = false;          // its build has been looked at
   std::optional<Error> broken;  // why it cannot be run here
   std::string warning;          // why its workers start slowly, if they do

@@ -58,10 +58,11 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* sel
                                                                        ActorId actor, std::string label,
                                                                        std::uint32_t incarnation,
                                                                        std::vector<std::string> gpus) {
-  const auto deadline = async::Deadline::after(kWorkerTime, self->executor_.now());
+  auto deadline = async::Deadline::after(kWorkerTime, self->executor_.now());
   for (;;) {
     // A zygote that ended comes back within this time, or not at all.
     while (job->zygote == nullptr || !job->loaded) {
+      if (job->coming) deadline = async::Deadline::after(kWorkerTime, self->executor_.now());
       if (job->broken) co_return Error{*job->broken}.with("on node " + to_string(self->settings_.id));
       if (job->ended || job->zygote_restarts > kZygoteRestartsMax || deadline.expired(self->executor_.now())) {
         co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers",

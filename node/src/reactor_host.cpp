@@ -24,7 +24,10 @@
 namespace pharos::node {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr int kInherited = 3;  // the zygote's number for its socket
+constexpr auto kReachTime = 3s;
 
 }  // namespace
 
@@ -99,6 +102,36 @@ Result<pid_t> ReactorHost::start_zygote(const wire::RegisterJob& job, int execut
 
 void ReactorHost::kill_zygote(pid_t pid) {
   ::kill(pid, SIGKILL);
+}
+
+void ReactorHost::open_program(const wire::RegisterJob& program,
+                               async::UniqueFunction<void(Result<ProgramHere> here)> done) {
+  const auto here = std::make_shared<Result<ProgramHere>>(Error{ErrorCode::kCancelled, "not opened"});
+  run_aside([here, program, folder = settings_.programs_folder] { *here = node::open_program(folder, program); },
+            [here, done = std::move(done)]() mutable { done(std::move(*here)); });
+}
+
+void ReactorHost::fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
+                                async::UniqueFunction<void(Result<void>)> done) {
+  background_.spawn(fetch_program(this, std::move(address), job, std::move(into), std::move(done)));
+}
+
+async::Async<void> ReactorHost::fetch_program(ReactorHost* self, std::string address, JobId job,
+                                              std::shared_ptr<ArrivingProgram> into,
+                                              async::UniqueFunction<void(Result<void>)> done) {
+  const Introduction introduction{.purpose = Introduction::Purpose::kProgram, .caller = job.value()};
+  auto socket = co_await connect(self, std::move(address), introduction,
+                                 async::Deadline::after(kReachTime, self->reactor_.now()));
+  if (socket) {
+    self->transfers().receive_program(*std::move(socket), std::move(into), self->settings_.programs_folder,
+                                      std::move(done));
+  } else {
+    done(std::move(socket).error());
+  }
+}
+
+void ReactorHost::serve_program(Fd socket, Fd executable) {
+  transfers().send_program(std::move(socket), std::move(executable));
 }
 
 void ReactorHost::kill_worker(int handle, pid_t pid) {
@@ -189,7 +222,6 @@ void ReactorHost::pull(std::string address, const object_store::Wish& wish, std:
 
 async::Async<void> ReactorHost::pull(ReactorHost* self, std::string address, object_store::Wish wish,
                                      std::shared_ptr<object_store::Chunks> into, Pulled done) {
-  constexpr auto kReachTime = std::chrono::seconds{3};
   const Introduction introduction{.purpose = Introduction::Purpose::kPull};
   auto socket = co_await connect(self, std::move(address), introduction,
                                  async::Deadline::after(kReachTime, self->reactor_.now()));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include <pharos/async/async_group.hpp>
@@ -19,7 +20,8 @@ class ReactorHost final : public Host {
  public:
   struct Settings {
     net::Identity node;
-    net::Key token{};  ///< the cluster's
+    net::Key token{};               ///< the cluster's
+    std::string programs_folder{};  ///< for those that come from other nodes
   };
   ReactorHost(net::Reactor& reactor, const Settings& settings);
 
@@ -31,6 +33,11 @@ class ReactorHost final : public Host {
 
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
   void kill_zygote(pid_t pid) override;
+  void open_program(const wire::RegisterJob& program,
+                    async::UniqueFunction<void(Result<ProgramHere> here)> done) override;
+  void fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
+                     async::UniqueFunction<void(Result<void>)> done) override;
+  void serve_program(Fd socket, Fd executable) override;
   void kill_worker(int handle, pid_t pid) override;
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
@@ -53,6 +60,9 @@ class ReactorHost final : public Host {
   static async::Async<Result<Fd>> connect(ReactorHost* self, std::string address, Introduction introduction,
                                           async::Deadline deadline);
 
+  static async::Async<void> fetch_program(ReactorHost* self, std::string address, JobId job,
+                                          std::shared_ptr<ArrivingProgram> into,
+                                          async::UniqueFunction<void(Result<void>)> done);
   static async::Async<void> pull(ReactorHost* self, std::string address, object_store::Wish wish,
                                  std::shared_ptr<object_store::Chunks> into, Pulled done);
   Transfers& transfers();

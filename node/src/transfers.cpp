@@ -70,7 +70,7 @@ class Transfers::SocketStream final : public object_store::Stream {
   static Error ended(int error) {
     if (error == 0) return {ErrorCode::kUnavailable, "the other node has closed the connection"};
     if (error == EAGAIN) return {ErrorCode::kUnavailable, "nothing has come from the other node for 10 seconds"};
-    return {ErrorCode::kUnavailable, Error::from_errno("moving an object between nodes", error).message()};
+    return {ErrorCode::kUnavailable, Error::from_errno("moving bytes between nodes", error).message()};
   }
 
   Transfers& transfers_;
@@ -130,6 +130,35 @@ void Transfers::send_on_thread(SocketStream& stream, const std::shared_ptr<Host:
   }
   if (offer->done) reactor_.post(std::move(offer->done));
 }
+
+// ---- Programs
+
+void Transfers::receive_program(Fd socket, std::shared_ptr<ArrivingProgram> into, std::string folder,
+                                async::UniqueFunction<void(Result<void>)> done) {
+  const auto finish = std::make_shared<async::UniqueFunction<void(Result<void>)>>(std::move(done));
+  auto submitted = receiving_.submit([this, socket = std::move(socket), into = std::move(into),
+                                      folder = std::move(folder), finish](async::BlockingPool::Turn turn) mutable {
+    if (turn == async::BlockingPool::Turn::kRefused) return;
+    auto received = [&] {
+      SocketStream stream{*this, std::move(socket)};
+      return into->receive(stream, folder);
+    }();
+    into.reset();  // before anybody hears of its end
+    reactor_.post([finish, received = std::move(received)]() mutable { (*finish)(std::move(received)); });
+  });
+  if (!submitted) reactor_.post([finish, why = std::move(submitted).error()]() mutable { (*finish)(std::move(why)); });
+}
+
+void Transfers::send_program(Fd socket, Fd executable) {
+  static_cast<void>(sending_.submit(
+      [this, socket = std::move(socket), executable = std::move(executable)](async::BlockingPool::Turn turn) mutable {
+        if (turn == async::BlockingPool::Turn::kRefused) return;
+        SocketStream stream{*this, std::move(socket)};
+        node::send_program(stream, executable);
+      }));
+}
+
+// ---- Offers
 
 /// A question to the strand, while this thread waits.
 struct Transfers::Asked {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include <pharos/async/blocking_pool.hpp>
 #include <pharos/net/reactor.hpp>
@@ -11,7 +12,7 @@
 
 namespace pharos::node {
 
-/// Threads that receive and send objects, each over a connection of its own that carries nothing else.
+/// Threads that receive and send objects and programs, each over a connection of its own that carries nothing else.
 /// Owned by ReactorHost; called on the thread that polls the reactor, where it also calls back. Bounded: so many at
 /// once, and so many that wait; what is more is refused. Every wait for the other end ends.
 class Transfers {
@@ -23,6 +24,10 @@ class Transfers {
   void receive(Fd socket, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
                Host::Pulled done);
   void send(Fd socket, Host::MakeOffer make);
+
+  void receive_program(Fd socket, std::shared_ptr<ArrivingProgram> into, std::string folder,
+                       async::UniqueFunction<void(Result<void>)> done);
+  void send_program(Fd socket, Fd executable);
 
  private:
   class SocketStream;

@@ -334,21 +334,6 @@ TEST_F(NodesTest, CtrlCEndsAHeadAndItsNodesWithAllBelowThem) {
   head_.reset();
 }
 
-TEST_F(NodesTest, AnotherBuildAtTheProgramsPathIsRefusedWithBothNames) {
-  start_head("cpu=0");
-  start_node("cpu=1,b=1,c=1");
-  const fs::path program = folder() / "program";
-  const fs::path other = folder() / "other";
-  fs::copy_file(FAR_DRIVER, program);
-  fs::copy_file(CLUSTER_DRIVER, other);
-  ChildProgram driver{
-      program, {"replaced", other}, {{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}}};
-  const auto end = driver.wait();
-  EXPECT_SAYS(end.output, "FailedPrecondition: ");
-  EXPECT_SAYS(end.output, program.string() + " is build ");
-  EXPECT_SAYS(end.output, "Put the same executable at that path on every node.");
-}
-
 TEST_F(NodesTest, NodesInNetworksOfTheirOwnAndACutBetweenThem) {
   must_end_within(110s);
   if (::geteuid() != 0 || std::system("unshare -n true 2>/dev/null") != 0) {

@@ -9,12 +9,12 @@
 namespace pharos {
 namespace {
 
-constexpr std::array kNames{"slab_leased",     "slot_begun",       "slot_provided", "object_written", "object_sealed",
-                            "result_sent",     "object_kept",      "object_taken",  "object_let_go",  "object_ended",
-                            "slab_given_up",   "object_asked_for", "store_opened",  "slab_lent",      "process_gone",
-                            "object_spilled",  "object_out",       "memory_gone",   "object_returns", "object_returned",
-                            "object_claimed",  "object_imported",  "chunk_sent",    "chunk_received", "records_ready",
-                            "records_written", "records_said"};
+constexpr std::array kNames{"slab_leased",    "slot_begun",       "slot_provided", "object_written", "object_sealed",
+                            "result_sent",    "object_kept",      "object_taken",  "object_let_go",  "object_ended",
+                            "slab_given_up",  "object_asked_for", "store_opened",  "slab_lent",      "process_gone",
+                            "object_spilled", "object_out",       "memory_gone",   "object_returns", "object_returned",
+                            "object_claimed", "object_imported",  "chunk_sent",    "chunk_received", "program_sent",
+                            "records_ready",  "records_written",  "records_said"};
 static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
 
 // Written before the order is seen.

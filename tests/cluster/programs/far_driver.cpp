@@ -443,12 +443,6 @@ void run_cuts(pharos::Runtime& runtime, std::uint64_t seed) {
   say(std::to_string(wrong) + " wrong");
 }
 
-/// Another executable takes this one's place, before a node has opened it.
-void run_replaced(pharos::Runtime& runtime, const char* other) {
-  std::filesystem::rename(other, std::filesystem::read_symlink("/proc/self/exe"));
-  wait_for(runtime.spawn<Counter>({.resources = {{"b", 1}}}).call<&Counter::add>(1));
-}
-
 /// Waits for an actor or a task on "c", or for a CPU of any node when three are taken. What for, SIGQUIT tells.
 void run_waits(pharos::Runtime& runtime, const std::string& what) {
   const pharos::TaskOptions on_c{.resources = {{"c", 1}}};
@@ -640,7 +634,6 @@ int main(int, char** argv) {
     if (mode == "overflow") run_overflow(runtime, std::stoi(argv[2]), argv[3]);
     if (mode == "nearest") run_nearest(runtime);
     if (mode == "loss") run_loss(runtime);
-    if (mode == "replaced") run_replaced(runtime, argv[2]);
     if (mode == "full_disk") run_full_disk(runtime, argv[2], argv[3], argv[4]);
     if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
     if (mode == "crowd") run_crowd(runtime);

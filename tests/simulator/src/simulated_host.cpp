@@ -231,6 +231,15 @@ Result<pid_t> SimulatedHost::start_zygote(const wire::RegisterJob& program, int,
   return zygote.number();
 }
 
+// Each machine has every program.
+void SimulatedHost::open_program(const wire::RegisterJob& program,
+                                 async::UniqueFunction<void(Result<node::ProgramHere> here)> done) {
+  auto here = [folder = program.folder, done = std::move(done)]() mutable {
+    done(node::ProgramHere{Fd{}, std::move(folder)});
+  };
+  run_aside([] {}, std::move(here));
+}
+
 Result<node::Host::Life> SimulatedHost::make_life(async::UniqueFunction<void()> ended) {
   auto [theirs, ours] = network_.connect(false);
   const auto link = network_.open(std::move(ours), process_);

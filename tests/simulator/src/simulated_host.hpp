@@ -49,6 +49,11 @@ class SimulatedHost final : public node::Host {
 
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
   void kill_zygote(pid_t pid) override { kill(pid); }
+  void open_program(const wire::RegisterJob& program,
+                    async::UniqueFunction<void(Result<node::ProgramHere> here)> done) override;
+  void fetch_program(std::string, JobId, std::shared_ptr<node::ArrivingProgram>,
+                     async::UniqueFunction<void(Result<void>)>) override {}
+  void serve_program(Fd, Fd) override {}
   void kill_worker(int, pid_t pid) override { kill(pid); }
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 

@@ -11,9 +11,10 @@ struct Introduction {
   enum class Purpose : std::uint32_t {
     kJoin = 1,
     kServeCaller = 2,
-    kClaims = 3,  ///< of objects; the caller is the node
-    kPull = 4,    ///< of one
-    kAsk = 5,     ///< no node, but a person's question
+    kClaims = 3,   ///< of objects; the caller is the node
+    kPull = 4,     ///< of one
+    kAsk = 5,      ///< no node, but a person's question
+    kProgram = 6,  ///< an executable; the caller is its job
   };
 
   Purpose purpose{};

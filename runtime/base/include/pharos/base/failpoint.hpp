@@ -9,8 +9,8 @@
 #include <pharos/base/result.hpp>
 
 /// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
-/// here, and tests/cluster/store_deaths_test.cpp or far_objects_test.cpp kills at each. Without an order one costs a
-/// load and a branch.
+/// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp or run_command_test.cpp kills at each. Without
+/// an order one costs a load and a branch.
 namespace pharos {
 
 enum class Failpoint : std::uint8_t {
@@ -41,6 +41,7 @@ enum class Failpoint : std::uint8_t {
   kObjectImported,  ///< has a place here, and nobody is told
   kChunkSent,       ///< can fail: it is damaged on its way
   kChunkReceived,   ///< not seen by those that relay it; can fail: the stream has broken
+  kProgramSent,     ///< a part of one; can fail: it is damaged on its way
   // The head and what it writes down.
   kRecordsReady,    ///< changed, and not written; can fail: the disk is full
   kRecordsWritten,  ///< durable, and nobody is told

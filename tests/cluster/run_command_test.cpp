@@ -1,0 +1,233 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "several_nodes.hpp"
+
+namespace pharos::cluster::run_command {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// `pharos run`, and executables that go to nodes which lack them.
+class RunCommandTest : public SeveralNodes {
+ protected:
+  void SetUp() override {
+    SeveralNodes::SetUp();
+    fs::create_directory(hidden());
+    fs::copy_file(SHIPPED, program());
+  }
+
+  /// What one node does not see.
+  fs::path hidden() const { return folder() / "hidden"; }
+  fs::path program() const { return hidden() / "app"; }
+
+  static bool can_hide() { return ::geteuid() == 0 && std::system("unshare -m true 2>/dev/null") == 0; }
+  /// "b", where that folder is empty; and where these commands were run before.
+  void start_node_elsewhere(const std::string& prepare = {}, Variables more = {}) {
+    more.emplace_back("PHAROS_RESOURCES", "cpu=1,b=1");
+    const std::string script = "mount -t tmpfs none '" + hidden().string() + "' && " + prepare + "exec \"$@\"";
+    std::vector<std::string> arguments{"-m", "sh", "-c", script, "sh", PHAROS_EXECUTABLE};
+    for (const std::string& each : {"start", "--block", "--address", address_.c_str(), "--token-file"}) {
+      arguments.emplace_back(each);
+    }
+    arguments.push_back(token_file());
+    nodes_.push_back(std::make_unique<ChildProgram>("/usr/bin/unshare", arguments, more));
+    read_until(*nodes_.back(), "joined the head at " + address_);
+  }
+  void start_two() {
+    start_head("cpu=0");
+    start_node_elsewhere();
+  }
+
+  std::unique_ptr<ChildProgram> run(std::vector<std::string> command, std::vector<std::string> options = {},
+                                    Variables more = {}) const {
+    std::vector<std::string> arguments{"run", "--address", address_, "--token-file", token_file()};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.emplace_back("--");
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    return std::make_unique<ChildProgram>(PHAROS_EXECUTABLE, arguments, std::move(more));
+  }
+  /// The files that nodes have been sent, or are being sent.
+  std::vector<fs::path> received() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::recursive_directory_iterator{census().folder()}) {
+      if (entry.is_regular_file() && entry.path().parent_path().filename() == "programs") found.push_back(entry);
+    }
+    return found;
+  }
+};
+
+TEST_F(RunCommandTest, ANodeThatLacksTheProgramIsSentItAndRunsItWithItsEnvironment) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_two();
+  fs::create_directory(hidden() / "place");
+  const auto end = run({program()}, {"--folder", hidden() / "place", "--env", "SHIPPED_WORD=a=b c"})->wait(30s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error << nodes_[0]->error();
+  ASSERT_EQ(received().size(), 1U);
+  EXPECT_SAYS(end.output, "runs " + received()[0].string() + "\n");
+  EXPECT_EQ(fs::file_size(received()[0]), fs::file_size(SHIPPED));
+  EXPECT_SAYS(end.output, "word a=b c\n");
+  const std::string instead = (received()[0].parent_path() / "work").string();
+  EXPECT_SAYS(end.output, "in " + instead + "\n");
+  EXPECT_SAYS(end.error, "the folder " + (hidden() / "place").string() + " is not on node ");
+  EXPECT_SAYS(end.error, "workers there start in " + instead);
+}
+
+TEST_F(RunCommandTest, TheSameBuildIsSentOnceAndOneThatIsThereNever) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  must_end_within(60s);
+  start_two();
+  EXPECT_EQ(run({program()})->wait(30s).status, 0);
+  const Variables dies_if_it_sends{{"PHAROS_FAILPOINT", "program_sent:kill"}};
+  const auto again = run({program()}, {}, dies_if_it_sends)->wait();
+  EXPECT_EQ(again.status, 0) << again.output << again.error;
+  end(nodes_[0]);
+  nodes_.clear();
+  start_node("cpu=1,b=1");  // which sees all that there is
+  const auto seen = run({program()}, {}, dies_if_it_sends)->wait();
+  EXPECT_EQ(seen.status, 0) << seen.output << seen.error;
+  EXPECT_SAYS(seen.output, "runs " + program().string() + "\n");
+}
+
+TEST_F(RunCommandTest, TwoProgramsOfOneBuildShareOneFile) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  must_end_within(60s);
+  start_head("cpu=0");
+  start_node_elsewhere();
+  fs::copy_file(SHIPPED, hidden() / "same");
+  const auto one = run({program()});
+  const auto other = run({hidden() / "same"});
+  for (const auto* each : {&one, &other}) {
+    const auto end = (*each)->wait(30s);
+    EXPECT_EQ(end.status, 0) << end.output << end.error;
+    ASSERT_EQ(received().size(), 1U);
+    EXPECT_SAYS(end.output, "runs " + received()[0].string() + "\n");
+  }
+}
+
+TEST_F(RunCommandTest, AnotherBuildAtTheProgramsPathIsNotRun) {
+  start_head("cpu=0");
+  start_node("cpu=1,b=1");
+  const fs::path other = folder() / "other";
+  fs::copy_file(CLUSTER_DRIVER, other);
+  const auto end = run({program(), "replaced", other})->wait(30s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  ASSERT_EQ(received().size(), 1U);
+  EXPECT_SAYS(end.output, "runs " + received()[0].string() + "\n");
+}
+
+TEST_F(RunCommandTest, WhatIsDamagedOnItsWayIsSentAgain) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_two();
+  const auto end = run({program()}, {}, {{"PHAROS_FAILPOINT", "program_sent:fail_once:5"}})->wait(30s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_TRUE(nodes_[0]->error_with("a part of the program was damaged on its way")) << nodes_[0]->error();
+  ASSERT_EQ(received().size(), 1U);
+  EXPECT_EQ(std::system(("cmp -s '" + received()[0].string() + "' " + SHIPPED).c_str()), 0);
+}
+
+TEST_F(RunCommandTest, ANodeThatDiesWhileItSendsLeavesAReasonAndNoHalfFile) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_two();
+  const auto program_of_it = run({program()}, {}, {{"PHAROS_FAILPOINT", "program_sent:kill:5"}});
+  const auto end = program_of_it->wait(30s);
+  EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.output << end.error;
+  EXPECT_SAYS(end.output, "RuntimeStopped: ");
+  EXPECT_TRUE(nodes_[0]->error_with("a program cannot run here")) << nodes_[0]->error();
+  EXPECT_SAYS(nodes_[0]->error(), "fetching " + program().string());
+  EXPECT_TRUE(eventually([&] { return received().empty(); }));
+  const auto next = run({program()})->wait(30s);
+  EXPECT_EQ(next.status, 0) << next.output << next.error;
+}
+
+TEST_F(RunCommandTest, ANodeWithoutRoomForItSaysWithNumbersWhatToDo) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_head("cpu=0");
+  const fs::path small = folder() / "small";
+  fs::create_directory(small);
+  start_node_elsewhere("mount -t tmpfs -o size=32m none '" + small.string() + "' && ", {{"PHAROS_FOLDER", small}});
+  const auto end = run({program()})->wait(30s);
+  EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
+  EXPECT_SAYS(end.output, "has 32 MiB left, of which 64 MiB stay free");
+  EXPECT_SAYS(end.output, "Set PHAROS_FOLDER for that node to a folder on another disk");
+}
+
+TEST_F(RunCommandTest, ANodeWhoseFolderForbidsProgramsSaysSo) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_head("cpu=0");
+  const fs::path barred = folder() / "barred";
+  fs::create_directory(barred);
+  start_node_elsewhere("mount -t tmpfs -o noexec none '" + barred.string() + "' && ", {{"PHAROS_FOLDER", barred}});
+  const auto end = run({program()})->wait(30s);
+  EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
+  EXPECT_SAYS(end.output, "no program may be run from " + barred.string());
+}
+
+TEST_F(RunCommandTest, ArgumentsFolderClusterAndExitCodeAreThePrograms) {
+  address_ = "127.0.0.1:7";
+  std::ofstream{token_file()} << "a token";
+  const auto end = run({program(), "arguments", "--env", "two words", "--", ""}, {"--folder", hidden()})->wait();
+  EXPECT_EQ(WEXITSTATUS(end.status), 7) << end.error;
+  EXPECT_EQ(end.output,
+            "--env\ntwo words\n--\n\nat 127.0.0.1:7 with " + token_file() + "\nin " + hidden().string() + "\n");
+}
+
+TEST_F(RunCommandTest, TheOnlyClusterHereIsFoundAndIsAnAddressOfAnyFolder) {
+  start_head();
+  const auto end = ChildProgram{PHAROS_EXECUTABLE, {"run", "--", program(), "arguments"}}.wait();
+  EXPECT_EQ(WEXITSTATUS(end.status), 7) << end.error;
+  EXPECT_SAYS(end.output, "at unix:/");
+  EXPECT_SAYS(end.output, "/node.sock with /");
+}
+
+TEST_F(RunCommandTest, SignalsReachTheProgram) {
+  address_ = "127.0.0.1:7";
+  const auto told = run({program(), "signal"});
+  EXPECT_EQ(told->next_line(), "ready");
+  told->kill(SIGTERM);
+  const auto end = told->wait();
+  EXPECT_EQ(end.output, "told to end\n");
+  EXPECT_EQ(WEXITSTATUS(end.status), 3);
+  const std::string command = std::string{PHAROS_EXECUTABLE} + " run --address 127.0.0.1:7 --token-file t -- " +
+                              program().string() + " signal; echo $?";
+  ChildProgram shell{"/bin/sh", {"-c", command}};
+  EXPECT_EQ(shell.next_line(), "ready");
+  for (const FoundProcess& process : census().processes()) {
+    if (process.parent == shell.pid()) ::kill(process.pid, SIGKILL);
+  }
+  EXPECT_EQ(shell.next_line(), "137");
+}
+
+TEST_F(RunCommandTest, WhatCannotBeRunHasTheExitCodesOfAShell) {
+  address_ = "127.0.0.1:7";
+  const auto none = run({"no-such-program"})->wait();
+  EXPECT_EQ(WEXITSTATUS(none.status), 127);
+  EXPECT_SAYS(none.error, "no-such-program: there is no such program");
+  const fs::path text = folder() / "text";
+  std::ofstream{text} << "words";
+  const auto barred = run({text})->wait();
+  EXPECT_EQ(WEXITSTATUS(barred.status), 126);
+  EXPECT_SAYS(barred.error, "it cannot be run: Permission denied");
+  const auto nowhere = run({program()}, {"--folder", folder() / "nowhere"})->wait();
+  EXPECT_EQ(WEXITSTATUS(nowhere.status), 125);
+  EXPECT_SAYS(nowhere.error, "entering the folder ");
+  const auto odd = run({program()}, {"--env", "=1"})->wait();
+  EXPECT_EQ(WEXITSTATUS(odd.status), 125);
+  EXPECT_SAYS(odd.error, "\"=1\" is no variable");
+  const auto lost = ChildProgram{PHAROS_EXECUTABLE, {"run", "--", program()}}.wait();
+  EXPECT_EQ(WEXITSTATUS(lost.status), 125);
+  EXPECT_SAYS(lost.error, "no cluster of this user runs on this machine");
+  EXPECT_EQ(WEXITSTATUS(ChildProgram(PHAROS_EXECUTABLE, {"run"}).wait().status), 2);
+}
+
+}  // namespace
+}  // namespace pharos::cluster::run_command
