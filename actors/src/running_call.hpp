@@ -2,6 +2,7 @@
 
 #include <pharos/actors/options.hpp>
 #include <pharos/async/deadline.hpp>
+#include <pharos/base/result.hpp>
 
 namespace pharos::detail {
 class ResultCell;
