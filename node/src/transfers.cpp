@@ -143,7 +143,6 @@ void Transfers::receive_program(Fd socket, std::shared_ptr<ArrivingProgram> into
       SocketStream stream{*this, std::move(socket)};
       return into->receive(stream, folder);
     }();
-    into.reset();  // before anybody hears of its end
     reactor_.post([finish, received = std::move(received)]() mutable { (*finish)(std::move(received)); });
   });
   if (!submitted) reactor_.post([finish, why = std::move(submitted).error()]() mutable { (*finish)(std::move(why)); });
