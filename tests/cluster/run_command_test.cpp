@@ -35,11 +35,9 @@ class RunCommandTest : public SeveralNodes {
   void start_node_elsewhere(const std::string& prepare = {}, Variables more = {}) {
     more.emplace_back("PHAROS_RESOURCES", "cpu=1,b=1");
     const std::string script = "mount -t tmpfs none '" + hidden().string() + "' && " + prepare + "exec \"$@\"";
-    std::vector<std::string> arguments{"-m", "sh", "-c", script, "sh", PHAROS_EXECUTABLE};
-    for (const std::string& each : {"start", "--block", "--address", address_.c_str(), "--token-file"}) {
-      arguments.emplace_back(each);
-    }
-    arguments.push_back(token_file());
+    const std::vector<std::string> arguments{
+        "-m",    "sh",      "-c",        script,   "sh",           PHAROS_EXECUTABLE,
+        "start", "--block", "--address", address_, "--token-file", token_file()};
     nodes_.push_back(std::make_unique<ChildProgram>("/usr/bin/unshare", arguments, more));
     read_until(*nodes_.back(), "joined the head at " + address_);
   }
@@ -127,7 +125,8 @@ TEST_F(RunCommandTest, AnotherBuildAtTheProgramsPathIsNotRun) {
 
 TEST_F(RunCommandTest, WhatIsDamagedOnItsWayIsSentAgain) {
   if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
-  start_two();
+  start_head("cpu=0");
+  start_node_elsewhere({}, {{"PHAROS_LOG", "info"}});
   const auto end = run({program()}, {}, {{"PHAROS_FAILPOINT", "program_sent:fail_once:5"}})->wait(30s);
   EXPECT_EQ(end.status, 0) << end.output << end.error;
   EXPECT_TRUE(nodes_[0]->error_with("a part of the program was damaged on its way")) << nodes_[0]->error();
@@ -157,7 +156,7 @@ TEST_F(RunCommandTest, ANodeWithoutRoomForItSaysWithNumbersWhatToDo) {
   start_node_elsewhere("mount -t tmpfs -o size=32m none '" + small.string() + "' && ", {{"PHAROS_FOLDER", small}});
   const auto end = run({program()})->wait(30s);
   EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
-  EXPECT_SAYS(end.output, "has 32 MiB left, of which 64 MiB stay free");
+  EXPECT_SAYS(end.output, "has 32.0 MiB left, of which 64 MiB stay free");
   EXPECT_SAYS(end.output, "Set PHAROS_FOLDER for that node to a folder on another disk");
 }
 
