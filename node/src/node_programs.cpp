@@ -48,13 +48,15 @@ async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job, 
       job->zygote_ready = {};
       loaded = co_await load_program(self, job);
     }
+    if (!loaded && loaded.error().code() == ErrorCode::kUnavailable) {
+      loaded =
+          Error{ErrorCode::kFailedPrecondition, job->program.executable + " does not load: " + loaded.error().message(),
+                "See what that node has printed; the program's shared libraries have to be there, too."};
+    }
   }
   if (loaded) co_return;
   log(LogLevel::kWarn, "a program cannot run here", {kv("job", job->id), kv("error", loaded.error())});
-  job->broken = loaded.error().remedy().empty()
-                    ? Error{loaded.error().code(), loaded.error().message(),
-                            "See what that node has printed; the program's shared libraries have to be there, too."}
-                    : loaded.error();
+  job->broken = loaded.error();
   self->drop_zygote(*job);
 }
 

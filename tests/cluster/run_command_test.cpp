@@ -160,6 +160,18 @@ TEST_F(RunCommandTest, ANodeWithoutRoomForItSaysWithNumbersWhatToDo) {
   EXPECT_SAYS(end.output, "Set PHAROS_FOLDER for that node to a folder on another disk");
 }
 
+TEST_F(RunCommandTest, ANodeThatLacksALibraryOfItSaysThatItDoesNotLoad) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_head("cpu=0");
+  start_node_elsewhere("mount -t tmpfs none '" + fs::path{PHAROS_LIBRARY}.parent_path().string() + "' && ");
+  const auto end = run({program()})->wait(30s);
+  EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
+  EXPECT_SAYS(end.output, "FailedPrecondition: ");
+  EXPECT_SAYS(end.output, program().string() + " does not load: ");
+  EXPECT_SAYS(end.output, "shared libraries have to be there");
+  EXPECT_TRUE(nodes_[0]->error_with("error while loading shared libraries: libpharos.so")) << nodes_[0]->error();
+}
+
 TEST_F(RunCommandTest, ANodeWhoseFolderForbidsProgramsSaysSo) {
   if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
   start_head("cpu=0");
