@@ -127,9 +127,14 @@ async::Async<Result<void>> Node::fetch_program(Node* self, std::shared_ptr<Job> 
 
 async::Async<Result<void>> Node::fetch_some(Node* self, std::shared_ptr<Job> job, NodeId from,
                                             std::shared_ptr<ArrivingProgram> into) {
-  PHAROS_CO_TRY(std::string address, co_await find_node(self, from));
+  auto address = co_await find_node(self, from);
+  if (!address && address.error().code() == ErrorCode::kNotFound) {
+    co_return Error{ErrorCode::kNotFound, "the program's driver has ended, and the node that had the executable",
+                    "Put the program at the same path on the nodes where its detached actors may go."};
+  }
+  if (!address) co_return std::move(address).error();
   async::Completion<void> fetched;
-  self->host_.fetch_program(std::move(address), job->id, std::move(into), [fetched](Result<void> end) mutable {
+  self->host_.fetch_program(*std::move(address), job->id, std::move(into), [fetched](Result<void> end) mutable {
     if (end) {
       fetched.complete();
     } else {
