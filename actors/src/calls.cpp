@@ -53,7 +53,7 @@ void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& reg
 
 bool Calls::stop(Duration grace) {
   async::Executor& executor = platform_->executor();
-  stopping_.store(true);
+  begin_stop();
   if (grace != Duration{}) strand_.wait_until_idle(executor, async::Deadline::after(grace, executor));
   if (!strand_.stop(executor, async::Deadline::after(kBusyTime, executor))) return false;
   instance_.destroy();

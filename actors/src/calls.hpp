@@ -60,6 +60,8 @@ class Calls {
   /// No call begins any more; one that runs may go on for a while, and is told. False when it runs on then; else the
   /// actor's destructor has run.
   bool stop(Duration grace = {});
+  /// The same, without waiting: calls that come are refused, tasks are given back.
+  void begin_stop() { stopping_.store(true); }
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
   /// The actor's own wish: it ends after this call.
   Result<void> exit_actor();

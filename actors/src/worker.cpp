@@ -72,10 +72,12 @@ class Worker final : public net::Peer::Owner {
       last_beat_ = reactor_.now();
       return;
     }
-    if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message);
-        made != nullptr && made->exclusive) {
-      last_beat_ = reactor_.now();
-      watch_head();
+    if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message)) {
+      is_actor_ = true;
+      if (made->exclusive) {
+        last_beat_ = reactor_.now();
+        watch_head();
+      }
     }
     if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
       calls_.caller()->explain(calls_.inspect().workers.front(), [node = node_, number = *request](auto explained) {
@@ -97,11 +99,13 @@ class Worker final : public net::Peer::Owner {
     reactor_.run_at(reactor_.now() + kSilenceMax / 16, [this] { watch_head(); });
   }
 
-  // Who reads goes on with it meanwhile, and refuses calls.
+  // Who reads goes on with it meanwhile, and refuses calls. One that runs tasks gives them back, until its caller has
+  // seen that and its lease is returned: what is on its way to it would be lost otherwise.
   void end(const wire::EndWorker& told) {
     const std::chrono::milliseconds grace{told.grace_ms};
     if (grace.count() == 0) end(Duration{});
-    std::thread{[this, grace] { end(grace); }}.detach();
+    calls_.begin_stop();
+    if (is_actor_) std::thread{[this, grace] { end(grace); }}.detach();
   }
 
   // Without its node nobody would end it, or know of it.
@@ -119,7 +123,9 @@ class Worker final : public net::Peer::Owner {
   Calls calls_{platform_};
   std::shared_ptr<net::Peer> node_;
   std::thread standby_;
-  TimePoint last_beat_;  // the strand's
+  // The strand's.
+  bool is_actor_ = false;
+  TimePoint last_beat_;
 };
 
 // In a signal handler.

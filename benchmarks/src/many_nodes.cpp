@@ -114,6 +114,17 @@ class ManyNodes::Host final : public node::Host {
   }
   Result<pid_t> start_zygote(const wire::RegisterJob&, int, Fd) override { return nothing_of_that(); }
   void kill_zygote(pid_t) override {}
+  void open_program(const wire::RegisterJob&,
+                    async::UniqueFunction<void(Result<node::ProgramHere> program)> then) override {
+    then(nothing_of_that());
+  }
+  void fetch_program(std::string, pharos::JobId, std::shared_ptr<node::ArrivingProgram>,
+                     async::UniqueFunction<void(Result<void>)> then) override {
+    then(nothing_of_that());
+  }
+  void serve_program(Fd, Fd) override {}
+  std::optional<MemoryUse> memory_use() override { return std::nullopt; }
+  pharos::ByteCount memory_of(pid_t) override { return {}; }
   void kill_worker(int, pid_t) override {}
   Result<OutputPipe> make_output(Output::Ready, Output::Sink) override { return nothing_of_that(); }
   Result<Life> make_life(async::UniqueFunction<void()>) override { return nothing_of_that(); }

@@ -1,9 +1,7 @@
 // Nodes that are to go: nothing new is placed there; actors that may be restarted move, after the calls that they run;
 // the others and tasks end by themselves, or when their time is over; then the node ends.
 
-#include <algorithm>
 #include <chrono>
-#include <vector>
 
 #include <pharos/base/log.hpp>
 
@@ -50,11 +48,7 @@ void Head::drain_later() {
 /// Nothing is there any more, and the node has been told so.
 bool Head::drained(NodeId node, TimePoint limit) {
   const bool over = executor_.now() >= limit;
-  std::vector<std::pair<ActorId, std::uint32_t>> there;
-  for (const auto& [actor, running] : running_) {
-    if (running.node == node) there.emplace_back(actor, running.incarnation);
-  }
-  std::sort(there.begin(), there.end());
+  const auto there = running_at(node);
   for (const auto& [actor, incarnation] : there) {
     apply(actors_.move(actor, kMoveTime));
     const auto* const spec = actors_.find_spec(actor);

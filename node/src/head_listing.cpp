@@ -55,7 +55,8 @@ std::string state_of(std::string_view sentence) {
 // Filtered before it is cut. Where nothing is filtered, there are rows for what is left alone: of 100 000 actors they
 // would take longer than a head may be silent.
 Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
-  const std::size_t first = asked.filters.empty() ? std::min(asked.limit, kRowsMax) : std::numeric_limits<std::size_t>::max();
+  const std::size_t first =
+      asked.filters.empty() ? std::min(asked.limit, kRowsMax) : std::numeric_limits<std::size_t>::max();
   wire::Rows all;
   if (asked.table == "nodes") {
     all = list_nodes();

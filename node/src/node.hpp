@@ -316,6 +316,7 @@ class Node final : public net::Peer::Owner {
   std::optional<scheduler::Resources> told_load_ =
       scheduler::Resources{};  // that tasks have; none: the head counts something else
   bool tells_load_ = false;    // soon
+  bool drains_ = false;
   // Requests that wait here, and may be served by another node.
   std::deque<scheduler::LeaseRequestId> movable_;
   std::unordered_set<std::uint64_t> looking_;  // questions to the head, by number

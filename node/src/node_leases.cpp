@@ -226,7 +226,7 @@ bool Node::leaves_line(scheduler::LeaseRequestId request) {
   return true;
 }
 
-/// Tasks that run may end; those behind them go back to where they came from.
+/// Tasks that run may end; those behind them go back to where they came from, and leases are returned.
 void Node::drain() {
   drains_ = true;
   for (const auto& [id, worker] : workers_) {

@@ -27,11 +27,15 @@ PlacementEffects Placement::open_node(NodeId id) {
 }
 
 PlacementEffects Placement::remove_node(NodeId node) {
-  PlacementEffects effects = close_node(node);
+  PlacementEffects effects;
+  if (Node* const lost = fleet_.find(node)) fleet_.close(*lost);
   if (const auto seated = seated_.extract(node); !seated.empty()) {
     for (const ActorId actor : seated.mapped()) places_.erase(actor);
   }
+  // Before anybody else moves: a group that had a bundle there and waits for another waits for both now.
   lose_bundles_at(node, effects);
+  auto others = close_node(node);
+  std::move(others.begin(), others.end(), std::back_inserter(effects));
   fleet_.remove(node);
   settle(effects);
   return effects;

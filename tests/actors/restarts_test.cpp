@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -261,6 +262,10 @@ class Leaver {
 
 class EndsTest : public RestartsTest {
  protected:
+  void TearDown() override {
+    std::filesystem::remove(path());
+    RestartsTest::TearDown();
+  }
   std::string path() const { return census().folder() / "leaver"; }
   std::string written() const {
     std::ifstream file{path()};

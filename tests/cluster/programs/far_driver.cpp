@@ -246,8 +246,9 @@ void run_large(pharos::Runtime& runtime) {
 
 void run_stop(pharos::Runtime& runtime) {
   for (const char* const resource : {"b", "c"}) {
-    const auto testator = runtime.spawn<Testator>({.resources = {{resource, 1}}, .max_restarts = -1, .detached = true});
-    say(std::string{resource} + " is " + wait_for(testator.call<&Testator::node>()));
+    static std::vector<pharos::Actor<Testator>> kept;  // for longer than the Runtime
+    kept.push_back(runtime.spawn<Testator>({.resources = {{resource, 1}}, .max_restarts = -1}));
+    say(std::string{resource} + " is " + wait_for(kept.back().call<&Testator::node>()));
   }
 }
 
@@ -311,7 +312,7 @@ void run_drained(pharos::Runtime& runtime, const std::string& go) {
   say("b is " + b);
   say(std::string{"moving is on b: "} + (wait_for(moving.call<&Counter::node>()) == b ? "yes" : "no"));
   std::vector<pharos::Ref<int>> tasks;
-  for (int i = 0; i < 3; ++i) tasks.push_back(runtime.submit<&nap>({.resources = {{"b", 0.2}}, .max_retries = 0}, i));
+  for (int i = 0; i < 3; ++i) tasks.push_back(runtime.submit<&nap>({.resources = {{"both", 0.2}}}, i));
   say("ready");
   while (!std::filesystem::exists(go)) ::usleep(1000);
   while (wait_for(moving.call<&Counter::node>()) == b) ::usleep(10'000);
@@ -558,15 +559,14 @@ void run_crowd(pharos::Runtime& runtime) {
 /// Something of each kind, on all nodes.
 void run_owner(pharos::Runtime& runtime) {
   const auto on_b = runtime.spawn<Counter>({.name = "on b", .resources = {{"b", 1}}, .max_restarts = -1});
-  const auto detached =
-      runtime.spawn<Counter>({.name = "detached", .name_space = "all", .resources = {{"c", 1}}, .detached = true});
+  const auto on_c = runtime.spawn<Counter>({.name = "on c", .name_space = "all", .resources = {{"c", 1}}});
   const auto holder = runtime.spawn<Holder>({.gpus = 1}, std::string(1 << 20, 'a'));
   const auto value = runtime.put(pharos::Bytes{std::string(8 << 20, 'a')});
   const auto group = runtime.reserve({.name = "group", .bundles = {{.resources = {{"both", 1}}}}});
   const auto task = runtime.submit<&stay>(60);
   const auto greedy = runtime.spawn<Counter>({.name = "waits", .resources = {{"b", 1}}});
   wait_for(on_b.call<&Counter::add>(1));
-  wait_for(detached.call<&Counter::add>(1));
+  wait_for(on_c.call<&Counter::add>(1));
   wait_for(holder.call<&Holder::measure>(value));
   wait_for(group.nodes());
   say("ready");
