@@ -42,7 +42,8 @@ async::Async<void> Node::watch_memory(Node* self) {
       const auto victim = co_await find_victim(self);
       if (victim != nullptr) {
         self->kill_for_memory(*victim);
-        if (!co_await wait_until_gone(self, victim)) break;
+        const bool gone = co_await wait_until_gone(self, victim);
+        if (!gone) break;
         continue;  // 1
       }
       if (!std::exchange(told_in_vain, true)) {

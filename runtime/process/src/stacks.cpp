@@ -131,14 +131,14 @@ std::string describe_thread(const StackRecord::Thread& thread, const std::string
   if (thread.state.load() != StackRecord::kWritten) return text + ": " + explain_silence(folder) + "\n";
   std::vector<Frame> frames = thread.stack.read(true);
   if (frames.empty()) return text + ": its stack cannot be read\n";
-  const auto of_user = [](const Frame& frame) { return !frame.of_runtime(); };
-  if (std::none_of(frames.begin(), frames.end(), of_user)) {
-    return text + ": none of the program's code, in " + frames.front().to_string() + "\n";
-  }
   // The worker's own begin beyond the call; the compiler may have put the user's function into that.
   const auto call = std::find_if(frames.rbegin(), frames.rend(), [](const Frame& frame) {
     return !frame.of_pharos() && frame.name.starts_with("_ZN6pharos6detail");
   });
+  const auto of_user = [](const Frame& frame) { return !frame.of_runtime() && frame.name != "_start"; };
+  if (call == frames.rend() && std::none_of(frames.begin(), frames.end(), of_user)) {
+    return text + ": none of the program's code, in " + frames.front().to_string() + "\n";
+  }
   if (call != frames.rend()) {
     frames.erase(call.base(), frames.end());
   } else {
