@@ -26,23 +26,6 @@ bool Head::on_group_message(NodeId from, wire::Message& message) {
   return true;
 }
 
-bool Head::on_lease_message(NodeId from, wire::Message& message) {
-  if (const auto* const lease = std::get_if<wire::LeaseWorker>(&message)) {
-    lease_worker(from, *lease);
-  } else if (const auto* const granted = std::get_if<wire::LeaseGranted>(&message)) {
-    grant_lease(from, *granted);
-  } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
-    refuse_lease(std::move(*refused));
-  } else if (const auto* const returned = std::get_if<wire::ReturnLease>(&message)) {
-    end_lease(returned->worker, returned->broken, nullptr);
-  } else if (const auto* const ended = std::get_if<wire::WorkerEnded>(&message)) {
-    end_lease(ended->worker, false, ended);
-  } else {
-    return false;
-  }
-  return true;
-}
-
 void Head::place_group(NodeId from, wire::PlaceGroup place) {
   note_caller(place.asker, from);
   if (!program_goes_on(from, place.asker) || !has_room(from, place.asker)) return;

@@ -16,6 +16,7 @@
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/failpoint.hpp>
 #include <pharos/base/id.hpp>
+#include <pharos/base/object_bytes.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/object_store/checksum.hpp>
 #include <pharos/process/build_id.hpp>
@@ -29,15 +30,6 @@ constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 constexpr ByteCount kProgramMax = 4_GiB;
 constexpr ByteCount kLeftFree = 64_MiB;  // of the disk
 constexpr std::size_t kUnusedMax = 4;    // that are kept for the next job
-
-template <class T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span{&value, 1});
-}
-template <class T>
-std::span<std::byte> room_of(T& value) {
-  return std::as_writable_bytes(std::span{&value, 1});
-}
 
 std::string path_of(const std::string& folder, const wire::BuildId& build) {
   std::string path = folder + "/";

@@ -4,6 +4,7 @@
 
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/failpoint.hpp>
+#include <pharos/base/object_bytes.hpp>
 #include <pharos/object_store/checksum.hpp>
 #include <pharos/object_store/transfer.hpp>
 
@@ -33,15 +34,6 @@ struct ChunkHeader {
   std::uint64_t index = 0;
   std::uint64_t checksum = 0;
 };
-
-template <class T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span{&value, 1});
-}
-template <class T>
-std::span<std::byte> room_of(T& value) {
-  return std::as_writable_bytes(std::span{&value, 1});
-}
 
 Error corrupt(const char* what) {
   return {ErrorCode::kCorrupt, std::string{"another node sent "} + what};
