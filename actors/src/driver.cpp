@@ -215,7 +215,9 @@ void Driver::stop() {
   if (caller_->abandoned() || stopping_.exchange(true)) return;
   if (node_ != nullptr) {
     if (io_thread_.joinable()) {
-      // Before the node ends the job, and answers what is still under way with what that looks like from there.
+      // What was asked for just before the end, an actor's stop say, is said first. Then this ends what is under way,
+      // before the node ends the job and answers it with what that looks like from there.
+      caller_->finish_telling_node();
       caller_->close();
       async::block_on(reactor_, stop_cluster(this));
     } else {
