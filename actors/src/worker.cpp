@@ -30,7 +30,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHandshakeTime = 30s;
-constexpr auto kSilenceMax = 8s;  // of the head, for an exclusive actor; less than until a node is given up
+constexpr auto kSilenceMax = 8s;  // since the node said what the head last answered; less than until it is given up
 
 class Worker final : public net::Peer::Owner {
  public:
@@ -68,8 +68,8 @@ class Worker final : public net::Peer::Owner {
       return;
     }
     if (const auto* const told = std::get_if<wire::EndWorker>(&parcel.message)) return end(*told);
-    if (std::holds_alternative<wire::Beat>(parcel.message)) {
-      last_beat_ = reactor_.now();
+    if (const auto* const beat = std::get_if<wire::Beat>(&parcel.message)) {
+      last_beat_ = std::min(beat->sent, reactor_.now());
       return;
     }
     if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message)) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 
 #include "demands.hpp"
@@ -54,6 +55,11 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
 
 void Head::remove_node(NodeId node) {
   if (const auto lost = nodes_.extract(node); !lost.empty()) {
+    if (draining_.contains(node)) {
+      log(LogLevel::kInfo, "a node has gone, as it was told to", {kv("node", node)});
+    } else if (placement_.fleet().find(node) != nullptr) {
+      log(LogLevel::kWarn, "a node is lost", {kv("node", node), kv("address", lost.mapped().address)});
+    }
     lose_node(node, "its node, at " + lost.mapped().address + ", was lost");
   } else if (const auto awaited = expected_.extract(node); !awaited.empty()) {
     lose_node(node, "its node, at " + awaited.mapped() + ", did not come back to the head");
@@ -62,7 +68,9 @@ void Head::remove_node(NodeId node) {
 }
 
 void Head::lose_node(NodeId node, const std::string& reason) {
+  const bool drained = draining_.erase(node) != 0;
   if (records_ != nullptr) records_->erase(node_key(node));
+  if (records_ != nullptr && drained) records_->erase(drain_key(node));
   reporting_.erase(node);
   std::erase_if(borrowed_, [node](const auto& entry) { return entry.second == node; });
   std::vector<JobId> jobs;
@@ -129,6 +137,7 @@ std::string Head::leftovers() const {
   count("lease requests", lease_requests_.size());
   count("leases", leases_.size());
   count("groups", groups_.size());
+  count("nodes that are to go", draining_.size());
   return left;
 }
 
@@ -283,9 +292,10 @@ void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
   if (const auto sane = check_names(promise); !sane) {
     return tell(from, wire::Refused{promise.asker.number, sane.error()});
   }
+  const bool is_new = actors_.find_spec(promise.actor) == nullptr;  // else it was promised to another head
   const auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return tell(from, wire::Refused{promise.asker.number, promised.error()});
-  if (records_ != nullptr && *promised == promise.actor) records_->put(actor_key(promise.actor), promise);
+  if (records_ != nullptr && is_new && *promised == promise.actor) records_->put(actor_key(promise.actor), promise);
   tell(from, wire::ActorFound{*promised, actors_.find_spec(*promised)->label, promise.asker.number});
   answer_early(promise.actor);
 }
@@ -309,6 +319,7 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
   const auto [making, is_new] = makings_.try_emplace(actor, std::move(start));
   if (is_new && records_ != nullptr) records_->put(actor_key(actor), making->second);
   apply(actors_.create(request, actor, spec, creator));
+  moved_.insert(actor);  // if it has been refused, nothing is kept of it
   answer_early(actor);
 }
 
@@ -525,9 +536,13 @@ std::vector<std::pair<ActorId, std::uint32_t>> Head::running_at(NodeId node) con
   return all;
 }
 
-Head::Running* Head::find_running(ActorId actor, std::uint32_t incarnation) {
+const Head::Running* Head::find_running(ActorId actor, std::uint32_t incarnation) const {
   const auto found = running_.find(actor);
   return found == running_.end() || found->second.incarnation != incarnation ? nullptr : &found->second;
+}
+
+Head::Running* Head::find_running(ActorId actor, std::uint32_t incarnation) {
+  return const_cast<Running*>(std::as_const(*this).find_running(actor, incarnation));
 }
 
 void Head::apply(const scheduler::ActorEffects& effects) {

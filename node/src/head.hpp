@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -57,6 +58,8 @@ class Head {
   void on_message(NodeId from, wire::Message message);
   /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
   std::string leftovers() const;
+  /// For tests: what its records have to hold now. Of what is written once, the key alone. Nothing during a recovery.
+  std::optional<std::map<std::string, std::optional<wire::Message>>> recorded() const;
 
  private:
   struct Node {
@@ -68,8 +71,8 @@ class Head {
   struct Job {
     NodeId node;  // its driver's; none: that has ended, and detached actors go on
     wire::RegisterJob program;
-    std::unordered_set<NodeId> known_at;
-    std::optional<std::unordered_set<NodeId>> stopping;  // its end has begun: nodes that have not stopped it yet
+    std::set<NodeId> known_at;
+    std::optional<std::set<NodeId>> stopping;  // its end has begun: nodes that have not stopped it yet
   };
   /// An incarnation whose process is, or is being started.
   struct Running {
@@ -166,13 +169,16 @@ class Head {
   /// Of a node, in the order of the actors' numbers.
   std::vector<std::pair<ActorId, std::uint32_t>> running_at(NodeId node) const;
   Running* find_running(ActorId actor, std::uint32_t incarnation);
+  const Running* find_running(ActorId actor, std::uint32_t incarnation) const;
   void lose_node(NodeId node, const std::string& reason);
   void tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason);
 
   // Nodes that are to go.
   Result<void> drain(const wire::DrainNode& drain);
+  void begin_drain(const wire::DrainNode& drain);
   void drain_later();
-  bool drained(NodeId node, TimePoint limit);
+  void drain_more(NodeId node, TimePoint limit);
+  bool may_be_asked_for_program(NodeId node) const;
 
   // What is written down (head_records.cpp).
   void on_event(NodeId from, wire::Message message);
@@ -181,7 +187,9 @@ class Head {
   void confirm_later(NodeId node);
   void write_changes();
   void write_life(ActorId actor);
+  std::optional<wire::ActorLife> life_record(ActorId actor) const;
   void write_group(GroupId group);
+  std::optional<wire::GroupPlaces> places_record(GroupId group) const;
   struct Restored;
   bool restore_node(const wire::JoinCluster& join);
   bool restore_group(const wire::PlaceGroup* place, const wire::GroupPlaces* places);
@@ -204,8 +212,8 @@ class Head {
   std::unordered_map<NodeId, Node> nodes_;
   std::unordered_map<CallerId, CallerPlace> callers_;  // that have asked something
   std::unordered_map<JobId, Job> jobs_;
-  std::unordered_set<JobId> maybe_over_;            // without a driver, and one of their actors has ended
-  std::unordered_map<NodeId, TimePoint> draining_;  // until when
+  std::unordered_set<JobId> maybe_over_;  // without a driver, and one of their actors has ended
+  std::map<NodeId, TimePoint> draining_;  // until when
 
   scheduler::ActorTable actors_;
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again

@@ -1,11 +1,13 @@
 // Nodes that are to go: nothing new is placed there; actors that may be restarted move, after the calls that they run;
 // the others and tasks end by themselves, or when their time is over; then the node ends.
 
+#include <algorithm>
 #include <chrono>
 
 #include <pharos/base/log.hpp>
 
 #include "head.hpp"
+#include "head_keys.hpp"
 
 namespace pharos::node {
 namespace {
@@ -27,26 +29,31 @@ Result<void> Head::drain(const wire::DrainNode& drain) {
     return Error{ErrorCode::kFailedPrecondition, "the head is on node " + to_string(drain.node),
                  "The cluster ends with it: \"pharos stop\"."};
   }
-  const TimePoint limit =
-      drain.limit_ms == 0 ? TimePoint::max() : executor_.now() + std::chrono::milliseconds{drain.limit_ms};
-  if (draining_.empty()) drain_later();
-  draining_.insert_or_assign(drain.node, limit);
+  if (records_ != nullptr) records_->put(drain_key(drain.node), drain);
+  begin_drain(drain);
   log(LogLevel::kInfo, "a node drains", {kv("node", drain.node)});
   apply(placement_.close_node(drain.node));
   return {};
 }
 
+/// A head that has started again gives it all of its time again.
+void Head::begin_drain(const wire::DrainNode& drain) {
+  const TimePoint limit =
+      drain.limit_ms == 0 ? TimePoint::max() : executor_.now() + std::chrono::milliseconds{drain.limit_ms};
+  if (draining_.empty()) drain_later();
+  draining_.insert_or_assign(drain.node, limit);
+}
+
 void Head::drain_later() {
   run_later(kLookTime, [this] {
-    std::erase_if(draining_, [this](const auto& entry) {
-      return !nodes_.contains(entry.first) || drained(entry.first, entry.second);
-    });
+    for (const auto& [node, limit] : draining_) {
+      if (knows(node) && !reporting_.contains(node)) drain_more(node, limit);  // else it is not back yet
+    }
     if (!draining_.empty()) drain_later();
   });
 }
 
-/// Nothing is there any more, and the node has been told so.
-bool Head::drained(NodeId node, TimePoint limit) {
+void Head::drain_more(NodeId node, TimePoint limit) {
   const bool over = executor_.now() >= limit;
   const auto there = running_at(node);
   for (const auto& [actor, incarnation] : there) {
@@ -60,14 +67,17 @@ bool Head::drained(NodeId node, TimePoint limit) {
     }
   }
   const auto* const known = placement_.fleet().find(node);
-  const bool busy = !there.empty() || (known != nullptr && !known->tasks.empty());
-  if (busy && !over) {
-    tell(node, wire::DrainNode{node});
-    return false;
-  }
-  if (!there.empty()) return false;
-  tell(node, wire::EndNode{});
-  return true;
+  const bool busy = !there.empty() || (known != nullptr && !known->tasks.empty()) || may_be_asked_for_program(node);
+  if (busy && !over) return tell(node, wire::DrainNode{node});
+  if (there.empty()) tell(node, wire::EndNode{});
+}
+
+/// By the node of an actor that starts, whose driver has ended.
+bool Head::may_be_asked_for_program(NodeId node) const {
+  return std::any_of(makings_.begin(), makings_.end(), [&](const auto& entry) {
+    const Job& job = jobs_.at(entry.second.asker.job);
+    return !job.node && job.known_at.contains(node) && actors_.is_to_start(entry.first);
+  });
 }
 
 }  // namespace pharos::node

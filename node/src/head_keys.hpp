@@ -11,6 +11,10 @@ namespace pharos::node {
 inline std::string node_key(NodeId node) {
   return "node/" + to_string(node);
 }
+/// That it is to go.
+inline std::string drain_key(NodeId node) {
+  return "drain/" + to_string(node);
+}
 inline std::string job_key(JobId job) {
   return "job/" + to_string(job);
 }

@@ -8,6 +8,11 @@
 #include "head.hpp"
 
 namespace pharos::node {
+namespace {
+
+constexpr std::size_t kOthersMax = 16;  // nodes that are named to one that may lack an executable
+
+}  // namespace
 
 bool Head::on_lease_message(NodeId from, wire::Message& message) {
   if (const auto* const lease = std::get_if<wire::LeaseWorker>(&message)) {
@@ -29,7 +34,13 @@ bool Head::on_lease_message(NodeId from, wire::Message& message) {
 // A node knows a program before it is asked to run it.
 void Head::show_job(NodeId node, JobId job) {
   Job& shown = jobs_.at(job);
-  if (shown.known_at.insert(node).second) tell(node, wire::AddJob{job, shown.program, shown.node});
+  if (shown.known_at.contains(node)) return;
+  wire::AddJob add{job, shown.program, shown.node, {}};
+  for (const NodeId other : shown.known_at) {
+    if (other != shown.node && add.others.size() < kOthersMax) add.others.push_back(other);
+  }
+  shown.known_at.insert(node);
+  tell(node, std::move(add));
 }
 
 void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {

@@ -105,13 +105,20 @@ void Head::write_changes() {
 
 void Head::write_life(ActorId actor) {
   const auto* const spec = actors_.find_spec(actor);
-  if (spec == nullptr) {
-    records_->erase(actor_key(actor));
+  if (spec == nullptr || actors_.life(actor).over) records_->erase(actor_key(actor));
+  if (const auto life = life_record(actor)) {
+    records_->put(life_key(actor), *life);
+  } else if (spec == nullptr) {
     records_->erase(life_key(actor));
-    return;
   }
+}
+
+/// None: it is not known, or there is nothing but the promise.
+std::optional<wire::ActorLife> Head::life_record(ActorId actor) const {
+  const auto* const spec = actors_.find_spec(actor);
+  if (spec == nullptr) return std::nullopt;
   const auto life = actors_.life(actor);
-  if (life.incarnation == 0 && !life.over) return;  // there is nothing but the promise
+  if (life.incarnation == 0 && !life.over) return std::nullopt;
   wire::ActorLife record{.actor = actor,
                          .incarnation = life.incarnation,
                          .restarts = life.restarts,
@@ -121,7 +128,6 @@ void Head::write_life(ActorId actor) {
     record.over = life.over;
     record.label = spec->label;
     record.job = spec->job;
-    records_->erase(actor_key(actor));
   }
   if (const auto last_end = last_ends_.find(actor); last_end != last_ends_.end()) {
     record.last_end = last_end->second.reason;
@@ -134,21 +140,47 @@ void Head::write_life(ActorId actor) {
     record.group = seat ? seat->group : GroupId{};
     record.bundle = seat ? seat->bundle : 0;
   }
-  records_->put(life_key(actor), record);
+  return record;
 }
 
 void Head::write_group(GroupId group) {
-  const auto places = placement_.places_of(group);
-  if (places.empty()) {
+  const auto places = places_record(group);
+  if (!places) {
     records_->erase(group_key(group));
     records_->erase(places_key(group));
     removed_groups_.erase(group);
     return;
   }
+  if (places->removed) removed_groups_.insert(group);
+  records_->put(places_key(group), *places);
+}
+
+/// None: there is nothing left of it.
+std::optional<wire::GroupPlaces> Head::places_record(GroupId group) const {
+  const auto places = placement_.places_of(group);
+  if (places.empty()) return std::nullopt;
   wire::GroupPlaces record{.group = group, .places = {}, .removed = !groups_.contains(group)};
   for (const auto& place : places) record.places.push_back(share_of(place.node, place.allotment));
-  if (record.removed) removed_groups_.insert(group);
-  records_->put(places_key(group), record);
+  return record;
+}
+
+std::optional<std::map<std::string, std::optional<wire::Message>>> Head::recorded() const {
+  if (recovering_) return std::nullopt;
+  std::map<std::string, std::optional<wire::Message>> all;
+  for (const auto& [id, node] : nodes_) all.emplace(node_key(id), std::nullopt);
+  for (const auto& [id, limit] : draining_) all.emplace(drain_key(id), std::nullopt);
+  for (const auto& [id, job] : jobs_) all.emplace(job_key(id), wire::AddJob{id, job.program, job.node, {}});
+  for (const auto& seen : actors_.look()) {
+    if (seen.why == nullptr) all.emplace(actor_key(seen.actor), std::nullopt);
+    if (auto life = life_record(seen.actor)) all.emplace(life_key(seen.actor), *std::move(life));
+  }
+  const auto add_group = [&](GroupId group) {
+    all.emplace(group_key(group), std::nullopt);
+    if (auto places = places_record(group)) all.emplace(places_key(group), *std::move(places));
+  };
+  for (const auto& [id, group] : groups_) add_group(id);
+  for (const GroupId group : removed_groups_) add_group(group);
+  return all;
 }
 
 // ---- A head that goes on
@@ -167,6 +199,7 @@ struct Head::Restored {
   };
   std::map<ActorId, Actor> actors;
   std::map<GroupId, Group> groups;
+  std::vector<const Records::Record*> drains;
   std::vector<const Records::Record*> nonsense;
 
   void note(const Records::Record& record) {
@@ -186,6 +219,8 @@ struct Head::Restored {
     } else if (const auto* const places = std::get_if<wire::GroupPlaces>(&message)) {
       groups[places->group].places = places;
       groups[places->group].records.push_back(&record);
+    } else if (std::holds_alternative<wire::DrainNode>(message)) {
+      drains.push_back(&record);
     } else {
       nonsense.push_back(&record);
     }
@@ -206,6 +241,10 @@ void Head::restore(Records::Found found) {
     } else {
       restored.note(record);
     }
+  }
+  for (const Records::Record* const record : restored.drains) {
+    const auto& drain = std::get<wire::DrainNode>(record->second);
+    expects(drain.node) ? begin_drain(drain) : restored.give_up({record});
   }
   for (const auto& [id, group] : restored.groups) {
     if (!restore_group(group.place, group.places)) restored.give_up(group.records);
@@ -401,7 +440,7 @@ void Head::on_report(NodeId from, wire::Report some) {
     placement_.count_leases(from, 1);
   }
   for (const WorkerId worker : report.borrowed) borrowed_.insert_or_assign(worker, from);
-  apply(placement_.open_node(from));
+  if (!draining_.contains(from)) apply(placement_.open_node(from));
   end_recovery_if_over();
 }
 

@@ -200,12 +200,14 @@ async::Async<Result<wire::ClusterJoined>> Membership::ask_to_join(Membership* se
   if (self->head_link_ != nullptr) self->head_link_->close();
   const auto link = self->head_link_ = self->link_to(std::move(head));
   const Machine& machine = self->node_.machine();
+  const wire::Beat asked{self->executor_.now()};
   wire::Message ask =
       wire::JoinCluster{self->id_, self->reached_at_, machine.resources.amounts(), machine.labels, again};
   PHAROS_CO_TRY(const net::Parcel answer, co_await link->request(std::move(ask), std::vector<Fd>{}, deadline));
   const auto* const joined = std::get_if<wire::ClusterJoined>(&answer.message);
   if (joined == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
   self->head_lasts_ = joined->lasts;
+  if (!joined->lost) self->node_.pass_on_beat(asked);
   self->tick_later();
   co_return *joined;
 }
@@ -302,7 +304,7 @@ void Membership::tick() {
   if (closing_) return;
   if (!head_address_.empty()) {
     if (joined_ && !coming_back_) {
-      head_link_->send(wire::Beat{});
+      head_link_->send(wire::Beat{executor_.now()});
       tick_later();
     }
     return;
@@ -319,7 +321,7 @@ void Membership::tick() {
 void Membership::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
   if (head_link_ != nullptr && &from == head_link_.get()) {
     if (std::holds_alternative<wire::EndNode>(parcel.message)) return end_all();
-    if (std::holds_alternative<wire::Beat>(parcel.message)) return node_.pass_on_beat();
+    if (const auto* const beat = std::get_if<wire::Beat>(&parcel.message)) return node_.pass_on_beat(*beat);
     return node_.on_head_message(std::move(parcel.message));
   }
   const auto found = far_nodes_.find(&from);
@@ -327,7 +329,7 @@ void Membership::on_message(net::Peer& from, net::Parcel parcel, std::optional<s
   FarNode& node = found->second;
   node.silent_ticks = 0;
   if (std::holds_alternative<wire::Beat>(parcel.message)) {
-    from.send(wire::Beat{});
+    from.send(parcel.message);
     return;
   }
   const auto* const join = std::get_if<wire::JoinCluster>(&parcel.message);

@@ -54,6 +54,8 @@ class Membership final : public net::Peer::Owner {
   Node& node() { return node_; }
   /// Null: it is elsewhere, or not there now.
   const Head* head() const { return head_.get(); }
+  /// Null: nothing outlives the head.
+  const Records* records() const { return records_.get(); }
 
   /// The head, from its records.
   static async::Async<Result<void>> start(Membership* self);

@@ -296,9 +296,10 @@ async::Async<Result<std::string>> Node::find_node(Node* self, NodeId node) {
   co_return address;
 }
 
-void Node::pass_on_beat() {
+void Node::pass_on_beat(wire::Beat beat) {
+  last_beat_ = beat;
   for (const auto& [id, worker] : workers_) {
-    if (worker->exclusive && worker->control != nullptr) worker->control->send(wire::Beat{});
+    if (worker->exclusive && worker->control != nullptr) worker->control->send(beat);
   }
 }
 

@@ -74,7 +74,7 @@ class Node final : public net::Peer::Owner {
   /// Runs when this driver's connection has ended.
   void when_gone(const std::shared_ptr<net::Peer>& driver, std::function<void()> then);
   /// The head has been heard from, elsewhere.
-  void pass_on_beat();
+  void pass_on_beat(wire::Beat beat);
   /// What people have done who end it.
   void when_told_to_end(std::function<void()> then) { end_ = std::move(then); }
   /// Why this node takes in no job.
@@ -138,11 +138,11 @@ class Node final : public net::Peer::Owner {
 
   // Jobs of drivers at other nodes, and their executables.
   void add_far_job(wire::AddJob add);
-  static async::Async<void> load_far_program(Node* self, std::shared_ptr<Job> job, NodeId from);
-  static async::Async<Result<void>> obtain_program(Node* self, std::shared_ptr<Job> job, NodeId from);
+  static async::Async<void> load_far_program(Node* self, std::shared_ptr<Job> job, std::vector<NodeId> sources);
+  static async::Async<Result<void>> obtain_program(Node* self, std::shared_ptr<Job> job, std::vector<NodeId> sources);
   static async::Async<Result<ProgramHere>> open_program(Node* self, std::shared_ptr<Job> job);
   void take_program(Job& job, ProgramHere here);
-  static async::Async<Result<void>> fetch_program(Node* self, std::shared_ptr<Job> job, NodeId from);
+  static async::Async<Result<void>> fetch_program(Node* self, std::shared_ptr<Job> job, std::vector<NodeId> sources);
   static async::Async<Result<void>> fetch_some(Node* self, std::shared_ptr<Job> job, NodeId from,
                                                std::shared_ptr<ArrivingProgram> into);
   void serve_program(JobId job, Fd socket);
@@ -254,6 +254,7 @@ class Node final : public net::Peer::Owner {
   Tell tell_head_;
   Queued queued_to_head_;
   std::uint32_t cluster_cpus_ = 0;
+  wire::Beat last_beat_;  // that the head has answered
   std::optional<Error> refusal_;
   std::function<void()> end_;
 

@@ -217,6 +217,7 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
                                                 {start.amounts, gpus},
                                                 start.trace,
                                                 (*worker)->exclusive});
+  if ((*worker)->exclusive) (*worker)->control->send(self->last_beat_);
   if (end) self->end_incarnation(*end);
 }
 

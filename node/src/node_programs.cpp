@@ -1,8 +1,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
@@ -33,11 +35,13 @@ void Node::add_far_job(wire::AddJob add) {
   job->id = add.job;
   job->program = std::move(add.program);
   job->coming = true;
-  if (jobs_.emplace(job->id, job).second) background_.spawn(load_far_program(this, job, add.node));
+  std::vector<NodeId> sources = std::move(add.others);
+  if (add.node) sources.insert(sources.begin(), add.node);
+  if (jobs_.emplace(job->id, job).second) background_.spawn(load_far_program(this, job, std::move(sources)));
 }
 
-async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job, NodeId from) {
-  auto loaded = co_await obtain_program(self, job, from);
+async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job, std::vector<NodeId> sources) {
+  auto loaded = co_await obtain_program(self, job, std::move(sources));
   job->coming = false;
   if (loaded) {
     loaded = co_await load_program(self, job);
@@ -62,7 +66,7 @@ async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job, 
 
 // ---- Their executables
 
-async::Async<Result<void>> Node::obtain_program(Node* self, std::shared_ptr<Job> job, NodeId from) {
+async::Async<Result<void>> Node::obtain_program(Node* self, std::shared_ptr<Job> job, std::vector<NodeId> sources) {
   for (;;) {
     auto here = co_await open_program(self, job);
     if (here) {
@@ -78,7 +82,7 @@ async::Async<Result<void>> Node::obtain_program(Node* self, std::shared_ptr<Job>
       continue;
     }
     self->coming_programs_.try_emplace(job->program.build_id);
-    auto fetched = co_await fetch_program(self, job, from);
+    auto fetched = co_await fetch_program(self, job, sources);
     auto waiting = self->coming_programs_.extract(job->program.build_id);
     for (auto& each : waiting.mapped()) each.complete();
     if (!fetched) co_return std::move(fetched).error().with("fetching " + job->program.executable);
@@ -106,32 +110,36 @@ void Node::take_program(Job& job, ProgramHere here) {
   job.program.folder = std::move(here.folder);
 }
 
-async::Async<Result<void>> Node::fetch_program(Node* self, std::shared_ptr<Job> job, NodeId from) {
+// The driver's node first. One that has not got it whole itself, or is not reached, is asked again after the others.
+async::Async<Result<void>> Node::fetch_program(Node* self, std::shared_ptr<Job> job, std::vector<NodeId> sources) {
   const auto into = std::make_shared<ArrivingProgram>(job->program.build_id);
   std::uint64_t had = 0;
   TimePoint since = self->executor_.now();
-  for (;;) {
-    auto fetched = co_await fetch_some(self, job, from, into);
+  while (!sources.empty()) {
+    auto fetched = co_await fetch_some(self, job, sources.front(), into);
     if (fetched) co_return {};
     if (job->ended) co_return Error{ErrorCode::kRuntimeStopped, "the program has ended"};
     if (into->arrived() > had) {
       had = into->arrived();
       since = self->executor_.now();
     }
+    if (fetched.error().code() == ErrorCode::kNotFound) {
+      sources.erase(sources.begin());
+      continue;
+    }
+    std::rotate(sources.begin(), sources.begin() + 1, sources.end());
     if (!may_pass(fetched.error()) || self->executor_.now() - since >= kFetchPatience) co_return fetched;
     log(LogLevel::kInfo, "a program does not come, and is asked for again",
         {kv("job", job->id), kv("bytes", had), kv("error", fetched.error())});
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }
+  co_return Error{ErrorCode::kNotFound, "the program's driver has ended, and so have the nodes that had the executable",
+                  "Put the program at the same path on the nodes where its detached actors may go."};
 }
 
 async::Async<Result<void>> Node::fetch_some(Node* self, std::shared_ptr<Job> job, NodeId from,
                                             std::shared_ptr<ArrivingProgram> into) {
   auto address = co_await find_node(self, from);
-  if (!address && address.error().code() == ErrorCode::kNotFound) {
-    co_return Error{ErrorCode::kNotFound, "the program's driver has ended, and the node that had the executable",
-                    "Put the program at the same path on the nodes where its detached actors may go."};
-  }
   if (!address) co_return std::move(address).error();
   async::Completion<void> fetched;
   self->host_.fetch_program(*std::move(address), job->id, std::move(into), [fetched](Result<void> end) mutable {
@@ -144,10 +152,11 @@ async::Async<Result<void>> Node::fetch_some(Node* self, std::shared_ptr<Job> job
   co_return co_await fetched.wait(async::Deadline::never());
 }
 
-// One that is not here any more is not sent.
+// What is not here is said not to be, but for one that is coming: the connection ends, and is made again.
 void Node::serve_program(JobId id, Fd socket) {
   const auto job = jobs_.find(id);
-  const bool is_here = job != jobs_.end() && job->second->driver != nullptr;
+  if (job != jobs_.end() && job->second->coming && !job->second->executable) return;
+  const bool is_here = job != jobs_.end() && job->second->executable;
   host_.serve_program(std::move(socket),
                       is_here ? Fd{::fcntl(job->second->executable.get(), F_DUPFD_CLOEXEC, 0)} : Fd{});
 }

@@ -54,6 +54,9 @@ class Records {
   /// What the store's disk has left.
   ByteCount free_space() const { return store_.free_space(); }
 
+  /// All that it was told is durable.
+  bool idle() const { return !failed_ && batch_.empty() && pending_.empty(); }
+
   /// close(), until it is closed and gone.
   static async::Async<void> end(std::unique_ptr<Records> records);
   /// Nothing more is said. What is under way may become durable or not.

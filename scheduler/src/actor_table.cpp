@@ -469,6 +469,13 @@ bool ActorTable::lives(ActorId actor) const {
   return found != actors_.end() && lives(found->second);
 }
 
+bool ActorTable::is_to_start(ActorId id) const {
+  const auto found = actors_.find(id);
+  return found != actors_.end() &&
+         (found->second.state == State::kPromised || found->second.state == State::kStarting ||
+          found->second.state == State::kRestarting);
+}
+
 bool ActorTable::may_restart(ActorId actor) const {
   const auto found = actors_.find(actor);
   return found != actors_.end() && lives(found->second) && may_restart(found->second);

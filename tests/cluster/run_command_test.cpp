@@ -134,6 +134,27 @@ TEST_F(RunCommandTest, WhatIsDamagedOnItsWayIsSentAgain) {
   EXPECT_EQ(std::system(("cmp -s '" + received()[0].string() + "' " + SHIPPED).c_str()), 0);
 }
 
+TEST_F(RunCommandTest, ADetachedActorWhoseProgramHasEndedMovesToANodeThatLacksIt) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  must_end_within(90s);
+  start_two();
+  const auto node_in = [](const ChildProgram::End& end) {
+    return end.output.substr(end.output.find("node ") + 5, std::size_t{16});
+  };
+  const auto first = run({program(), "leaves"})->wait(30s);
+  ASSERT_EQ(first.status, 0) << first.output << first.error;
+  start_node_elsewhere();
+  ChildProgram drain{PHAROS_EXECUTABLE, {"drain", node_in(first), "--address", address_, "--token-file", token_file()}};
+  EXPECT_EQ(drain.wait().status, 0);
+  EXPECT_EQ(nodes_.front()->wait(30s).status, 0);
+  nodes_.erase(nodes_.begin());
+  const auto found = run({program(), "finds"})->wait(30s);
+  EXPECT_EQ(found.status, 0) << found.output << found.error;
+  EXPECT_NE(node_in(found), node_in(first));
+  ASSERT_EQ(received().size(), 1U);
+  EXPECT_SAYS(found.output, "runs " + received()[0].string() + "\n");
+}
+
 TEST_F(RunCommandTest, ANodeThatDiesWhileItSendsLeavesAReasonAndNoHalfFile) {
   if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
   start_two();

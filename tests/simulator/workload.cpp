@@ -492,6 +492,7 @@ class Faults {
     loses_head_ = !cluster.durable() && lots().one_in(15);
     head_restarts_ = cluster.durable() ? lots().between(1, 4) : 0;
     loses_driver_ = lots().one_in(6);
+    drains_node_ = cluster.nodes() > 1 && lots().one_in(6);
     next();
   }
 
@@ -524,6 +525,10 @@ class Faults {
     if (node_stops_ != 0 && lots().one_in(6)) {
       --node_stops_;
       return stop_for_a_while(cluster_.node(lots().below(cluster_.nodes())), 300ms);
+    }
+    if (drains_node_ && lots().one_in(6)) {
+      drains_node_ = false;
+      return cluster_.drain(1, lots().one_in(2) ? Duration{0} : lots().between(1ms, 500ms));
     }
     const auto zygotes = cluster_.processes("zygote");
     if (zygotes_ != 0 && !zygotes.empty() && lots().one_in(6)) {
@@ -560,6 +565,7 @@ class Faults {
   bool loses_head_;
   std::uint64_t head_restarts_;
   bool loses_driver_;
+  bool drains_node_;
 };
 
 }  // namespace
@@ -676,6 +682,7 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     if (draw.one_in(3)) options.delays = {.least = 50us, .most = 2ms, .one_in = 8, .longest = 40ms};
     Cluster cluster{seed, options};
     if (options.durable) look_after_head(cluster);
+    if (plan.disk_lies) cluster.disk().lie();
     if (draw.one_in(3)) cluster.disk().fail_one_in(draw.between(10, 60));
     if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
     if (plan.choose_frame) cluster.network().choose_faults(std::move(plan.choose_frame));
@@ -694,9 +701,11 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     }
     cluster.run_for(options.durable ? 26s : 12s);  // idle workers go, and nodes that a head waits for are given up
     if (const std::string left = cluster.leftovers(); !left.empty()) run.wrong += "left behind:\n" + left;
-    for (const char* const records : {"actor/", "aside/", "group/", "job/", "life/", "places/"}) {
+    for (const char* const records : {"actor/", "aside/", "drain/", "group/", "job/", "life/", "places/"}) {
       if (cluster.disk().count(records) != 0) run.wrong += std::string{"left on disk: "} + records + '\n';
     }
+    if (!cluster.wrong_on_disk().empty())
+      run.wrong += "what the head knew and what was on disk:\n" + cluster.wrong_on_disk();
     run.hash = cluster.world().trace().hash();
     run.events = cluster.world().steps();
   }

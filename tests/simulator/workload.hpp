@@ -78,6 +78,7 @@ struct Plan {
   std::uint32_t drivers_max = 3;
   std::uint32_t calls_max = 60;
   std::optional<bool> durable{};  ///< the head keeps records; else the seed says
+  bool disk_lies = false;         ///< it says that they are durable before they are
   /// Faults of control messages, and of calls.
   Network::Choose choose{};
   Network::ChooseFrame choose_frame{};

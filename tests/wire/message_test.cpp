@@ -108,7 +108,7 @@ const std::vector<Message>& one_of_each() {
       ConstructActor{ActorId{26}, 27, 28, some_bytes(), true, "space", some_holding(), TraceId{88}, true},
       ActorConstructed{ActorId{29}, 30, Error{ErrorCode::kUserError, "threw"}},
       ActorConstructed{ActorId{29}, 30, std::nullopt},
-      AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}, NodeId{117}},
+      AddJob{JobId{33}, {"/bin/x", {"x"}, {"C=2"}, "/tmp", some_build_id()}, NodeId{117}, {NodeId{202}, NodeId{203}}},
       EndJob{JobId{34}},
       StopJob{JobId{80}},
       JobStopped{JobId{81}},
@@ -168,7 +168,7 @@ const std::vector<Message>& one_of_each() {
       Explained{149, "step", 150, "thread 1 waits\n"},
       ReadStacks{WorkerId{151}},
       Stacks{"thread 1\n  #0 f()\n"},
-      Beat{},
+      Beat{TimePoint{201ns}},
       Confirmed{118},
       Report{{JobId{119}},
              {{CallerId{120}, JobId{121}}},
@@ -233,6 +233,9 @@ auto fields(const FindNode& m) {
 auto fields(const EndWorker& m) {
   return std::tie(m.grace_ms);
 }
+auto fields(const Beat& m) {
+  return std::tie(m.sent);
+}
 auto fields(const DrainNode& m) {
   const auto& [node, limit_ms, number] = m;
   return std::tie(node, limit_ms, number);
@@ -258,8 +261,8 @@ auto fields(const HoldActor& m) {
   return std::tuple_cat(std::tie(actor, count), fields(asker));
 }
 auto fields(const AddJob& m) {
-  const auto& [job, program, node] = m;
-  return std::tuple_cat(std::tie(job, node), fields(program));
+  const auto& [job, program, node, others] = m;
+  return std::tuple_cat(std::tie(job, node, others), fields(program));
 }
 auto fields(const EndJob& m) {
   const auto& [job] = m;

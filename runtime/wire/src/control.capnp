@@ -74,7 +74,7 @@ struct Message {
     nodeLoad @63 :NodeLoad;            # node to head
     listRows @64 :ListRows;            # people's question to any node, which tells the head or asks the node; answered by rows
     rows @65 :Rows;
-    beat @66 :Void;                    # node to head, and back: all is well
+    beat @66 :Beat;                    # node to head, and back as it was; and on to its exclusive actors
     confirmed @67 :UInt64;             # head to node: so many of what it has said in vain else will outlive the head
     report @68 :Report;                # node to a head that has started again: what there is
     actorLife @69 :ActorLife;          # nobody's: what the head writes down, beside startActor and promiseActor
@@ -192,7 +192,12 @@ struct ConstructActor {
   exclusive @8 :Bool;
 }
 struct ActorConstructed { actor @0 :UInt64; incarnation @1 :UInt32; failure @2 :Failure; }  # failure: null, or what it threw
-struct AddJob { job @0 :UInt64; program @1 :RegisterJob; node @2 :UInt64; }  # node: its driver's
+struct AddJob {
+  job @0 :UInt64;
+  program @1 :RegisterJob;
+  node @2 :UInt64;          # its driver's
+  others @3 :List(UInt64);  # nodes that may send the executable, too
+}
 struct EndJob { job @0 :UInt64; }
 struct StopJob { job @0 :UInt64; }
 struct JobStopped { job @0 :UInt64; }
@@ -221,6 +226,7 @@ struct EndIncarnation {
   graceMs @3 :UInt32;             # else: for the call that runs
 }
 struct EndWorker { graceMs @0 :UInt32; }
+struct Beat { sent @0 :Int64; }  # ns, by the node's monotonic clock
 struct DrainNode { node @0 :UInt64; limitMs @1 :UInt32; number @2 :UInt64; }  # limit 0: none; number: of the question
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; outOfMemory @3 :Bool; }
 struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; ended @5 :Text; address @6 :Text; outOfMemory @7 :Bool; }

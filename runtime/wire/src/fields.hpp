@@ -31,6 +31,16 @@ inline std::vector<std::string> texts(capnp::List<capnp::Text>::Reader from) {
   return to;
 }
 
+template <class Id>
+void write_ids(capnp::List<std::uint64_t>::Builder to, const std::vector<Id>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i].value());
+}
+
+template <class Id>
+void read_ids(capnp::List<std::uint64_t>::Reader from, std::vector<Id>& to) {
+  for (const std::uint64_t id : from) to.emplace_back(id);
+}
+
 template <class Array>
 capnp::Data::Reader data_of(const Array& from) {
   return {reinterpret_cast<const kj::byte*>(from.data()), from.size()};

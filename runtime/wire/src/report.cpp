@@ -9,16 +9,6 @@ unsigned size_of(const auto& list) {
   return static_cast<unsigned>(list.size());
 }
 
-template <class Id>
-void write_ids(capnp::List<std::uint64_t>::Builder to, const std::vector<Id>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i].value());
-}
-
-template <class Id>
-void read_ids(capnp::List<std::uint64_t>::Reader from, std::vector<Id>& to) {
-  for (const std::uint64_t id : from) to.emplace_back(id);
-}
-
 void write_bundles(capnp::List<schema::Bundle>::Builder to, const std::vector<Report::Bundle>& from) {
   for (unsigned i = 0; i < to.size(); ++i) {
     to[i].setGroup(from[i].group.value());

@@ -26,6 +26,7 @@ using pharos::cluster::say;
 class Traveller {
  public:
   std::string executable() { return fs::read_symlink("/proc/self/exe"); }
+  std::string node() { return to_string(pharos::context().node); }
   std::string folder() { return fs::current_path(); }
   std::string word() {
     const char* const word = std::getenv("SHIPPED_WORD");
@@ -43,6 +44,11 @@ void look_around(pharos::Runtime& runtime) {
   say("runs " + wait_for(far.call<&Traveller::executable>()));
   say("in " + wait_for(far.call<&Traveller::folder>()));
   say("word " + wait_for(far.call<&Traveller::word>()));
+}
+
+void say_where(const pharos::Actor<Traveller>& traveller) {
+  say("node " + wait_for(traveller.call<&Traveller::node>()));
+  say("runs " + wait_for(traveller.call<&Traveller::executable>()));
 }
 
 void wait_for_signal() {
@@ -71,6 +77,11 @@ int main(int argc, char** argv) {
     pharos::Runtime runtime;
     // Another executable takes this one's place, before a node has opened it.
     if (mode == "replaced") fs::rename(argv[2], fs::read_symlink("/proc/self/exe"));
+    if (mode == "leaves") {
+      return say_where(runtime.spawn<Traveller>(
+          {.name = "stays", .name_space = "shipped", .resources = {{"b", 1}}, .max_restarts = -1, .detached = true}));
+    }
+    if (mode == "finds") return say_where(runtime.actor<Traveller>("stays", "shipped"));
     look_around(runtime);
   });
 }

@@ -50,7 +50,10 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
     process_.exit();
   }
 
+  void drain(NodeId node, Duration limit) { background_.spawn(drain(this, node, limit)); }
+
   void end() override {
+    background_.cancel();
     node_->close();
     caller_->large_values().abandon();
     caller_->end();
@@ -69,6 +72,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
 
   void stop() {
     stopping_ = true;
+    caller_->finish_telling_node();
     caller_->close();
     async::block_on(process_.executor(), stop_job(this));
   }
@@ -77,6 +81,13 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
     wire::Message ask = wire::Stop{};
     [[maybe_unused]] const auto done = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
     self->node_->close();
+  }
+
+  static async::Async<void> drain(DriverProgram* self, NodeId node, Duration limit) {
+    const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+    const auto deadline = async::Deadline::after(kStopTime, self->process_.executor());
+    wire::Message ask = wire::DrainNode{node, static_cast<std::uint32_t>(milliseconds)};
+    [[maybe_unused]] const auto drains = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   }
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
@@ -93,6 +104,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   const std::shared_ptr<detail::Caller> caller_;
   std::shared_ptr<net::Peer> node_;
   bool stopping_ = false;
+  async::AsyncGroup background_{process_.executor()};
 };
 
 // ---- Cluster
@@ -178,6 +190,23 @@ void Cluster::crash() {
 
 void Cluster::step_done() {
   network_.look_after_unopened();
+  if (durable_ && disk_.writes() != looked_at_writes_) look_at_disk();
+}
+
+// Once for each write, when the head knows of it and has no other.
+void Cluster::look_at_disk() {
+  const SimulatedHost& head = hosts_.front();
+  if (!wrong_on_disk_.empty() || disk_.lies() || !head.has_written_all()) return;
+  looked_at_writes_ = disk_.writes();
+  wrong_on_disk_ = head.wrong_on_disk();
+}
+
+void Cluster::drain(std::size_t place, Duration limit) {
+  const auto alive = drivers();
+  if (alive.empty()) return;
+  const NodeId node = std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(place))->node_id();
+  alive.front()->soon(
+      [driver = alive.front(), node, limit] { static_cast<DriverProgram*>(driver->program())->drain(node, limit); });
 }
 
 bool Cluster::run_until(const std::function<bool()>& done, Duration limit) {

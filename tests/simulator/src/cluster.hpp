@@ -57,6 +57,10 @@ class Cluster final {
   bool all_drivers_ended() const { return drivers().empty(); }
   /// What should not be there once all drivers have ended, or are not there any more. Empty: nothing.
   std::string leftovers() const;
+  /// How the head's records differed from what it knew, the first time that they did. Empty: never.
+  const std::string& wrong_on_disk() const { return wrong_on_disk_; }
+  /// Some driver asks for it, as people do.
+  void drain(std::size_t place, Duration limit);
 
   /// Whose code this is: for what programs write down. False in code of a process that has ended.
   static bool alive() { return Process::current() != nullptr && Process::current()->alive(); }
@@ -73,6 +77,7 @@ class Cluster final {
   SimulatedHost& add_host(std::string name, std::uint32_t cpus);
   SimulatedHost* find_host(const std::string& address);
   void step_done();
+  void look_at_disk();
 
   World world_;
   Network network_;
@@ -83,6 +88,8 @@ class Cluster final {
   Kernel kernel_;
   std::size_t nodes_;
   std::vector<Process*> drivers_;
+  std::uint64_t looked_at_writes_ = 0;
+  std::string wrong_on_disk_;
 };
 
 }  // namespace pharos::simulator

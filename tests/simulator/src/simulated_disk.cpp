@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include <pharos/async/async.hpp>
@@ -100,6 +101,23 @@ Result<std::unique_ptr<storage::KvStore>> SimulatedDisk::open(Process& process) 
 std::size_t SimulatedDisk::count(std::string_view prefix) const {
   return static_cast<std::size_t>(std::count_if(pairs_.begin(), pairs_.end(),
                                                 [prefix](const auto& pair) { return pair.first.starts_with(prefix); }));
+}
+
+std::string SimulatedDisk::difference_from(const std::map<std::string, std::optional<wire::Message>>& expected) const {
+  std::string text;
+  for (const auto& [key, record] : expected) {
+    const auto pair = pairs_.find(key);
+    if (pair == pairs_.end()) {
+      text += "not on disk: " + key + '\n';
+    } else if (record) {
+      const auto bytes = wire::encode(*record);
+      if (!std::ranges::equal(bytes, std::as_bytes(std::span{pair->second}))) text += "another on disk: " + key + '\n';
+    }
+  }
+  for (const auto& [key, value] : pairs_) {
+    if (!expected.contains(key) && !key.starts_with("aside/")) text += "on disk: " + key + '\n';
+  }
+  return text;
 }
 
 }  // namespace pharos::simulator

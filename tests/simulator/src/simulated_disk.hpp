@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <pharos/storage/kv_store.hpp>
+#include <pharos/wire/message.hpp>
 
 #include "process.hpp"
 
@@ -28,6 +30,9 @@ class SimulatedDisk final {
   /// Keys.
   std::size_t count(std::string_view prefix) const;
   std::uint64_t writes() const { return writes_; }
+  bool lies() const { return lies_; }
+  /// Of what it should hold, a value where one is given; in words. What was put aside does not count.
+  std::string difference_from(const std::map<std::string, std::optional<wire::Message>>& expected) const;
 
  private:
   class Store;

@@ -67,11 +67,12 @@ class SimulatedHost::NodeProgram final : public Program {
   NodeProgram(Process& process, SimulatedHost& host)
       : process_{process},
         host_{host},
-        membership_{
-            process.executor(),
-            host,
-            {.node = settings_of(host), .open_records = host.open_records(process)},
-            {.lost = [&process](const Error&) { process.exit(1); }, .given_up = [&process] { process.exit(1); }}},
+        membership_{process.executor(),
+                    host,
+                    {.node = settings_of(host), .open_records = host.open_records(process)},
+                    {.lost = [&process](const Error&) { process.exit(1); },
+                     .given_up = [&process] { process.exit(1); },
+                     .told_to = [&process] { process.exit(); }}},
         background_{process.executor()} {}
 
   node::Membership& membership() { return membership_; }
@@ -88,7 +89,7 @@ class SimulatedHost::NodeProgram final : public Program {
   void on_child_ended(pid_t pid, int status) override { membership_.node().on_child_ended(pid, status); }
 
  private:
-  static node::Node::Settings settings_of(const SimulatedHost& host) {
+  static node::Node::Settings settings_of(SimulatedHost& host) {
     node::Machine machine;
     if (host.settings_.cpus != 0) {
       machine.resources = scheduler::Resources{{{"cpu", host.settings_.cpus * scheduler::Resources::kWhole},
@@ -96,7 +97,7 @@ class SimulatedHost::NodeProgram final : public Program {
                                                 {"seat", 16 * scheduler::Resources::kWhole}}};
       machine.gpus = {"0"};
     }
-    const NodeId id{random_u64()};
+    const NodeId id = host.node_id_ = NodeId{random_u64()};
     return {.id = id,
             .address = {},
             .head_address = host.settings_.head == nullptr ? "" : host.settings_.head->address(),
@@ -159,6 +160,17 @@ void SimulatedHost::serve_driver(Fd socket, bool it_alone) {
 
 std::string SimulatedHost::leftovers() const {
   return process_.alive() ? program_->membership().leftovers() : "";
+}
+
+bool SimulatedHost::has_written_all() const {
+  if (!process_.alive() || program_ == nullptr) return false;
+  const node::Membership& membership = program_->membership();
+  return membership.head() != nullptr && membership.records() != nullptr && membership.records()->idle();
+}
+
+std::string SimulatedHost::wrong_on_disk() const {
+  const auto recorded = program_->membership().head()->recorded();
+  return recorded ? settings_.disk->difference_from(*recorded) : "";
 }
 
 // ---- Connections

@@ -39,6 +39,11 @@ class SimulatedHost final : public node::Host {
   void serve_driver(Fd socket, bool it_alone);
   /// What node and head keep of what has ended; empty if nothing, or if they are no more.
   std::string leftovers() const;
+  /// There is a head whose records are durable, all of them.
+  bool has_written_all() const;
+  /// How they differ from what it knows; empty if they do not.
+  std::string wrong_on_disk() const;
+  NodeId node_id() const { return node_id_; }
 
   Result<net::SocketPair> make_connection() override;
   Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) override;
@@ -83,6 +88,7 @@ class SimulatedHost final : public node::Host {
   const Settings settings_;
   const Find find_;
   NodeProgram* program_ = nullptr;  // once its process has begun
+  NodeId node_id_;                  // since then
   Process& process_;
 };
 

@@ -176,6 +176,8 @@ class ActorTable {
   /// Requests that wait.
   std::size_t waiting() const { return requests_.size(); }
   bool lives(ActorId actor) const;
+  /// It lives or will again, and has no constructed process now.
+  bool is_to_start(ActorId actor) const;
   /// Whether an actor of it lives that is detached.
   bool has_detached(JobId job) const;
   /// Also of an actor that has died, until that is forgotten. Stays valid until the next event.

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/object_location.hpp>
 #include <pharos/base/result.hpp>
@@ -171,7 +172,8 @@ struct ActorConstructed {
 struct AddJob {
   JobId job;
   RegisterJob program;
-  NodeId node{};  ///< its driver's
+  NodeId node{};                 ///< its driver's
+  std::vector<NodeId> others{};  ///< that may send the executable, too
 };
 struct EndJob {
   JobId job;
@@ -534,8 +536,10 @@ struct Stacks {
   std::string text{};  ///< for people
 };
 
-/// All is well.
-struct Beat {};
+/// All is well. A node's comes back to it as it was, so that it knows since when.
+struct Beat {
+  TimePoint sent{};  ///< by the node's clock, which its workers share
+};
 /// It is to end. Of the head's: with all others.
 struct EndNode {};
 struct DrainNode {
