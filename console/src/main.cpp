@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -45,9 +47,28 @@ int status_of(const Result<int>& status) {
   return status ? *status : status_of(Result<void>{status.error()});
 }
 
+/// The end of a head's node may be quicker than another one's answer.
 Result<void> stop(const pharos::console::Place& place) {
-  PHAROS_TRY([[maybe_unused]] const auto done, pharos::console::ask(place, pharos::wire::EndNode{}));
-  std::cout << "it ends" << std::endl;
+  PHAROS_TRY(const auto addresses, pharos::console::addresses_of(place));
+  std::vector<pharos::console::Asked> nodes;
+  std::optional<pharos::Error> why;
+  for (const std::string& address : addresses) {
+    auto asked = pharos::console::Asked::connect({.address = address, .token_file = place.token_file});
+    asked ? nodes.push_back(*std::move(asked)) : void(why = asked.error());
+  }
+  std::size_t ended = 0;
+  for (auto& node : nodes) {
+    const auto rows = pharos::console::rows_of(node.ask(pharos::wire::EndNode{}));
+    if (!rows || rows->rows.empty() || rows->rows.front().size() != 2) {
+      if (!rows) why = rows.error();
+      continue;
+    }
+    ++ended;
+    const bool has_head = rows->rows.front()[1] == "yes";
+    std::cout << "node " << rows->rows.front()[0] << " ends"
+              << (has_head ? ", and with it the cluster: it has the head" : "") << std::endl;
+  }
+  if (ended == 0 && why) return *why;
   return {};
 }
 
@@ -174,8 +195,10 @@ int main(int argc, char** argv) {
       "  pharos start --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
       "A program runs on a node from the path where it was started, if the same build is there; else the node is sent\n"
       "its executable. Its shared libraries have to be there.");
-  CLI::App* const stop_it =
-      app.add_subcommand("stop", "Ends a node with all that it runs; the head's, with the cluster");
+  CLI::App* const stop_it = app.add_subcommand(
+      "stop",
+      "Ends a node with all that it runs, the head's with the cluster; without --address, what this machine "
+      "has of the cluster");
   DrainOptions drained;
   CLI::App* const drain_it = app.add_subcommand(
       "drain", "Has a node go: nothing new comes there, actors that may be restarted move, others and tasks finish");

@@ -33,8 +33,8 @@ class Silent final : public net::Peer::Owner {
   void on_peer_closed(net::Peer&, const Error&) override {}
 };
 
-/// Of a cluster that runs here.
-Result<std::string> only_address_here() {
+/// Of the nodes here, which are one cluster's.
+Result<std::vector<std::string>> addresses_here() {
   PHAROS_TRY(const std::string base, process::ensure_base_folder());
   process::sweep_run_folders(base);
   std::vector<std::string> found;
@@ -51,7 +51,7 @@ Result<std::string> only_address_here() {
     const auto token = token_beside(each);
     return first && token && *first == *token;
   });
-  if (is_one) return found.front();
+  if (is_one) return found;
   if (found.empty()) {
     return Error{ErrorCode::kNotFound, "no cluster of this user runs on this machine, as far as " + base + " shows",
                  "Say where one is: --address HOST:PORT --token-file FILE, or --address unix:/path/node.sock"};
@@ -78,7 +78,8 @@ Result<Fd> connect(const net::Address& address, const std::string& token_file, a
 }  // namespace
 
 Result<std::string> token_of_cluster_here() {
-  PHAROS_TRY(const std::string address, only_address_here());
+  PHAROS_TRY(const auto addresses, addresses_here());
+  const std::string& address = addresses.front();
   return (fs::path{address.substr(address.find(':') + 1)}.parent_path() / "token").string();
 }
 
@@ -88,10 +89,15 @@ Result<void> check_token_is_named(const Place& place) {
                "Name a copy of it: --token-file FILE, or PHAROS_TOKEN_FILE."};
 }
 
+Result<std::vector<std::string>> addresses_of(const Place& place) {
+  if (!place.address.empty()) return std::vector{place.address};
+  if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::vector{std::string{given}};
+  return addresses_here();
+}
+
 Result<std::string> address_of(const Place& place) {
-  if (!place.address.empty()) return place.address;
-  if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::string{given};
-  return only_address_here();
+  PHAROS_TRY(auto addresses, addresses_of(place));
+  return std::move(addresses.front());
 }
 
 struct Asked::Connection {

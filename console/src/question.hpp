@@ -18,7 +18,9 @@ struct Place {
 /// Where the token lies of the only cluster of this user here.
 Result<std::string> token_of_cluster_here();
 
-/// Which node that is.
+/// The node, or all nodes here of that cluster.
+Result<std::vector<std::string>> addresses_of(const Place& place);
+/// One of them.
 Result<std::string> address_of(const Place& place);
 /// Over TCP a token is needed.
 Result<void> check_token_is_named(const Place& place);

@@ -176,7 +176,7 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   node.id = join.node;
   auto tell_node = [peer = node.peer, request](wire::Message message) {
     if (std::holds_alternative<wire::ClusterJoined>(message)) {
-      peer->respond(request, std::move(message));
+      peer->respond(request, message);
     } else {
       peer->send(message);
     }

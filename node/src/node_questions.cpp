@@ -57,7 +57,9 @@ bool Node::on_question(const Client& client, wire::Message& message, std::uint64
     asked_.emplace(drain->number, Asked{.client = client, .request = request, .question = *drain});
     tell_head(std::move(*drain));
   } else if (std::holds_alternative<wire::EndNode>(message) && end_) {
-    client.peer->respond(request, wire::Done{});
+    const bool has_head = settings_.head_address.empty();
+    client.peer->respond(request,
+                         wire::Rows{{"node", "head"}, {{to_string(settings_.id), has_head ? "yes" : "no"}}, 1, 0});
     end_();
   } else {
     return false;

@@ -45,9 +45,25 @@ TEST_F(StartCommandTest, AClusterInTheBackgroundSaysHowToGoOnAndEndsAsAWhole) {
   EXPECT_SAYS(taken.error, "Address already in use");
   EXPECT_EQ(taken.error.find("pharos: pharos: "), std::string::npos) << taken.error;
 
-  EXPECT_EQ(run({"stop", "--address", address, "--token-file", token}).status, 0);
+  const auto stop = run({"stop", "--address", address, "--token-file", token});
+  EXPECT_EQ(stop.status, 0);
+  EXPECT_SAYS(stop.output, " ends, and with it the cluster: it has the head\n");
   EXPECT_TRUE(eventually([&] { return census().processes(Part::kNode).empty(); }));
   EXPECT_EQ(run({"stop"}).status >> 8, 1);
+}
+
+TEST_F(StartCommandTest, StopWithoutAnAddressEndsWhatThisMachineHasOfTheCluster) {
+  must_end_within(60s);
+  const auto head = run({"start", "--head", "--listen", "127.0.0.1:0", "--cpus", "1"});
+  ASSERT_EQ(head.status, 0) << head.error;
+  for (int node = 0; node < 2; ++node) {
+    ASSERT_EQ(run({"start", "--address", behind(head.output, "listening at "), "--cpus", "1"}).status, 0);
+  }
+  const auto stop = run({"stop"});
+  EXPECT_EQ(stop.status, 0) << stop.error;
+  EXPECT_SAYS(stop.output, " ends, and with it the cluster: it has the head\n");
+  EXPECT_TRUE(eventually([&] { return census().processes(Part::kNode).empty(); }));
+  EXPECT_SAYS(run({"status"}).error, "no cluster of this user runs");
 }
 
 TEST_F(StartCommandTest, ANodeTellsOfItsGpusAndItsMemory) {
