@@ -145,6 +145,27 @@ void ActorHandle::kill() {
                                   "Spawn another where it is still wanted."});
 }
 
+CellHandle ActorHandle::loss() {
+  const auto caller = caller_.lock();
+  const std::lock_guard lock{mutex_};
+  if (!loss_) {
+    if (caller == nullptr) throw_error(actors::stopped());
+    loss_ = caller->new_cell();
+    if (lost_) loss_->set_error(*lost_);
+  }
+  return loss_;
+}
+
+void ActorHandle::note_loss(const Error& why) {
+  CellHandle waiting;
+  {
+    const std::lock_guard lock{mutex_};
+    if (!lost_) lost_ = why;
+    waiting = loss_;
+  }
+  if (waiting && !waiting->ready()) waiting->set_error(why);
+}
+
 std::shared_ptr<ActorHandle> ActorHandle::share() {
   shares_.fetch_add(1);
   return {this, [self = shared_from_this()](ActorHandle*) {
@@ -584,7 +605,10 @@ void Caller::lose_everything(const Error& why) {
     actors.swap(actors_);
     incomplete.swap(incomplete_);
   }
-  for (const auto& [id, actor] : actors) actor->link()->lose(why);
+  for (const auto& [id, actor] : actors) {
+    actor->note_loss(why);
+    actor->link()->lose(why);
+  }
   for (actors::TaskPool* const pool : pools()) pool->close(why);
   for (const auto& [place, each] : incomplete) {
     each->cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));

@@ -43,6 +43,10 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   void kill();
   void stop(Duration grace);
+  /// Ready when it is gone for good as far as this process knows, with why; before any call throws that.
+  CellHandle loss();
+  /// It is gone.
+  void note_loss(const Error& why);
   /// A user's share: when the last is gone, and every call is answered, the actor is let go.
   std::shared_ptr<ActorHandle> share();
 
@@ -62,6 +66,9 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   std::shared_ptr<actors::CallLink> link_;  // set once, by make()
   CellHandle construction_;
   std::shared_ptr<GroupHandle> group_;
+  std::mutex mutex_;
+  CellHandle loss_;  // once somebody has asked
+  std::optional<Error> lost_;
 };
 
 /// To what a caller belongs.
@@ -87,8 +94,10 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   bool on_node_message(const wire::Message& message);
 
   CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments);
+  /// `label`: what it is called for people; empty: its name, or its type.
   std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
-                                     const RegisteredFunction& constructor, const Arguments& arguments);
+                                     const RegisteredFunction& constructor, const Arguments& arguments,
+                                     const std::string& label = {});
   std::shared_ptr<GroupHandle> reserve(const GroupOptions& options);
   /// The call of a pending result is wanted no more: Cancelled if it has not begun, else its worker is told.
   void cancel(ResultCell& cell);

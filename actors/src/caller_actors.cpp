@@ -40,7 +40,8 @@ std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
 }
 
 std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const char* type_name,
-                                           const RegisteredFunction& constructor, const Arguments& arguments) {
+                                           const RegisteredFunction& constructor, const Arguments& arguments,
+                                           const std::string& label_given) {
   if (abandoned()) throw_error(actors::forked());
   if (constructor.index == RegisteredFunction::kNoIndex) throw_error(actors::not_in_table(constructor.function));
   if (const auto named = check_names(options.name, options.name_space); !named) {
@@ -49,7 +50,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
   const auto shape = actors::Shape::of(options);
   if (!shape) throw_error(Error{shape.error()}.with("making an actor"));
   const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
-  const std::string label = options.name.empty() ? actors::readable_name(type_name) : options.name;
+  const std::string& name = label_given.empty() ? options.name : label_given;
+  const std::string label = name.empty() ? actors::readable_name(type_name) : name;
   const wire::PromiseActor promise{.actor = ActorId{random_u64()},
                                    .label = label,
                                    .name_space = name_space,
@@ -244,6 +246,7 @@ void Caller::lose_actor(ActorHandle& actor, const Error& why) {
     const std::lock_guard lock{mutex_};
     actors_.erase(actor.id());
   }
+  actor.note_loss(why);
   actor.link()->lose(why);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <pharos/actors/function.hpp>
+#include <pharos/actors/member.hpp>
 #include <pharos/net/peer.hpp>
 
 #include "caller.hpp"
@@ -29,6 +30,7 @@ struct Instance {
   std::uint32_t incarnation = 0;
   std::string name_space;
   wire::Holding holding;
+  Member member;  // its place, as its group said it last; of a group 0: it is in none
 
   void destroy() {
     if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));

@@ -118,12 +118,14 @@ std::string readable_name(const char* mangled) {
   leave_out_defaults(name);
   // "pharos::detail::MethodTag<Counter, &Counter::add>" is for the table; people know "Counter::add".
   const auto begin_of = [&](std::string_view tag) { return name.starts_with(tag) ? tag.size() : 0; };
-  if (const std::size_t type = begin_of("pharos::detail::ConstructorTag<"); type != 0) {
-    return "the constructor of " + name.substr(type, end_of_argument(name, type) - type);
+  for (const char* const tag : {"pharos::detail::ConstructorTag<", "pharos::detail::MemberConstructorTag<"}) {
+    if (const std::size_t type = begin_of(tag); type != 0) {
+      return "the constructor of " + name.substr(type, end_of_argument(name, type) - type);
+    }
   }
   std::size_t begin = begin_of("pharos::detail::Tag<");
-  if (const std::size_t type = begin_of("pharos::detail::MethodTag<"); type != 0) {
-    begin = end_of_argument(name, type) + 2;
+  for (const char* const tag : {"pharos::detail::MethodTag<", "pharos::detail::GroupMethodTag<"}) {
+    if (const std::size_t type = begin_of(tag); type != 0) begin = end_of_argument(name, type) + 2;
   }
   if (begin == 0 || begin >= name.size()) return name;
   name = name.substr(begin, name.rfind('>') - begin);

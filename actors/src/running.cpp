@@ -74,6 +74,24 @@ Result<void> Running::exit_actor() {
   return calls_.exit_actor();
 }
 
+Result<void> Running::enter_group(const Member& place) {
+  Member& latest = calls_.instance().member;
+  if (place.term < latest.term) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "the call is of term " + std::to_string(place.term) + " of its group, which is in term " +
+                     std::to_string(latest.term) + " now",
+                 "The group has lost a member or changed its size: make the call again, by a handle of the group that "
+                 "knows."};
+  }
+  member_ = latest = place;
+  return {};
+}
+
+Member Running::member() const {
+  if (is_task_ || in_place_of_ != nullptr) return {};
+  return member_.value_or(calls_.instance().member);
+}
+
 Deadline Running::deadline() const {
   if (in_place_of_ != nullptr) return in_place_of_->call().deadline;
   return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_);

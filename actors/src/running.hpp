@@ -50,6 +50,8 @@ class Running final : public RunningCall {
 
   void wait(detail::ResultCell& cell, async::Deadline deadline) override;
   Context context() const override;
+  Result<void> enter_group(const Member& place) override;
+  Member member() const override;
   bool cancelled() const override;
   bool stopping() const override;
   Result<void> exit_actor() override;
@@ -65,6 +67,7 @@ class Running final : public RunningCall {
   const TraceId trace_;
   const bool is_task_;
   std::uint32_t attempt_;
+  std::optional<Member> member_;
   detail::ResultCell* in_place_of_ = nullptr;  // a worker that would have run this task
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pharos/actors/member.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/result.hpp>
@@ -46,6 +47,10 @@ class RunningCall {
   /// After this call. kFailedPrecondition: it is none of an actor's.
   virtual Result<void> exit_actor() = 0;
   virtual Context context() const = 0;
+  /// It is its actor's group's. kFailedPrecondition: of a term that is over.
+  virtual Result<void> enter_group(const Member& place) = 0;
+  /// As the call says it, else as its actor's group said it last. Of a group 0: its actor is in none.
+  virtual Member member() const = 0;
   // What the calls that it makes inherit.
   virtual TraceId trace() const = 0;
   virtual Deadline deadline() const = 0;

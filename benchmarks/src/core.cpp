@@ -229,6 +229,12 @@ void measure_actor_calls(Report& report, pharos::Runtime& runtime) {
   report.add("actor_calls_async_1_8", median(rates), "/s");
 }
 
+void measure_call_all(Report& report, pharos::Runtime& runtime) {
+  const auto group = runtime.spawn_group<Counter>({.size = 8}, 0);
+  group.ready().get();
+  report.add("call_all_8_median", median_us(5000, [&] { get_all(group.call_all<&Counter::add>(1)); }), "us");
+}
+
 void measure_idle(Report& report, int argc, char** argv) {
   pharos::Runtime runtime{argc, argv};
   if (report.wants("cluster_pss_mib")) {
@@ -265,6 +271,7 @@ void measure_core(Report& report, int argc, char** argv) {
             {"actor_call_sync_median", "actor_calls_async_1_1", "actor_calls_async_1_8", "actor_private_mib"})) {
       measure_actor_calls(report, runtime);
     }
+    if (report.wants("call_all_8_median")) measure_call_all(report, runtime);
   }
   if (report.wants("call_instructions")) {
     if (const auto instructions = call_instructions()) {

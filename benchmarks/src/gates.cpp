@@ -16,6 +16,7 @@ struct Gate {
 };
 
 constexpr const char* kRoundTrip = "limit_uds_rtt_unpinned_median";
+constexpr const char* kFanOut = "limit_uds_fan_out_8_median";
 constexpr const char* kMemcpy = "limit_memcpy_warm_shm_1_thread";
 constexpr Gate kGates[] = {
     {"init", Gate::kAtMost, 0.050},
@@ -29,6 +30,7 @@ constexpr Gate kGates[] = {
     {"process_actors_per_s_torch", Gate::kAtLeast, 80},
     {"actor_call_sync_median", Gate::kAtMost, 3, kRoundTrip},
     {"actor_calls_async_1_1", Gate::kAtLeast, 250'000},
+    {"call_all_8_median", Gate::kAtMost, 1.3, kFanOut},
     {"actor_private_mib", Gate::kAtMost, 5},
     {"call_instructions", Gate::kAtMost, 6000},
     {"put_64MiB", Gate::kAtLeast, 0.9, kMemcpy},

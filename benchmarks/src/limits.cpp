@@ -69,6 +69,37 @@ double round_trip_us() {
   return us;
 }
 
+/// To eight processes and back, each with a socket of its own.
+double fan_out_us() {
+  constexpr int kRounds = 5000;
+  constexpr int kProcesses = 8;
+  char bytes[64] = {};
+  std::vector<int> sockets;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    int ends[2];
+    require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (int round = 0; round < kRounds; ++round) {
+        read_all(ends[1], bytes, sizeof bytes);
+        write_all(ends[1], bytes, sizeof bytes);
+      }
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    sockets.push_back(ends[0]);
+    children.push_back(child);
+  }
+  const double us = median_us(kRounds, [&] {
+    for (const int socket : sockets) write_all(socket, bytes, sizeof bytes);
+    for (const int socket : sockets) read_all(socket, bytes, sizeof bytes);
+  });
+  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  for (const int socket : sockets) ::close(socket);
+  return us;
+}
+
 /// Into shared memory whose pages are there and in the page table.
 double warm_copy_gib_per_s() {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
@@ -221,6 +252,7 @@ void measure_calls(Report& report) {
 
 void measure_limits(Report& report) {
   if (report.wants("limit_uds_rtt_unpinned_median")) report.add("limit_uds_rtt_unpinned_median", round_trip_us(), "us");
+  if (report.wants("limit_uds_fan_out_8_median")) report.add("limit_uds_fan_out_8_median", fan_out_us(), "us");
   if (report.wants("limit_memcpy_warm_shm_1_thread")) {
     report.add("limit_memcpy_warm_shm_1_thread", warm_copy_gib_per_s(), "GiB/s");
   }

@@ -3,7 +3,9 @@
 /// Everything that a program needs: `#include <pharos/pharos.hpp>`.
 
 #include <pharos/actors/actor.hpp>
+#include <pharos/actors/actor_group.hpp>
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/member.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/ref.hpp>

@@ -110,6 +110,23 @@ void encode_result_of(Call&& call, Encoder& to) {
   }
 }
 
+/// Awaits what `callable` makes of the arguments. The values are this frame's, so that it may refer to them as long as
+/// it runs.
+template <class Params, class Result, class Callable>
+async::Async<void> begin_with(Callable callable, Decoder* arguments, Encoder* result) {
+  check_result<typename Brought<Result>::Type>();
+  typename Params::Values values = Params::decode(*arguments);
+  auto called = Params::apply(values, callable);
+  if constexpr (std::is_void_v<typename Brought<Result>::Type>) {
+    co_await std::move(called);
+  } else {
+    const auto brought = co_await std::move(called);
+    while (!encode_ready(brought, *result)) {
+      for (const CellHandle& cell : pending_refs(*result)) co_await until_ready(cell);
+    }
+  }
+}
+
 // Tags: their type names are the functions' names on the wire.
 template <auto F>
 struct Tag {};
@@ -194,19 +211,8 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
     encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, of(instance)); },
                              result);
   }
-  // The values are this frame's, so that the method may refer to them as long as it runs.
   static async::Async<void> begin(void* instance, Decoder* arguments, Encoder* result) {
-    check_result<typename Brought<Result>::Type>();
-    typename Params::Values values = Params::decode(*arguments);
-    auto method = Params::apply(values, of(instance));
-    if constexpr (std::is_void_v<typename Brought<Result>::Type>) {
-      co_await std::move(method);
-    } else {
-      const auto brought = co_await std::move(method);
-      while (!encode_ready(brought, *result)) {
-        for (const CellHandle& cell : pending_refs(*result)) co_await until_ready(cell);
-      }
-    }
+    return begin_with<Params, Result>(of(instance), arguments, result);
   }
   static auto of(void* instance) {
     return [instance](auto&&... values) -> decltype(auto) {

@@ -22,6 +22,10 @@
 
 namespace pharos {
 
+template <class T>
+class ActorGroup;
+struct ActorGroupOptions;
+
 struct RuntimeOptions {
   /// The cluster to join: "unix:/path/node.sock". Empty: PHAROS_ADDRESS, and without that a cluster of this program's
   /// own, which ends with it.
@@ -183,6 +187,11 @@ class PHAROS_API Runtime {
   /// Sets resources aside for actors that come, all together or not at all:
   /// `runtime.reserve({.bundles = {{.gpus = 1}, {.gpus = 1}}, .strategy = Strategy::kStrictSpread})`. Returns at once.
   PlacementGroup reserve(const GroupOptions& options);
+
+  /// Makes several T, together or not at all, each in a process of its own, from the same arguments:
+  /// `runtime.spawn_group<Trainer>({.size = 8, .member = {.gpus = 1}}, config)`. Returns at once.
+  template <class T, class... Args>
+  ActorGroup<T> spawn_group(const ActorGroupOptions& options, Args&&... args);
 
   template <class T>
   void kill(const Actor<T>& actor) {

@@ -1,0 +1,367 @@
+#include "actor_group.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include <pharos/base/log.hpp>
+#include <pharos/base/random.hpp>
+
+#include "caller.hpp"
+#include "function_table.hpp"
+#include "refused.hpp"
+#include "running_call.hpp"
+
+namespace pharos {
+
+Member member() {
+  const auto* const running = actors::RunningCall::of_this_thread();
+  const Member place = running == nullptr ? Member{} : running->member();
+  if (place.group == 0) {
+    throw_error(Error{ErrorCode::kFailedPrecondition, "member() was called where no member of a group runs",
+                      "Call it in the methods and the constructor of an actor that spawn_group() has made."});
+  }
+  return place;
+}
+
+namespace detail {
+namespace {
+
+constexpr Duration kStopTime = std::chrono::seconds{30};  // for a member that is not wanted any more
+
+bool is_empty(const Bundle& bundle) {
+  return bundle.cpus == 0 && bundle.gpus == 0 && bundle.memory == ByteCount{} && bundle.resources.empty() &&
+         bundle.labels.empty() && !bundle.node;
+}
+
+}  // namespace
+
+void enter_group_call(const Member& place) {
+  auto* const running = actors::RunningCall::of_this_thread();
+  if (const auto entered = running->enter_group(place); !entered) throw_error(entered.error());
+}
+
+// ---- Making
+
+std::shared_ptr<GroupCore> make_group(const std::shared_ptr<Caller>& caller, const ActorGroupOptions& options,
+                                      MemberKind kind) {
+  auto core = std::make_shared<GroupCore>(caller, options, std::move(kind));
+  core->begin();
+  return core;
+}
+
+GroupCore::GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind)
+    : caller_{std::move(caller)},
+      options_{options},
+      label_{options.name.empty() ? actors::readable_name(kind.type_name) : options.name},
+      kind_{std::move(kind)},
+      id_{random_u64() | 1} {}
+
+std::vector<Bundle> GroupCore::own_bundles() const {
+  return options_.members.empty() ? std::vector<Bundle>(options_.size, options_.member) : options_.members;
+}
+
+void GroupCore::begin() {
+  std::vector<Bundle> bundles = own_bundles();
+  if (bundles.empty()) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "group \"" + label_ + "\" has no members", "Give it a size."});
+  }
+  if (!options_.members.empty() && options_.size != 0 && options_.size != bundles.size()) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "group \"" + label_ + "\" has " + std::to_string(options_.size) + " members, and " +
+                          std::to_string(bundles.size()) + " of them say what they have",
+                      "Leave the size out, or give as many."});
+  }
+  const std::size_t size = bundles.size();
+  bundles.insert(bundles.end(), options_.spares, options_.member);
+  const std::lock_guard lock{mutex_};
+  std::vector<Seat> seats = make_seats(bundles);
+  for (std::uint32_t rank = 0; rank < seats.size(); ++rank) {
+    const bool is_member = rank < size;
+    const Member place{id_, 1, is_member ? rank : Member::kSpare, static_cast<std::uint32_t>(size)};
+    take_seat(seats[rank], place, label_ + (is_member ? '/' + std::to_string(rank) : "/spare"));
+    (is_member ? members_ : spares_).push_back(std::move(seats[rank]));
+  }
+  begin_term();
+}
+
+/// For so many members, together or not at all.
+std::vector<GroupCore::Seat> GroupCore::make_seats(const std::vector<Bundle>& bundles) {
+  const auto caller = caller_.lock();
+  if (caller == nullptr) throw_error(actors::stopped());
+  std::vector<Seat> seats;
+  PlacementGroup group;
+  if (!std::all_of(bundles.begin(), bundles.end(), is_empty)) {
+    group = PlacementGroup{caller->reserve({.name = label_, .bundles = bundles, .strategy = options_.strategy})};
+  }
+  for (const Bundle& bundle : bundles) {
+    seats.push_back(
+        {.actor = {}, .loss = {}, .group = group, .place = static_cast<std::int32_t>(seats.size()), .has = bundle});
+  }
+  return seats;
+}
+
+/// Its actor is made, or another one.
+void GroupCore::take_seat(Seat& seat, const Member& place, const std::string& label) {
+  const auto caller = caller_.lock();
+  if (caller == nullptr) throw_error(actors::stopped());
+  ActorOptions options{.cpus = seat.has.cpus,
+                       .gpus = seat.has.gpus,
+                       .memory = seat.has.memory,
+                       .resources = seat.has.resources,
+                       .group = seat.group,
+                       .bundle = seat.group ? seat.place : -1};
+  seat.actor = kind_.make(*caller, options, label, place);
+  seat.loss = seat.actor->loss();
+  seat.loss.call_back([weak = weak_from_this()] {
+    if (const auto core = weak.lock()) static_cast<void>(core->term());
+  });
+}
+
+// ---- Terms
+
+void GroupCore::begin_term() {
+  auto next = std::make_shared<GroupTerm>();
+  const std::uint64_t last = term_ == nullptr ? 0 : term_->place.term;
+  next->place = {id_, last + 1, 0, static_cast<std::uint32_t>(members_.size())};
+  for (const Seat& seat : members_) {
+    next->actors.push_back(seat.actor);
+    if (seat.group) next->placed.push_back(seat.group.nodes().cell());
+  }
+  next->failed = failed_;
+  term_ = std::move(next);
+}
+
+std::shared_ptr<const GroupTerm> GroupCore::term() {
+  const std::lock_guard lock{mutex_};
+  while (!failed_ && replace_one()) {
+  }
+  return term_;
+}
+
+/// Somebody who is lost.
+bool GroupCore::replace_one() {
+  const auto is_lost = [](const Seat& seat) { return seat.loss.ready(); };
+  if (const auto lost = std::find_if(members_.begin(), members_.end(), is_lost); lost != members_.end()) {
+    lose_member(static_cast<std::size_t>(lost - members_.begin()));
+    return true;
+  }
+  if (const auto lost = std::find_if(spares_.begin(), spares_.end(), is_lost); lost != spares_.end()) {
+    Seat seat = std::move(*lost);
+    spares_.erase(lost);
+    if (bears(seat, "a spare")) make_spare(std::move(seat));
+    return true;
+  }
+  return false;
+}
+
+/// Its loss. False: the group has failed of it.
+bool GroupCore::bears(const Seat& lost, const std::string& who) {
+  const Error why = lost.loss.wait(Deadline::never()).error();
+  lost.actor->kill();  // it may be there still, where this process does not reach it
+  ++deaths_;
+  const bool has_no_place = lost.group && lost.group.nodes().ready() && !lost.group.nodes().try_get();
+  if (has_no_place) {
+    fail(lost.group.nodes().try_get().error());
+  } else if (options_.on_death == OnDeath::kFail || deaths_ > options_.deaths_max) {
+    const std::string how_many =
+        options_.on_death == OnDeath::kFail ? "" : ", and it bears " + std::to_string(options_.deaths_max) + " deaths";
+    fail(Error{why.code(), "group \"" + label_ + "\" has lost " + who + how_many + ": " + why.message(), why.remedy()});
+  } else {
+    log(LogLevel::kWarn, "a group has lost a member",
+        {kv("group", label_), kv("member", who), kv("term", term_->place.term), kv("error", why)});
+  }
+  return !failed_;
+}
+
+void GroupCore::lose_member(std::size_t rank) {
+  Seat seat = std::move(members_[rank]);
+  members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(rank));
+  if (!bears(seat, "member " + std::to_string(rank))) return;
+  if (options_.on_death == OnDeath::kShrink) {
+    if (members_.size() < options_.size_min) {
+      return fail(Error{ErrorCode::kActorDied, "group \"" + label_ + "\" has " + std::to_string(members_.size()) +
+                                                   " members left, and needs " + std::to_string(options_.size_min)});
+    }
+    free_.push_back(std::move(seat));
+    return begin_term();
+  }
+  const auto at = members_.begin() + static_cast<std::ptrdiff_t>(rank);
+  if (options_.on_death == OnDeath::kSpare && !spares_.empty()) {
+    members_.insert(at, std::move(spares_.front()));
+    spares_.erase(spares_.begin());
+    begin_term();
+    return make_spare(std::move(seat));
+  }
+  const Member place{id_, term_->place.term + 1, static_cast<std::uint32_t>(rank),
+                     static_cast<std::uint32_t>(members_.size() + 1)};
+  take_seat(seat, place, label_ + '/' + std::to_string(rank));
+  members_.insert(at, std::move(seat));
+  begin_term();
+}
+
+void GroupCore::make_spare(Seat seat) {
+  take_seat(seat, {id_, term_->place.term, Member::kSpare, term_->place.size}, label_ + "/spare");
+  spares_.push_back(std::move(seat));
+}
+
+void GroupCore::fail(const Error& why) {
+  failed_ = why;
+  for (const Seat& seat : members_) seat.actor->kill();
+  for (const Seat& seat : spares_) seat.actor->kill();
+  spares_.clear();
+  begin_term();
+}
+
+// ---- Other sizes
+
+CellHandle GroupCore::resize(std::size_t size) {
+  static_cast<void>(term());
+  const std::lock_guard lock{mutex_};
+  const auto caller = caller_.lock();
+  if (caller == nullptr) throw_error(actors::stopped());
+  CellHandle made = caller->new_cell();
+  if (size == 0) {
+    made.set_error(
+        {ErrorCode::kInvalidArgument, "group \"" + label_ + "\" cannot have no members", "Stop it instead."});
+  } else if (failed_) {
+    made.set_error(*failed_);
+  } else if (size <= members_.size()) {
+    shrink(size);
+    made.set_value({});
+  } else if (grows_) {
+    made.set_error({ErrorCode::kFailedPrecondition, "group \"" + label_ + "\" grows already",
+                    "Wait for that first, or cancel it."});
+  } else {
+    grow(size - members_.size(), made);
+  }
+  return made;
+}
+
+void GroupCore::shrink(std::size_t size) {
+  if (size == members_.size()) return;
+  for (std::size_t rank = size; rank < members_.size(); ++rank) {
+    members_[rank].actor->stop(kStopTime);
+    free_.push_back(std::move(members_[rank]));
+  }
+  members_.resize(size);
+  begin_term();
+}
+
+// What has been given up by others is taken first.
+void GroupCore::grow(std::size_t more, const CellHandle& made) {
+  auto coming = std::make_shared<std::vector<Seat>>();
+  while (coming->size() < more && !free_.empty()) {
+    coming->push_back(std::move(free_.back()));
+    free_.pop_back();
+  }
+  PlacementGroup room;
+  if (coming->size() < more) {
+    auto seats = make_seats(std::vector<Bundle>(more - coming->size(), options_.member));
+    room = seats.front().group;
+    std::move(seats.begin(), seats.end(), std::back_inserter(*coming));
+  }
+  std::vector<CellHandle> greeted;
+  for (std::size_t i = 0; i < coming->size(); ++i) {
+    const auto rank = static_cast<std::uint32_t>(members_.size() + i);
+    const Member place{id_, term_->place.term, Member::kSpare, term_->place.size};
+    take_seat((*coming)[i], place, label_ + '/' + std::to_string(rank));
+    greeted.push_back(kind_.greet(*(*coming)[i].actor, place));
+    // Why there is no place for it says more than that its actor could not be made.
+    if (room && i == 0) greeted.insert(greeted.begin(), room.nodes().cell());
+  }
+  grows_ = true;
+  made->on_cancel([coming, room] {
+    for (const Seat& seat : *coming) seat.actor->kill();
+    room.remove();
+  });
+  call_back_when_ready(greeted, [weak = weak_from_this(), coming, greeted, room, made] {
+    if (const auto core = weak.lock()) return core->take_in(*coming, greeted, room, made);
+    made.set_error({ErrorCode::kCancelled, "nobody has the group any more"});
+  });
+}
+
+/// `room`: what they have that is new.
+void GroupCore::take_in(std::vector<Seat>& coming, const std::vector<CellHandle>& greeted, const PlacementGroup& room,
+                        const CellHandle& made) {
+  std::optional<Error> why;
+  {
+    const std::lock_guard lock{mutex_};
+    grows_ = false;
+    why = failed_;
+    for (const CellHandle& each : greeted) {
+      if (auto answer = each.wait(Deadline::never()); !answer && !why) why = std::move(answer).error();
+    }
+    for (Seat& seat : coming) {
+      if (why) {
+        seat.actor->kill();
+        if (seat.group.handle() != room.handle()) free_.push_back(std::move(seat));
+      } else {
+        members_.push_back(std::move(seat));
+      }
+    }
+    if (!why) begin_term();
+  }
+  if (why) {
+    made.set_error(std::move(*why).with("growing group \"" + label_ + '"'));
+  } else {
+    made.set_value({});
+  }
+}
+
+// ---- Ends
+
+void GroupCore::end(std::optional<Duration> grace) {
+  const std::lock_guard lock{mutex_};
+  if (!failed_) {
+    failed_ = Error{ErrorCode::kActorDied,
+                    "group \"" + label_ + "\" was " + (grace ? "stopped" : "killed") + " by this program",
+                    "Spawn another where it is still wanted."};
+  }
+  for (const auto* const seats : {&members_, &spares_}) {
+    for (const Seat& seat : *seats) {
+      if (grace) {
+        seat.actor->stop(*grace);
+      } else {
+        seat.actor->kill();
+      }
+    }
+  }
+  begin_term();
+}
+
+CellHandle GroupCore::new_cell() const {
+  const auto caller = caller_.lock();
+  if (caller == nullptr) throw_error(actors::stopped());
+  return caller->new_cell();
+}
+
+std::shared_ptr<const GroupTerm> term_of(GroupCore& core) {
+  return core.term();
+}
+CellHandle resize_group(GroupCore& core, std::size_t size) {
+  return core.resize(size);
+}
+void stop_group(GroupCore& core, Duration grace) {
+  core.end(grace);
+}
+void kill_group(GroupCore& core) {
+  core.end(std::nullopt);
+}
+CellHandle failed_cell(GroupCore& core, const Error& why) {
+  CellHandle cell = core.new_cell();
+  cell.set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+  return cell;
+}
+
+std::shared_ptr<ActorHandle> spawn_actor(Caller& caller, const ActorOptions& options, const char* type_name,
+                                         const std::string& label, const RegisteredFunction& constructor,
+                                         Arguments& arguments) {
+  auto actor = caller.spawn(options, type_name, constructor, arguments, label);
+  arguments.let_go();
+  return actor;
+}
+
+}  // namespace detail
+}  // namespace pharos

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pharos/actors/actor_group.hpp>
+
+namespace pharos::detail {
+
+class Caller;
+
+class GroupCore final : public std::enable_shared_from_this<GroupCore> {
+ public:
+  GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind);
+  GroupCore(GroupCore&&) = delete;
+
+  void begin();
+  /// The present one: who is lost by now has been replaced.
+  std::shared_ptr<const GroupTerm> term();
+  CellHandle resize(std::size_t size);
+  /// Without grace: at once.
+  void end(std::optional<Duration> grace);
+  CellHandle new_cell() const;
+
+ private:
+  /// Where an actor is, or was, and another one may be.
+  struct Seat {
+    std::shared_ptr<ActorHandle> actor;
+    CellHandle loss;       // ready when it is lost
+    PlacementGroup group;  // none: it holds nothing
+    std::int32_t place;    // in that
+    Bundle has;
+  };
+
+  std::vector<Bundle> own_bundles() const;
+  std::vector<Seat> make_seats(const std::vector<Bundle>& bundles);
+  void take_seat(Seat& seat, const Member& place, const std::string& label);
+  void begin_term();
+  bool replace_one();
+  bool bears(const Seat& lost, const std::string& who);
+  void lose_member(std::size_t rank);
+  void make_spare(Seat seat);
+  void fail(const Error& why);
+  void shrink(std::size_t size);
+  void grow(std::size_t more, const CellHandle& made);
+  void take_in(std::vector<Seat>& coming, const std::vector<CellHandle>& greeted, const PlacementGroup& room,
+               const CellHandle& made);
+
+  const std::weak_ptr<Caller> caller_;
+  const ActorGroupOptions options_;
+  const std::string label_;
+  const MemberKind kind_;
+  const std::uint64_t id_;
+
+  std::mutex mutex_;
+  std::shared_ptr<const GroupTerm> term_;
+  std::vector<Seat> members_;  // by rank
+  std::vector<Seat> spares_;
+  std::vector<Seat> free_;  // whose members are gone and not replaced
+  std::size_t deaths_ = 0;
+  bool grows_ = false;
+  std::optional<Error> failed_;
+};
+
+}  // namespace pharos::detail

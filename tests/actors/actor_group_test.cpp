@@ -1,0 +1,348 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::actor_groups {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Worker {
+ public:
+  explicit Worker(int start) : start_{start}, constructed_{pharos::member()} {}
+  Worker(const std::string& crashes_if_there, int start) : Worker{start} {
+    if (std::ifstream{crashes_if_there}.good()) throw std::runtime_error{"the file is there"};
+  }
+
+  int start() const { return start_; }
+  Member constructed() const { return constructed_; }
+  Member place() const { return pharos::member(); }
+  Async<Member> place_later() {
+    const Member before = pharos::member();
+    co_await async::sleep(1ms);
+    if (pharos::member() != before) throw std::runtime_error{"another place"};
+    co_return before;
+  }
+  int process() const { return ::getpid(); }
+  std::size_t sum(int a, int b) const { return pharos::member().rank * 1000 + static_cast<std::size_t>(a + b); }
+  std::vector<int> times(const std::vector<int>& part, int n) const {
+    std::vector<int> all;
+    for (const int each : part) all.push_back(n * each);
+    return all;
+  }
+  void crash() const { ::raise(SIGKILL); }
+  void stay() const { std::this_thread::sleep_for(20s); }
+
+ private:
+  int start_;
+  Member constructed_;
+};
+
+/// One is slow.
+class Mapper {
+ public:
+  std::pair<int, std::uint32_t> square(int n) {
+    std::this_thread::sleep_for(pharos::member().rank == 0 ? 20ms : 2ms);
+    return {n * n, pharos::member().rank};
+  }
+  int crash_once(const std::string& path, int n) {
+    if (n == 5 && !std::ifstream{path}.good()) {
+      std::ofstream{path} << "was here";
+      ::raise(SIGKILL);
+    }
+    return n;
+  }
+  int crash_if_first(int n) {
+    if (pharos::member().term == 1 && n == 5) ::raise(SIGKILL);
+    return n;
+  }
+  int die(int) {
+    ::raise(SIGKILL);
+    return 0;
+  }
+};
+
+Deadline soon() {
+  return Deadline::in(20s);
+}
+template <class T>
+std::vector<T> get_all(const std::vector<Ref<T>>& refs) {
+  return when_all(refs).get(soon());
+}
+
+class ActorGroupTest : public ClusterTest {
+ protected:
+  static bool lives(int process) { return ::kill(process, 0) == 0; }
+};
+
+TEST_F(ActorGroupTest, MembersHaveRanksAndAreCalledTogetherAndOneByOne) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 4}, 7);
+  group.ready().get(soon());
+  EXPECT_EQ(group.size(), 4U);
+  EXPECT_EQ(group.term(), 1U);
+  EXPECT_EQ(get_all(group.call_all<&Worker::start>()), (std::vector{7, 7, 7, 7}));
+  const auto constructed = get_all(group.call_all<&Worker::constructed>());
+  const auto places = get_all(group.call_all<&Worker::place>());
+  const auto later = get_all(group.call_all<&Worker::place_later>());
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(constructed[rank], (Member{constructed[0].group, 1, rank, 4}));
+    EXPECT_EQ(places[rank], constructed[rank]);
+    EXPECT_EQ(later[rank], constructed[rank]);
+    EXPECT_EQ(group.call<&Worker::place>(rank).get(soon()), constructed[rank]);
+    EXPECT_EQ(group.member(rank).call<&Worker::place>().get(soon()), constructed[rank]);
+  }
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(group.call<&Worker::place>(4)); }), "none of rank 4");
+  const auto processes = get_all(group.call_all<&Worker::process>());
+  EXPECT_EQ(std::set<int>(processes.begin(), processes.end()).size(), 4U);
+}
+
+TEST_F(ActorGroupTest, ArgumentsOfEachAndListsThatAreCutAndResultsThatAreBroughtTogether) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 3}, 1);
+  EXPECT_EQ(get_all(group.call_each<&Worker::sum>(std::vector{1, 2, 3}, std::vector{10, 20, 30})),
+            (std::vector<std::size_t>{11, 1022, 2033}));
+  EXPECT_SAYS(message_of<InvalidArgument>([&] {
+                static_cast<void>(group.call_each<&Worker::sum>(std::vector{1, 2, 3}, std::vector{10, 20}));
+              }),
+              "the group has 3 members, and 2 arguments");
+  std::vector<int> items(11);
+  std::iota(items.begin(), items.end(), 0);
+  const auto parts = get_all(group.scatter<&Worker::times>(items, 3));
+  EXPECT_EQ(parts[0], (std::vector{0, 3, 6, 9}));
+  EXPECT_EQ(parts[1], (std::vector{12, 15, 18, 21}));
+  EXPECT_EQ(parts[2], (std::vector{24, 27, 30}));
+  EXPECT_EQ(get_all(group.scatter<&Worker::times>(std::vector{4}, 1))[1], std::vector<int>{});
+  EXPECT_EQ(group.gather<&Worker::sum>(1, 2).get(soon()), (std::vector<std::size_t>{3, 1003, 2003}));
+}
+
+TEST_F(ActorGroupTest, AWorkListGoesToWhoHasTheLeastToDo) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Mapper>({.size = 3});
+  std::vector<int> items(60);
+  std::iota(items.begin(), items.end(), 0);
+  const auto results = get_all(group.map<&Mapper::square>(items));
+  std::vector<int> done(3);
+  for (int n = 0; n < 60; ++n) {
+    EXPECT_EQ(results[static_cast<std::size_t>(n)].first, n * n);
+    ++done[results[static_cast<std::size_t>(n)].second];
+  }
+  EXPECT_LT(done[0], 15);
+  EXPECT_GE(done[0], 2);
+  EXPECT_TRUE(group.map<&Mapper::square>(std::vector<int>{}).empty());
+}
+
+TEST_F(ActorGroupTest, AWorkListGoesOnWhenAMemberDies) {
+  Runtime runtime;
+  for (const OnDeath policy : {OnDeath::kRestart, OnDeath::kShrink, OnDeath::kSpare}) {
+    const auto group = runtime.spawn_group<Mapper>({.size = 3, .on_death = policy, .spares = 1});
+    std::vector<int> items(30);
+    std::iota(items.begin(), items.end(), 0);
+    EXPECT_EQ(get_all(group.map<&Mapper::crash_if_first>(items)), items);
+    EXPECT_EQ(group.size(), policy == OnDeath::kShrink ? 2U : 3U);
+    EXPECT_EQ(group.term(), 2U);
+    const auto given_up = group.map<&Mapper::die>(std::vector{1}, {.max_retries = 1});
+    message_of<ActorDied>([&] { given_up[0].get(soon()); });
+  }
+  const auto fails = runtime.spawn_group<Mapper>({.size = 2});
+  for (const auto& ref : fails.map<&Mapper::die>(std::vector{1, 2, 3, 4, 5, 6, 7})) {
+    message_of<ActorDied>([&] { ref.get(soon()); });
+  }
+}
+
+TEST_F(ActorGroupTest, AGroupThatFailsWithAMemberEndsAsAWholeAndSaysWho) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.name = "trainers", .size = 3}, 1);
+  const auto processes = get_all(group.call_all<&Worker::process>());
+  const auto stays = group.call<&Worker::stay>(0);
+  message_of<ActorDied>([&] { group.call<&Worker::crash>(2).get(soon()); });
+  EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(1).get(soon()); }),
+              "group \"trainers\" has lost member 2: actor \"trainers/2\"");
+  message_of<ActorDied>([&] { stays.get(soon()); });
+  for (const auto& ref : group.call_all<&Worker::start>()) message_of<ActorDied>([&] { ref.get(soon()); });
+  message_of<ActorDied>([&] { group.resize(4).get(soon()); });
+  for (const int process : processes) EXPECT_TRUE(eventually([&] { return !lives(process); }));
+}
+
+TEST_F(ActorGroupTest, AMemberIsMadeAnewInItsPlace) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 3, .on_death = OnDeath::kRestart}, 7);
+  const auto before = get_all(group.call_all<&Worker::process>());
+  message_of<ActorDied>([&] { group.call<&Worker::crash>(1).get(soon()); });
+  const auto after = get_all(group.call_all<&Worker::process>());
+  EXPECT_EQ(group.term(), 2U);
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_NE(after[1], before[1]);
+  EXPECT_EQ(after[2], before[2]);
+  const auto places = get_all(group.call_all<&Worker::place>());
+  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(places[rank], (Member{places[0].group, 2, rank, 3}));
+  EXPECT_EQ(group.call<&Worker::constructed>(1).get(soon()), places[1]);
+  EXPECT_EQ(group.call<&Worker::start>(1).get(soon()), 7);
+}
+
+TEST_F(ActorGroupTest, TheOthersGoOnWithoutItAndRanksHaveNoGap) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 3, .on_death = OnDeath::kShrink, .size_min = 2}, 1);
+  const auto before = get_all(group.call_all<&Worker::process>());
+  message_of<ActorDied>([&] { group.call<&Worker::crash>(1).get(soon()); });
+  EXPECT_EQ(get_all(group.call_all<&Worker::process>()), (std::vector{before[0], before[2]}));
+  const auto places = get_all(group.call_all<&Worker::place>());
+  EXPECT_EQ(places[1], (Member{places[0].group, 2, 1, 2}));
+  EXPECT_EQ(group.call<&Worker::constructed>(1).get(soon()).rank, 2U);
+  message_of<ActorDied>([&] { group.call<&Worker::crash>(0).get(soon()); });
+  EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(0).get(soon()); }),
+              "has 1 members left, and needs 2");
+}
+
+TEST_F(ActorGroupTest, ASpareTakesThePlaceAndAnotherSpareIsMade) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 2, .on_death = OnDeath::kSpare, .spares = 1}, 1);
+  group.ready().get(soon());
+  std::set<std::uint64_t> groups;
+  for (std::uint64_t death = 1; death <= 3; ++death) {
+    const auto before = get_all(group.call_all<&Worker::process>());
+    message_of<ActorDied>([&] { group.call<&Worker::crash>(0).get(soon()); });
+    const auto after = get_all(group.call_all<&Worker::process>());
+    EXPECT_NE(after[0], before[0]);
+    EXPECT_EQ(after[1], before[1]);
+    EXPECT_EQ(group.term(), 1 + death);
+    EXPECT_EQ(group.call<&Worker::constructed>(0).get(soon()).rank, Member::kSpare);
+    const Member place = group.call<&Worker::place>(0).get(soon());
+    EXPECT_EQ(place, (Member{place.group, 1 + death, 0, 2}));
+    groups.insert(place.group);
+  }
+  EXPECT_EQ(groups.size(), 1U);
+  message_of<ActorDied>([&] { group.call<&Worker::crash>(0).get(soon()); });
+  EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(0).get(soon()); }), "and it bears 3 deaths");
+}
+
+TEST_F(ActorGroupTest, AConstructorThatThrowsIsToldAndNotTriedForEver) {
+  Runtime runtime;
+  const std::string path = census().folder().parent_path() / "is-there";
+  std::ofstream{path} << "here";
+  const auto group = runtime.spawn_group<Worker>({.size = 2, .on_death = OnDeath::kRestart}, path, 1);
+  EXPECT_SAYS(message_of<ActorDied>([&] { group.ready().get(soon()); }), "the file is there");
+  EXPECT_TRUE(eventually([&] {
+    return message_of<ActorDied>([&] { group.call<&Worker::start>(0).get(soon()); }).find("bears 3 deaths") !=
+           std::string::npos;
+  }));
+  std::remove(path.c_str());
+}
+
+TEST_F(ActorGroupTest, AGroupGrowsAndShrinksWhileItRuns) {
+  Runtime runtime;
+  const std::string path = census().folder().parent_path() / "forbids";
+  const auto group = runtime.spawn_group<Worker>({.size = 2}, path, 5);
+  const auto first = get_all(group.call_all<&Worker::process>());
+  const auto grown = group.resize(4);
+  message_of<FailedPrecondition>([&] { group.resize(5).get(soon()); });
+  grown.get(soon());
+  EXPECT_EQ(group.size(), 4U);
+  EXPECT_EQ(group.term(), 2U);
+  const auto four = get_all(group.call_all<&Worker::process>());
+  EXPECT_EQ((std::vector{four[0], four[1]}), first);
+  EXPECT_EQ(group.call<&Worker::start>(3).get(soon()), 5);
+  group.resize(1).get(soon());
+  EXPECT_EQ(get_all(group.call_all<&Worker::process>()), std::vector{first[0]});
+  for (std::size_t rank = 1; rank < 4; ++rank) EXPECT_TRUE(eventually([&] { return !lives(four[rank]); }));
+  std::ofstream{path} << "here";
+  EXPECT_SAYS(message_of<ActorDied>([&] { group.resize(3).get(soon()); }), "the file is there");
+  EXPECT_EQ(group.size(), 1U);
+  EXPECT_EQ(group.term(), 3U);
+  std::remove(path.c_str());
+  group.resize(3).get(soon());
+  EXPECT_EQ(get_all(group.call_all<&Worker::place>())[2].size, 3U);
+  message_of<InvalidArgument>([&] { group.resize(0).get(soon()); });
+}
+
+TEST_F(ActorGroupTest, AGrowthThatWaitsForRoomMayBeGivenUp) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  const auto group = runtime.spawn_group<Worker>({.size = 2, .member = {.cpus = 1}}, 1);
+  group.ready().get(soon());
+  const auto grown = group.resize(3);
+  EXPECT_FALSE(grown.try_get(Deadline::in(100ms)));
+  group.resize(2).get(soon());
+  grown.cancel();
+  EXPECT_FALSE(grown.try_get(soon()));
+  EXPECT_TRUE(eventually([&] {
+    const auto again = group.resize(3);
+    const bool refused = again.ready();
+    again.cancel();
+    return !refused;
+  }));
+  EXPECT_EQ(group.size(), 2U);
+  EXPECT_EQ(get_all(group.call_all<&Worker::start>()), (std::vector{1, 1}));
+}
+
+TEST_F(ActorGroupTest, ACallOfATermThatIsOverIsRefused) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 1}, 1);
+  const auto old_term = detail::term_of(*group.core());
+  group.resize(2).get(soon());
+  group.ready().get(soon());
+  using Function = detail::GroupMethod<Worker, &Worker::process>;
+  detail::Arguments& arguments = detail::scratch_arguments(*old_term->actors[0], *Function::registered);
+  Function::encode(arguments, old_term->place);
+  const Ref<int> refused{detail::call_actor(*old_term->actors[0], {}, *Function::registered, arguments)};
+  const auto error = refused.try_get(soon());
+  ASSERT_FALSE(error);
+  EXPECT_EQ(error.error().code(), ErrorCode::kFailedPrecondition);
+  EXPECT_SAYS(error.error().message(), "the call is of term 1 of its group, which is in term 2 now");
+}
+
+TEST_F(ActorGroupTest, MembersArePlacedTogetherOrNotAtAll) {
+  Runtime runtime{RuntimeOptions{.cpus = 4}};
+  const auto never = runtime.spawn_group<Worker>({.name = "large", .size = 3, .member = {.cpus = 2}}, 1);
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { never.ready().get(soon()); }), "large");
+  std::optional first{runtime.spawn_group<Worker>({.member = {.cpus = 3}, .members = {{.cpus = 1}, {.cpus = 2}}}, 1)};
+  first->ready().get(soon());
+  const auto second = runtime.spawn_group<Worker>({.size = 2, .member = {.cpus = 1}}, 1);
+  const auto ready = second.ready();
+  EXPECT_FALSE(ready.try_get(Deadline::in(300ms)));
+  EXPECT_EQ(census().processes(Part::kWorker).size(), 2U);
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { first->resize(4).get(soon()); }), "growing group");
+  EXPECT_EQ(first->size(), 2U);
+  first.reset();
+  ready.get(soon());
+}
+
+TEST_F(ActorGroupTest, MembersEndWithTheLastHandleOrWhenTheyAreToldTo) {
+  Runtime runtime;
+  std::optional group{runtime.spawn_group<Worker>({.size = 2}, 1)};
+  const auto dropped = get_all(group->call_all<&Worker::process>());
+  group.reset();
+  for (const int process : dropped) EXPECT_TRUE(eventually([&] { return !lives(process); }));
+  for (const bool gently : {true, false}) {
+    group = runtime.spawn_group<Worker>({.size = 2}, 1);
+    const auto ended = get_all(group->call_all<&Worker::process>());
+    gently ? group->stop() : group->kill();
+    EXPECT_SAYS(message_of<ActorDied>([&] { group->call<&Worker::start>(0).get(soon()); }), "by this program");
+    for (const int process : ended) EXPECT_TRUE(eventually([&] { return !lives(process); }));
+  }
+}
+
+TEST_F(ActorGroupTest, WhatMakesNoSenseIsRefused) {
+  message_of<FailedPrecondition>([] { pharos::member(); });
+  Runtime runtime;
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { runtime.spawn_group<Worker>({.name = "none"}, 1); }), "no members");
+  message_of<InvalidArgument>([&] { runtime.spawn_group<Worker>({.size = 3, .members = {{}, {}}}, 1); });
+  const auto alone = runtime.spawn<Mapper>();
+  message_of<FailedPrecondition>([&] { alone.call<&Mapper::square>(1).get(soon()); });
+}
+
+}  // namespace
+}  // namespace pharos::cluster::actor_groups
