@@ -102,7 +102,8 @@ PlacementEffects Placement::give_back(ActorId actor) {
     } else {
       waiting_ -= std::erase_if(group.line, [actor](const InGroup& each) { return each.actor == actor; });
     }
-    serve_group(group, effects);
+    // It may have gone with that.
+    if (const auto left = groups_.find(place.group); left != groups_.end()) serve_group(left->second, effects);
   }
   settle(effects);
   return effects;
