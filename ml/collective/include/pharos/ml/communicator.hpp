@@ -1,0 +1,194 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/ml/dtype.hpp>
+
+namespace pharos::ml {
+
+class ThreadMemory;
+namespace detail {
+class Core;
+class Work;
+}  // namespace detail
+
+/// A collective operation that is under way. Its memory stays as it is until wait() has come back.
+class PHAROS_API Pending {
+ public:
+  Pending(std::shared_ptr<detail::Core> core, std::shared_ptr<detail::Work> work)
+      : core_{std::move(core)}, work_{std::move(work)} {}
+  Pending(Pending&&) noexcept = default;
+  Pending& operator=(Pending&&) noexcept = default;
+  /// Waits. What has gone wrong is thrown by the communicator's next operation.
+  ~Pending();
+
+  /// Goes on with it as far as that is without waiting. True: it has ended. Throws what wait() throws.
+  bool done();
+  /// Those that were begun before end first.
+  void wait();
+
+ private:
+  std::shared_ptr<detail::Core> core_;
+  std::shared_ptr<detail::Work> work_;
+};
+
+/// Memory of this rank in which operations work without copies: all ranks have allocated as much at the same time.
+template <Element T>
+class Buffer {
+ public:
+  Buffer(std::shared_ptr<detail::Core> core, std::span<T> elements) : core_{std::move(core)}, elements_{elements} {}
+  Buffer(Buffer&& other) noexcept
+      : core_{std::move(other.core_)}, elements_{std::exchange(other.elements_, std::span<T>{})} {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(core_, other.core_);
+    std::swap(elements_, other.elements_);
+    return *this;
+  }
+  ~Buffer();
+
+  std::span<T> span() const { return elements_; }
+  T* data() const { return elements_.data(); }
+  std::size_t size() const { return elements_.size(); }
+  T& operator[](std::size_t place) const { return elements_[place]; }
+
+ private:
+  std::shared_ptr<detail::Core> core_;
+  std::span<T> elements_;
+};
+
+struct CommunicatorOptions {
+  /// No wait takes longer. Then the operation fails on all ranks, and the error names the rank that did not come.
+  Duration timeout = std::chrono::seconds{30};
+};
+
+/// Ranks that reduce, gather and pass on numbers together. All of them call the same operations in the same order; when
+/// they do not, when one dies or does not come in time, all of them throw, with the same reason, and the communicator
+/// is of no use any more. Results are the same bits on every rank, and from run to run: sums are in rank order.
+/// One thread at a time. What a rank has to do it does while it is in one of these calls.
+class PHAROS_API Communicator {
+ public:
+  explicit Communicator(std::shared_ptr<detail::Core> core) : core_{std::move(core)} {}
+
+  /// A world of one.
+  static Communicator alone();
+  /// For each of so many ranks that are threads of this process. Each thread takes its own by join().
+  class Threads;
+
+  std::uint32_t rank() const;
+  std::uint32_t size() const;
+
+  /// Every rank's data is reduced, element by element, and every rank has the result in place.
+  template <Element T>
+  void all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum) {
+    begin_all_reduce(data, reduction).wait();
+  }
+  template <Element T>
+  [[nodiscard]] Pending begin_all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum) {
+    return all_reduce(kDTypeOf<T>, reduction, bytes_of(data), data.size());
+  }
+  /// `from` holds size() pieces of the length of `to`; this rank receives the piece of its number, reduced.
+  template <Element T>
+  void reduce_scatter(std::span<const T> from, std::span<T> to, Reduction reduction = Reduction::kSum) {
+    begin_reduce_scatter(from, to, reduction).wait();
+  }
+  template <Element T>
+  [[nodiscard]] Pending begin_reduce_scatter(std::span<const T> from, std::span<T> to,
+                                             Reduction reduction = Reduction::kSum) {
+    return reduce_scatter(kDTypeOf<T>, reduction, bytes_of(from), from.size(), bytes_of(to), to.size());
+  }
+  /// `to` holds size() pieces of the length of `from`: all ranks', in their order.
+  template <Element T>
+  void all_gather(std::span<const T> from, std::span<T> to) {
+    begin_all_gather(from, to).wait();
+  }
+  template <Element T>
+  [[nodiscard]] Pending begin_all_gather(std::span<const T> from, std::span<T> to) {
+    return all_gather(kDTypeOf<T>, bytes_of(from), from.size(), bytes_of(to), to.size());
+  }
+  /// Every rank has what `root` had.
+  template <Element T>
+  void broadcast(std::span<T> data, std::uint32_t root) {
+    begin_broadcast(data, root).wait();
+  }
+  template <Element T>
+  [[nodiscard]] Pending begin_broadcast(std::span<T> data, std::uint32_t root) {
+    return broadcast(kDTypeOf<T>, bytes_of(data), data.size(), root);
+  }
+  /// Both hold size() pieces of one length: piece k of `from` goes to rank k, piece k of `to` comes from it.
+  template <Element T>
+  void all_to_all(std::span<const T> from, std::span<T> to) {
+    begin_all_to_all(from, to).wait();
+  }
+  template <Element T>
+  [[nodiscard]] Pending begin_all_to_all(std::span<const T> from, std::span<T> to) {
+    return all_to_all(kDTypeOf<T>, bytes_of(from), from.size(), bytes_of(to), to.size());
+  }
+  /// Comes back when all have come.
+  void barrier();
+
+  /// Zeros. All ranks allocate as much at the same time.
+  template <Element T>
+  Buffer<T> allocate(std::size_t elements) {
+    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements * sizeof(T))), elements}};
+  }
+
+  /// Ends what others wait for here: their operations throw that this rank has given up, and why.
+  void abort(const std::string& why);
+  /// The last 1000 operations that this rank has begun, one in a line: number, what, how long it took.
+  std::string recent_operations() const;
+
+ private:
+  template <class T>
+  static const std::byte* bytes_of(std::span<const T> data) {
+    return reinterpret_cast<const std::byte*>(data.data());
+  }
+  template <class T>
+  static std::byte* bytes_of(std::span<T> data) {
+    return reinterpret_cast<std::byte*>(data.data());
+  }
+  Pending all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count);
+  Pending reduce_scatter(DType dtype, Reduction reduction, const std::byte* from, std::size_t from_count, std::byte* to,
+                         std::size_t to_count);
+  Pending all_gather(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to, std::size_t to_count);
+  Pending broadcast(DType dtype, std::byte* data, std::size_t count, std::uint32_t root);
+  Pending all_to_all(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to, std::size_t to_count);
+  void* allocate_bytes(std::size_t bytes);
+
+  std::shared_ptr<detail::Core> core_;
+};
+
+/// A group of ranks that are threads of one process: in tests, and where a process has several devices.
+class PHAROS_API Communicator::Threads {
+ public:
+  explicit Threads(std::uint32_t ranks, const CommunicatorOptions& options = {});
+  Threads(Threads&&) = delete;
+  ~Threads();
+
+  /// On the thread of that rank: comes back when all have come.
+  Communicator join(std::uint32_t rank);
+
+ private:
+  const CommunicatorOptions options_;
+  const std::uint32_t ranks_;
+  std::shared_ptr<ThreadMemory> memory_;
+};
+
+namespace detail {
+PHAROS_API void free_shared(Core& core, void* memory);
+}
+
+template <Element T>
+Buffer<T>::~Buffer() {
+  if (core_ != nullptr) detail::free_shared(*core_, elements_.data());
+}
+
+}  // namespace pharos::ml

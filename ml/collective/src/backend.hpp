@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/base/result.hpp>
+
+#include "operation.hpp"
+
+namespace pharos::ml::detail {
+
+/// An operation that is under way, in the backend that began it.
+class Work {
+ public:
+  Work() = default;
+  Work(Work&&) = delete;
+  virtual ~Work() = default;
+
+  std::uint64_t number = 0;  ///< among the operations of its communicator
+};
+
+/// Where an operation's data is on this rank.
+struct Places {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;  ///< the same: in place
+};
+
+/// How ranks work together. Each rank begins the same operations in the same order; they end in any. One thread at a
+/// time. When one of them has failed all others do, on all ranks, with the same reason.
+class Backend {
+ public:
+  Backend() = default;
+  Backend(Backend&&) = delete;
+  virtual ~Backend() = default;
+
+  virtual std::uint32_t rank() const = 0;
+  virtual std::uint32_t ranks() const = 0;
+
+  virtual std::shared_ptr<Work> begin(const Operation& operation, const Places& places) = 0;
+  /// Goes on as far as that is without waiting. True: it has ended.
+  virtual Result<bool> advance(Work& work) = 0;
+  /// Goes on until it has ended. Those that were begun before end first.
+  virtual Result<void> finish(Work& work, Duration time) = 0;
+
+  /// Memory that this rank shares with the others, which allocate as much at the same time: operations work on it where
+  /// it is. Freed by free(), by each rank when it likes.
+  virtual Result<std::byte*> allocate(std::size_t bytes, Duration time) = 0;
+  virtual void free(std::byte* memory) = 0;
+
+  /// All that is begun or comes fails with this, on all ranks.
+  virtual void fail(const Error& why) = 0;
+};
+
+}  // namespace pharos::ml::detail

@@ -1,0 +1,181 @@
+#include <chrono>
+#include <cstdio>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/communicator.hpp>
+
+#include "core.hpp"
+#include "meeting.hpp"
+#include "shared_backend.hpp"
+
+namespace pharos::ml {
+
+using Kind = Operation::Kind;
+
+namespace detail {
+
+std::shared_ptr<Work> Core::begin(const Operation& operation, const Places& places) {
+  auto work = backend_->begin(operation, places);
+  if (recent_.size() == kRecent) recent_.pop_front();
+  work->number = ++last_;
+  recent_.push_back({last_, operation, std::chrono::steady_clock::now(), {}});
+  return work;
+}
+
+bool Core::advance(Work& work) {
+  const auto done = backend_->advance(work);
+  if (!done) throw_error(done.error());
+  if (*done) note_end(work);
+  return *done;
+}
+
+void Core::finish(Work& work) {
+  const auto done = backend_->finish(work, options_.timeout);
+  if (!done) throw_error(done.error());
+  note_end(work);
+}
+
+void Core::note_end(const Work& work) {
+  const std::uint64_t first = recent_.front().number;
+  if (work.number >= first) recent_[work.number - first].ended = std::chrono::steady_clock::now();
+}
+
+std::string Core::recent_operations() const {
+  std::string text;
+  for (const Noted& each : recent_) {
+    char time[64] = "under way";
+    if (each.ended != TimePoint{}) {
+      const std::chrono::duration<double, std::micro> took = each.ended - each.began;
+      std::snprintf(time, sizeof time, "%.1f us", took.count());
+    }
+    text += std::to_string(each.number) + ' ' + to_string(each.operation) + ' ' + time + '\n';
+  }
+  return text;
+}
+
+void free_shared(Core& core, void* memory) {
+  core.backend().free(static_cast<std::byte*>(memory));
+}
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw_error(Error{ErrorCode::kInvalidArgument, what, remedy});
+}
+
+}  // namespace
+}  // namespace detail
+
+// ---- Pending
+
+Pending::~Pending() {
+  if (work_ == nullptr) return;
+  // Its memory must not be freed while others write to it. What goes wrong here goes wrong everywhere, and is thrown by
+  // what comes next.
+  [[maybe_unused]] const auto done = core_->backend().finish(*work_, core_->timeout());
+}
+
+bool Pending::done() {
+  if (work_ != nullptr && core_->advance(*work_)) work_.reset();
+  return work_ == nullptr;
+}
+
+void Pending::wait() {
+  if (const auto work = std::exchange(work_, nullptr)) core_->finish(*work);
+}
+
+// ---- Ranks that are threads
+
+Communicator::Threads::Threads(std::uint32_t ranks, const CommunicatorOptions& options)
+    : options_{options}, ranks_{ranks} {
+  if (ranks == 0 || ranks > Meeting::kRanksMax) {
+    detail::refuse("a group of " + std::to_string(ranks) + " ranks makes no sense",
+                   "Give between 1 and " + std::to_string(Meeting::kRanksMax) + '.');
+  }
+  auto meeting = Mapping::of(-1, Meeting::bytes_for(ranks));
+  if (!meeting) throw_error(std::move(meeting).error());
+  memory_ = std::make_shared<ThreadMemory>(*std::move(meeting));
+}
+
+Communicator::Threads::~Threads() = default;
+
+Communicator Communicator::Threads::join(std::uint32_t rank) {
+  if (rank >= ranks_) detail::refuse("there is no rank " + std::to_string(rank), "Ranks begin with 0.");
+  auto backend = SharedBackend::make(memory_, rank, ranks_, options_.timeout);
+  if (!backend) throw_error(std::move(backend).error());
+  return Communicator{std::make_shared<detail::Core>(*std::move(backend), options_)};
+}
+
+Communicator Communicator::alone() {
+  return Threads{1}.join(0);
+}
+
+// ---- Communicator
+
+std::uint32_t Communicator::rank() const {
+  return core_->backend().rank();
+}
+std::uint32_t Communicator::size() const {
+  return core_->backend().ranks();
+}
+
+Pending Communicator::all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count) {
+  const Operation operation{.kind = Kind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count};
+  return {core_, core_->begin(operation, {data, data})};
+}
+
+Pending Communicator::reduce_scatter(DType dtype, Reduction reduction, const std::byte* from, std::size_t from_count,
+                                     std::byte* to, std::size_t to_count) {
+  if (from_count != to_count * size()) {
+    detail::refuse("reduce_scatter() from " + std::to_string(from_count) + " elements to " + std::to_string(to_count) +
+                       " with " + std::to_string(size()) + " ranks",
+                   "Give size() times as many as come back.");
+  }
+  const Operation operation{.kind = Kind::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = from_count};
+  return {core_, core_->begin(operation, {from, to})};
+}
+
+Pending Communicator::all_gather(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,
+                                 std::size_t to_count) {
+  if (to_count != from_count * size()) {
+    detail::refuse("all_gather() from " + std::to_string(from_count) + " elements to " + std::to_string(to_count) +
+                       " with " + std::to_string(size()) + " ranks",
+                   "Give room for size() times as many.");
+  }
+  return {core_, core_->begin({.kind = Kind::kAllGather, .dtype = dtype, .count = from_count}, {from, to})};
+}
+
+Pending Communicator::broadcast(DType dtype, std::byte* data, std::size_t count, std::uint32_t root) {
+  if (root >= size()) detail::refuse("there is no rank " + std::to_string(root), "Ranks begin with 0.");
+  return {core_, core_->begin({.kind = Kind::kBroadcast, .dtype = dtype, .root = root, .count = count}, {data, data})};
+}
+
+Pending Communicator::all_to_all(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,
+                                 std::size_t to_count) {
+  if (to_count != from_count || from_count % size() != 0) {
+    detail::refuse("all_to_all() from " + std::to_string(from_count) + " elements to " + std::to_string(to_count) +
+                       " with " + std::to_string(size()) + " ranks",
+                   "Give as many as come back: a multiple of size().");
+  }
+  return {core_, core_->begin({.kind = Kind::kAllToAll, .dtype = dtype, .count = from_count}, {from, to})};
+}
+
+void Communicator::barrier() {
+  Pending{core_, core_->begin({.kind = Kind::kBarrier}, {})}.wait();
+}
+
+void* Communicator::allocate_bytes(std::size_t bytes) {
+  const auto memory = core_->backend().allocate(bytes, core_->timeout());
+  if (!memory) throw_error(memory.error());
+  return *memory;
+}
+
+void Communicator::abort(const std::string& why) {
+  core_->backend().fail(Error{ErrorCode::kCancelled, "rank " + std::to_string(rank()) + " has given up: " + why});
+}
+
+std::string Communicator::recent_operations() const {
+  return core_->recent_operations();
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <pharos/ml/dtype.hpp>
+
+namespace pharos::ml {
+
+/// Reduces so many elements of each of `from`, in their order, and writes the result to each of `to`, which may be the
+/// same places. Half-precision numbers are summed as float and rounded once. The same bits wherever it runs.
+void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> from, std::span<std::byte* const> to,
+            std::size_t elements);
+
+// The same code, compiled for more than one machine.
+void reduce_plain(DType dtype, Reduction reduction, std::span<const std::byte* const> from,
+                  std::span<std::byte* const> to, std::size_t elements);
+void reduce_avx2(DType dtype, Reduction reduction, std::span<const std::byte* const> from,
+                 std::span<std::byte* const> to, std::size_t elements);
+
+}  // namespace pharos::ml

@@ -1,0 +1,10 @@
+#include "kernels.inc"
+
+namespace pharos::ml {
+
+void reduce_avx2(DType dtype, Reduction reduction, std::span<const std::byte* const> from,
+                 std::span<std::byte* const> to, std::size_t elements) {
+  reduce_here(dtype, reduction, from, to, elements);
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,264 @@
+#include "meeting.hpp"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include <pharos/base/check.hpp>
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kSpinMin = 1us;
+constexpr Duration kSpinMax = 50us;
+constexpr Duration kLookTime = 100ms;  // between looks at whether those that are missing live
+constexpr std::size_t kWhyMax = 480;
+constexpr std::uint32_t kHere = 1;
+constexpr std::uint32_t kGone = 2;
+
+std::uint64_t place_of(std::uint64_t round, Meeting::Phase phase) {
+  return 4 * round + static_cast<std::uint64_t>(phase);
+}
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+void pause() {
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t seen, Duration most) {
+  static_assert(sizeof word == sizeof(std::uint32_t));
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
+  const timespec time{seconds.count(), (most - seconds).count()};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+}  // namespace
+
+// One for each rank and slot. One read brings all of it.
+struct alignas(64) Line {
+  std::atomic<std::uint64_t> place;  // of the latest round here that the rank is in
+  Meeting::Said said;
+};
+static_assert(sizeof(Line) == 64);
+
+struct alignas(64) RankLine {
+  std::atomic<std::uint32_t> is_here;  // kHere, then kGone
+  Meeting::Offer offer;
+};
+
+struct Meeting::Shared {
+  alignas(64) std::atomic<std::uint32_t> bell;  // rung when a phase is complete, or somebody has failed
+  std::atomic<std::uint32_t> sleepers;
+  alignas(64) std::atomic<std::uint32_t> failed;  // 1: is being said; 2: has been
+  std::uint8_t code;
+  char why[kWhyMax];
+  RankLine rank_lines[kRanksMax];
+  Line lines[];  // of a slot beside each other
+
+  Line& line(std::uint64_t round, std::uint32_t rank, std::uint32_t ranks) {
+    return lines[round % kSlots * ranks + rank];
+  }
+};
+
+std::size_t Meeting::bytes_for(std::uint32_t ranks) {
+  return sizeof(Shared) + kSlots * ranks * sizeof(Line);
+}
+
+Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks)
+    : shared_{*reinterpret_cast<Shared*>(memory)}, rank_{rank}, ranks_{ranks}, spin_time_{kSpinMax} {
+  PHAROS_CHECK(rank < ranks && ranks <= kRanksMax, rank);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0)
+    may_spin_ = ranks <= static_cast<std::uint32_t>(CPU_COUNT(&cpus));
+  shared_.rank_lines[rank_].offer.pid = ::getpid();
+  shared_.rank_lines[rank_].is_here.store(kHere, std::memory_order_release);
+}
+
+Meeting::~Meeting() = default;
+
+Result<void> Meeting::begin(TimePoint deadline) {
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    const RankLine& line = shared_.rank_lines[rank];
+    while (line.is_here.load(std::memory_order_acquire) == 0) {
+      if (auto why = failure()) return *std::move(why);
+      if (now() >= deadline) {
+        return fail(Error{ErrorCode::kDeadlineExceeded, "rank " + std::to_string(rank) + " did not come to the group",
+                          "See what its process does."});
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    processes_.emplace_back();
+    if (line.offer.pid == ::getpid()) continue;
+    processes_.back() = Fd{static_cast<int>(::syscall(SYS_pidfd_open, line.offer.pid, 0))};
+    if (!processes_.back()) {
+      return fail(Error::from_errno("looking at the process of rank " + std::to_string(rank), errno));
+    }
+  }
+  return {};
+}
+
+// ---- Rounds
+
+void Meeting::enter(std::uint64_t round, const Said& said) {
+  shared_.line(round, rank_, ranks_).said = said;
+  reach(round, Phase::kEntered);
+}
+
+// Whoever is last wakes the others: of two that come together, one sees the other's.
+void Meeting::reach(std::uint64_t round, Phase phase) {
+  shared_.line(round, rank_, ranks_).place.store(place_of(round, phase), std::memory_order_seq_cst);
+  if (shared_.sleepers.load(std::memory_order_seq_cst) != 0 && all_have(round, phase)) ring();
+}
+
+void Meeting::ring() {
+  shared_.bell.fetch_add(1, std::memory_order_seq_cst);
+  ::syscall(SYS_futex, &shared_.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+std::optional<std::uint32_t> Meeting::missing(std::uint64_t round, Phase phase) const {
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (!has(round, phase, rank)) return rank;
+  }
+  return std::nullopt;
+}
+
+bool Meeting::all_have(std::uint64_t round, Phase phase) const {
+  return !missing(round, phase);
+}
+
+Meeting::Said Meeting::said(std::uint64_t round, std::uint32_t rank) const {
+  return shared_.line(round, rank, ranks_).said;
+}
+
+void Meeting::leave() {
+  shared_.rank_lines[rank_].is_here.store(kGone, std::memory_order_seq_cst);
+  if (shared_.sleepers.load(std::memory_order_seq_cst) != 0) ring();
+}
+
+bool Meeting::is_gone(std::uint32_t rank) const {
+  return shared_.rank_lines[rank].is_here.load(std::memory_order_acquire) == kGone;
+}
+
+bool Meeting::has(std::uint64_t round, Phase phase, std::uint32_t rank) const {
+  return shared_.line(round, rank, ranks_).place.load(std::memory_order_seq_cst) >= place_of(round, phase);
+}
+
+// ---- Waiting
+
+bool Meeting::spin(std::uint64_t round, Phase phase) {
+  if (!may_spin_) return false;
+  const TimePoint end = now() + spin_time_;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (all_have(round, phase)) {
+        spin_time_ = std::min(2 * spin_time_, kSpinMax);
+        return true;
+      }
+      pause();
+    }
+  } while (now() < end);
+  spin_time_ = std::max(spin_time_ / 2, kSpinMin);
+  return false;
+}
+
+Result<void> Meeting::wait(std::uint64_t round, Phase phase, TimePoint deadline) {
+  while (!all_have(round, phase)) {
+    if (shared_.failed.load(std::memory_order_acquire) != 0) return *failure();
+    if (spin(round, phase)) break;
+    shared_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = shared_.bell.load(std::memory_order_seq_cst);
+    const bool is_so = all_have(round, phase) || shared_.failed.load(std::memory_order_seq_cst) == 2;
+    if (!is_so) sleep_on(shared_.bell, seen, std::clamp(deadline - now(), Duration{1}, kLookTime));
+    shared_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    if (!is_so) PHAROS_TRY_VOID(look_after(round, phase, deadline));
+  }
+  return {};
+}
+
+/// Those that are missing.
+Result<void> Meeting::look_after(std::uint64_t round, Phase phase, TimePoint deadline) {
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    // It is looked for what it has said before it went.
+    if (is_gone(rank) && !has(round, phase, rank)) {
+      return fail(
+          Error{ErrorCode::kActorDied,
+                "rank " + std::to_string(rank) + " has left the group, and " + describe(round) + " waits for it",
+                "All ranks call the same operations in the same order."});
+    }
+    if (!processes_[rank]) continue;
+    pollfd ended{.fd = processes_[rank].get(), .events = POLLIN, .revents = 0};
+    if (::poll(&ended, 1, 0) != 1) continue;
+    if (has(round, phase, rank)) continue;
+    return fail(Error{ErrorCode::kActorDied,
+                      "rank " + std::to_string(rank) + " has died, and " + describe(round) + " waits for it",
+                      "Begin a new term without it, or with another in its place."});
+  }
+  if (now() < deadline) return {};
+  const auto rank = missing(round, phase);
+  if (!rank) return {};
+  return fail(Error{ErrorCode::kDeadlineExceeded, describe(round) + " waits for rank " + std::to_string(*rank),
+                    "See what it does; or give the operation more time."});
+}
+
+std::string Meeting::describe(std::uint64_t round) const {
+  return to_string(said(round, rank_).operation) + ", round " + std::to_string(round) + ',';
+}
+
+// ---- Failing
+
+Error Meeting::fail(const Error& why) {
+  std::uint32_t none = 0;
+  if (shared_.failed.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+    shared_.code = static_cast<std::uint8_t>(why.code());
+    const std::string text = why.message() + '\n' + why.remedy();
+    std::memcpy(shared_.why, text.data(), std::min(text.size(), kWhyMax - 1));
+    shared_.failed.store(2, std::memory_order_seq_cst);
+    ring();
+  }
+  return *failure();
+}
+
+std::optional<Error> Meeting::failure() const {
+  const std::uint32_t state = shared_.failed.load(std::memory_order_acquire);
+  if (state == 0) return std::nullopt;
+  const TimePoint patience = now() + 1s;  // whoever says it may have died at it
+  while (shared_.failed.load(std::memory_order_acquire) != 2 && now() < patience) std::this_thread::yield();
+  if (shared_.failed.load(std::memory_order_acquire) != 2) {
+    return Error{ErrorCode::kActorDied, "a rank has died while it said that it failed"};
+  }
+  const std::string text{shared_.why, ::strnlen(shared_.why, kWhyMax)};
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  return Error{static_cast<ErrorCode>(shared_.code), text.substr(0, end), text.substr(std::min(end + 1, text.size()))};
+}
+
+// ---- Offers
+
+void Meeting::offer(const Offer& offer) {
+  shared_.rank_lines[rank_].offer = offer;
+}
+
+Meeting::Offer Meeting::offer_of(std::uint32_t rank) const {
+  return shared_.rank_lines[rank].offer;
+}
+
+}  // namespace pharos::ml

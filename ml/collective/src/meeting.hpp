@@ -1,0 +1,108 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/base/result.hpp>
+
+#include "operation.hpp"
+
+namespace pharos::ml {
+
+/// Where the ranks of one machine meet: memory that all of them have mapped. What they do together is a row of rounds,
+/// numbered from 1; a round has three phases, and each rank says which one it has reached.
+///
+/// 1. A rank writes its own lines alone. A line says what it thinks the round is, and where its data lies.
+/// 2. A line is used again by the round `kSlots` later, which a rank begins when all have left this one.
+/// 3. Who fails first says why; everybody else fails with that.
+class Meeting {
+ public:
+  static constexpr std::size_t kSlots = 64;
+  static constexpr std::uint32_t kRanksMax = 64;
+  static constexpr std::size_t kSmallBytes = 16;  ///< of data that travel in a line
+
+  enum class Phase : std::uint8_t {
+    kEntered,  ///< its data is there
+    kReduced,  ///< its part of the work is done
+    kLeft,     ///< it will not look at others' data any more
+  };
+
+  /// What a rank says of a round.
+  struct Said {
+    Operation operation{};
+    std::uint32_t window = 0;  ///< where its data lies; 0: in its staging room
+    std::uint64_t offset = 0;
+    std::array<std::byte, kSmallBytes> small{};
+  };
+
+  struct Shared;
+  static std::size_t bytes_for(std::uint32_t ranks);
+
+  /// `memory`: zeros at first, of bytes_for(ranks). Each rank has a Meeting of its own in it, and says so by this.
+  Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks);
+  Meeting(Meeting&&) = delete;
+  ~Meeting();
+
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t ranks() const { return ranks_; }
+
+  /// Waits for the others to come. Their processes are watched from then on.
+  Result<void> begin(TimePoint deadline);
+
+  void enter(std::uint64_t round, const Said& said);
+  void reach(std::uint64_t round, Phase phase);
+  bool all_have(std::uint64_t round, Phase phase) const;
+  /// Of a rank that has entered it, and has not been left behind by kSlots.
+  Said said(std::uint64_t round, std::uint32_t rank) const;
+
+  /// This rank will not come to any round again: who waits for it fails.
+  void leave();
+  bool is_gone(std::uint32_t rank) const;
+  bool has(std::uint64_t round, Phase phase, std::uint32_t rank) const;
+
+  /// Comes back when that is so: spins as long as that pays, then sleeps. Fails when a rank has failed, when one that
+  /// is missing has died, or at the deadline; then it is this rank's failure, too.
+  Result<void> wait(std::uint64_t round, Phase phase, TimePoint deadline);
+
+  /// For all of them, unless somebody was first. Returns what counts.
+  Error fail(const Error& why);
+  /// What counts, if somebody has failed.
+  std::optional<Error> failure() const;
+
+  // How ranks find each other's memory. By number: each offers its own, then takes the others'.
+  struct Offer {
+    std::int32_t pid = 0;
+    std::int32_t descriptor = -1;
+    std::uint64_t address = 0;  ///< for ranks of one process
+  };
+  void offer(const Offer& offer);
+  Offer offer_of(std::uint32_t rank) const;
+
+ private:
+  struct Peer;
+
+  std::string describe(std::uint64_t round) const;
+  std::optional<std::uint32_t> missing(std::uint64_t round, Phase phase) const;
+  Result<void> look_after(std::uint64_t round, Phase phase, TimePoint deadline);
+  bool spin(std::uint64_t round, Phase phase);
+  void ring();
+
+  Shared& shared_;
+  const std::uint32_t rank_;
+  const std::uint32_t ranks_;
+  bool may_spin_ = false;
+  Duration spin_time_;
+  std::vector<Fd> processes_;  // of the others, which are not this one
+};
+
+}  // namespace pharos::ml

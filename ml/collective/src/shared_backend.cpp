@@ -1,0 +1,458 @@
+#include "shared_backend.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "kernels.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using Kind = Operation::Kind;
+using Phase = Meeting::Phase;
+
+constexpr std::size_t kOneShotMax = 256 << 10;  // bytes of an all-reduce; beyond, each rank reduces a part
+constexpr std::size_t kLineBytes = 64;
+
+TimePoint after(Duration time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+/// Elements [begin, end) of `count` that are this rank's to reduce. No two ranks write to one cache line.
+std::pair<std::size_t, std::size_t> part_of(std::uint32_t rank, std::uint32_t ranks, std::size_t count, DType dtype) {
+  const std::size_t in_line = kLineBytes / size_of(dtype);
+  const std::size_t lines = (count + in_line - 1) / in_line;
+  const auto at = [&](std::size_t r) { return std::min(count, lines * r / ranks * in_line); };
+  return {at(rank), at(rank + 1)};
+}
+
+/// So many pieces a rank gives, one for each rank.
+std::size_t pieces_of(Kind kind, std::uint32_t ranks) {
+  return kind == Kind::kReduceScatter || kind == Kind::kAllToAll ? ranks : 1;
+}
+
+std::vector<std::byte*> moved(std::span<std::byte* const> places, std::size_t by) {
+  std::vector<std::byte*> all;
+  for (std::byte* const place : places) all.push_back(place + by);
+  return all;
+}
+
+}  // namespace
+
+// ---- Mapping
+
+Mapping::~Mapping() {
+  if (memory_ != nullptr) ::munmap(memory_, bytes_);
+}
+
+Result<Mapping> Mapping::of(int file, std::size_t bytes) {
+  const int flags = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED | MAP_POPULATE;
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+  if (memory == MAP_FAILED) return Error::from_errno("mapping memory that ranks share", errno);
+  return Mapping{static_cast<std::byte*>(memory), bytes};
+}
+
+// ---- An operation
+
+class SharedBackend::Running final : public detail::Work {
+ public:
+  enum class Way : std::uint8_t { kInPlace, kOneShot, kTwoShot };
+
+  Operation operation;
+  detail::Places places;
+  Way way = Way::kOneShot;
+  std::uint32_t window = 0;  // kInPlace: where the data is
+  std::size_t offset = 0;
+  std::size_t unit = 0;      // elements of a piece
+  std::size_t pieces = 1;    // that a rank gives
+  std::size_t part_max = 0;  // elements of a piece in one round
+  std::size_t rounds = 1;
+  std::uint64_t first_round = 0;
+
+  std::size_t index = 0;       // of the present round
+  std::optional<Phase> phase;  // that this rank has reached in it; none: it is to be entered
+  std::size_t room = 0;        // of this rank's staging
+  bool ended = false;
+
+  std::uint64_t round() const { return first_round + index; }
+  std::size_t part_begin() const { return index * part_max; }
+  std::size_t part_size() const { return std::min(part_max, unit - part_begin()); }
+  std::size_t element() const { return size_of(operation.dtype); }
+  bool is_small() const {
+    return way == Way::kOneShot && operation.kind == Kind::kAllReduce && unit * element() <= Meeting::kSmallBytes;
+  }
+  bool uses_room() const { return way != Way::kInPlace && unit != 0 && !is_small(); }
+  void next_round() {
+    phase.reset();
+    ended = ++index == rounds;
+  }
+};
+
+// ---- Making
+
+Result<std::unique_ptr<SharedBackend>> SharedBackend::make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
+                                                           Duration time) {
+  std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks}};
+  PHAROS_TRY_VOID(backend->meeting_.begin(after(time)));
+  PHAROS_TRY_VOID(backend->allocate(kStagings * kStagingBytes, time));
+  return backend;
+}
+
+Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
+                                                           std::uint32_t ranks, Duration time) {
+  std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks}};
+  PHAROS_TRY_VOID(backend->meeting_.begin(after(time)));
+  PHAROS_TRY_VOID(backend->allocate(kStagings * kStagingBytes, time));
+  return backend;
+}
+
+SharedBackend::SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank,
+                             std::uint32_t ranks)
+    : shared_{std::move(shared)},
+      threads_{std::move(threads)},
+      meeting_{threads_ == nullptr ? shared_.memory() : threads_->meeting(), rank, ranks} {}
+
+// Other processes have mapped this rank's memory themselves; threads read it where it is.
+SharedBackend::~SharedBackend() {
+  meeting_.leave();
+  if (threads_ == nullptr) return;
+  for (auto& [number, window] : windows_) {
+    for (Mapping& each : window.mappings) threads_->keep(std::move(each));
+  }
+}
+
+// ---- Memory
+
+Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
+  const TimePoint deadline = after(time);
+  if (!running_.empty()) PHAROS_TRY_VOID(finish(*running_.back(), time));
+  const Fd file{::memfd_create("pharos-collective", MFD_CLOEXEC)};
+  if (!file) return Error::from_errno("making memory that ranks share", errno);
+  // Taken now: a full machine is an error, and not a signal later.
+  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(std::max<std::size_t>(bytes, 1)));
+      error != 0) {
+    return meeting_.fail(Error::from_errno("making memory that ranks share", error));
+  }
+  auto own = Mapping::of(file.get(), std::max<std::size_t>(bytes, 1));
+  if (!own) return meeting_.fail(own.error());
+  std::byte* const memory = own->memory();
+
+  const std::uint64_t round = ++last_round_;
+  if (round > Meeting::kSlots) PHAROS_TRY_VOID(meeting_.wait(round - Meeting::kSlots, Phase::kLeft, deadline));
+  meeting_.offer({::getpid(), file.get(), reinterpret_cast<std::uint64_t>(memory)});
+  Running running;
+  running.operation = {.kind = Kind::kAllocate, .count = bytes};
+  running.first_round = round;
+  meeting_.enter(round, {.operation = running.operation});
+  PHAROS_TRY_VOID(meeting_.wait(round, Phase::kEntered, deadline));
+  PHAROS_TRY_VOID(check(running));
+  auto window = map_all(*std::move(own), std::max<std::size_t>(bytes, 1));
+  if (!window) return meeting_.fail(window.error());
+  meeting_.reach(round, Phase::kReduced);
+  PHAROS_TRY_VOID(meeting_.wait(round, Phase::kReduced, deadline));
+  meeting_.reach(round, Phase::kLeft);
+  windows_.emplace(++last_window_, *std::move(window));
+  return memory;
+}
+
+// Of another process through its table of descriptors: nothing has a name that could be left behind.
+Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t bytes) const {
+  Window window{.mappings = {}, .places = {}, .bytes = bytes};
+  for (std::uint32_t each = 0; each < ranks(); ++each) {
+    const Meeting::Offer offer = meeting_.offer_of(each);
+    if (each == rank()) {
+      window.places.push_back(own.memory());
+    } else if (offer.pid == ::getpid()) {
+      window.places.push_back(reinterpret_cast<std::byte*>(offer.address));
+    } else {
+      const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.descriptor);
+      const Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+      if (!file) {
+        return Error::from_errno("opening the memory of rank " + std::to_string(each) + " by " + path, errno,
+                                 "Ranks that share memory have to be processes of one user that see each other.");
+      }
+      PHAROS_TRY(Mapping theirs, Mapping::of(file.get(), bytes));
+      window.places.push_back(theirs.memory());
+      window.mappings.push_back(std::move(theirs));
+    }
+  }
+  window.mappings.push_back(std::move(own));
+  return window;
+}
+
+void SharedBackend::free(std::byte* memory) {
+  const auto found = std::find_if(windows_.begin(), windows_.end(),
+                                  [&](const auto& entry) { return entry.second.places[rank()] == memory; });
+  if (found == windows_.end()) return;
+  // After a failure another thread may still be at it.
+  if (threads_ != nullptr && meeting_.failure()) {
+    for (Mapping& each : found->second.mappings) threads_->keep(std::move(each));
+  }
+  windows_.erase(found);
+}
+
+std::uint32_t SharedBackend::window_of(const std::byte* memory, std::size_t bytes) const {
+  for (const auto& [number, window] : windows_) {
+    const std::byte* const begin = window.places[rank()];
+    if (memory >= begin && memory + bytes <= begin + window.bytes) return number;
+  }
+  return 0;
+}
+
+// ---- Running operations
+
+std::shared_ptr<detail::Work> SharedBackend::begin(const Operation& operation, const detail::Places& places) {
+  auto running = std::make_shared<Running>();
+  running->operation = operation;
+  running->places = places;
+  running->pieces = pieces_of(operation.kind, ranks());
+  running->unit = operation.count / running->pieces;
+  const std::size_t bytes = operation.count * running->element();
+  const std::byte* in_place = nullptr;
+  std::size_t in_place_bytes = bytes;
+  if (operation.kind == Kind::kAllReduce) in_place = places.to;
+  if (operation.kind == Kind::kReduceScatter) in_place = places.from;
+  if (operation.kind == Kind::kAllGather) {
+    in_place = places.to;
+    in_place_bytes = bytes * ranks();
+  }
+  if (in_place != nullptr && bytes != 0) running->window = window_of(in_place, in_place_bytes);
+  if (running->window != 0) {
+    running->way = Running::Way::kInPlace;
+    running->offset = static_cast<std::size_t>(in_place - windows_.at(running->window).places[rank()]);
+    running->part_max = running->unit;
+  } else {
+    if (operation.kind == Kind::kAllReduce && bytes > kOneShotMax) running->way = Running::Way::kTwoShot;
+    running->part_max = std::max<std::size_t>(kStagingBytes / (running->element() * running->pieces), 1);
+    running->rounds = std::max<std::size_t>((running->unit + running->part_max - 1) / running->part_max, 1);
+  }
+  running->first_round = last_round_ + 1;
+  last_round_ += running->rounds;
+  running_.push_back(running);
+  advance_all();
+  return running;
+}
+
+bool SharedBackend::enter(Running& running) {
+  if (running.uses_room() && !is_next_to_stage(running)) return false;
+  const auto free = awaited(running);
+  if (free.first != 0 && !meeting_.all_have(free.first, free.second)) return false;
+  Meeting::Said said{.operation = running.operation, .window = running.window, .offset = running.offset};
+  if (running.is_small()) {
+    std::memcpy(said.small.data(), running.places.from, running.unit * running.element());
+  } else if (running.uses_room()) {
+    running.room = last_staged_++ % kStagings;
+    staged_in_[running.room] = running.round();
+    said.offset = running.room * kStagingBytes;
+    stage(running, windows_.at(1).places[rank()] + said.offset);
+  }
+  meeting_.enter(running.round(), said);
+  running.phase = Phase::kEntered;
+  return true;
+}
+
+/// Staging rooms are given in the order of the operations: one that others have not begun yet would keep a room from
+/// another that they wait for.
+bool SharedBackend::is_next_to_stage(const Running& running) const {
+  for (const auto& each : running_) {
+    if (&*each == &running) return true;
+    if (each->uses_room() && (!each->phase || each->index + 1 < each->rounds) && !each->ended) return false;
+  }
+  return true;
+}
+
+/// What it waits for: that all have come so far in that round. Round 0: nothing.
+std::pair<std::uint64_t, Phase> SharedBackend::awaited(const Running& running) const {
+  if (running.phase) return {running.round(), *running.phase};
+  if (running.round() > Meeting::kSlots) {
+    const std::uint64_t before = running.round() - Meeting::kSlots;
+    if (!meeting_.all_have(before, Phase::kLeft)) return {before, Phase::kLeft};
+  }
+  return {running.uses_room() ? staged_in_[last_staged_ % kStagings] : 0, Phase::kLeft};
+}
+
+/// False: it waits for others, or something has failed.
+bool SharedBackend::go_on(Running& running) {
+  while (!running.ended && !failed_) {
+    if (!running.phase && !enter(running)) return false;
+    if (!meeting_.all_have(running.round(), *running.phase)) return false;
+    if (running.phase == Phase::kEntered) {
+      if (const auto same = check(running); !same) {
+        failed_ = same.error();
+        return false;
+      }
+      if (running.way == Running::Way::kOneShot) {
+        take_staged(running);
+        meeting_.reach(running.round(), Phase::kLeft);
+        running.next_round();
+      } else {
+        reduce_part(running);
+        meeting_.reach(running.round(), Phase::kReduced);
+        running.phase = Phase::kReduced;
+      }
+    } else {
+      if (running.way == Running::Way::kTwoShot) {
+        const std::byte* const room = windows_.at(1).places[rank()] + running.room * kStagingBytes;
+        std::memcpy(running.places.to + running.part_begin() * running.element(), room,
+                    running.part_size() * running.element());
+      }
+      meeting_.reach(running.round(), Phase::kLeft);
+      running.next_round();
+    }
+  }
+  return running.ended;
+}
+
+/// All want the same, in memory of the same kind.
+Result<void> SharedBackend::check(const Running& running) {
+  const Meeting::Said own = meeting_.said(running.round(), rank());
+  for (std::uint32_t each = 0; each < ranks(); ++each) {
+    const Meeting::Said said = meeting_.said(running.round(), each);
+    const auto who = [&](std::uint32_t which) { return "rank " + std::to_string(which); };
+    if (said.operation != own.operation) {
+      const std::uint32_t one = std::min(each, rank());
+      const std::uint32_t other = std::max(each, rank());
+      const Meeting::Said& first = one == rank() ? own : said;
+      const Meeting::Said& second = one == rank() ? said : own;
+      return meeting_.fail(Error{ErrorCode::kInvalidArgument,
+                                 "ranks do not agree: " + who(one) + " is at " + to_string(first.operation) + ", and " +
+                                     who(other) + " at " + to_string(second.operation) + ", round " +
+                                     std::to_string(running.round()),
+                                 "All ranks call the same operations in the same order."});
+    }
+    if (said.window != own.window || (own.window != 0 && said.offset != own.offset)) {
+      return meeting_.fail(
+          Error{ErrorCode::kInvalidArgument,
+                "ranks do not agree where the data of " + to_string(own.operation) + " is: " + who(rank()) + " and " +
+                    who(each) + " have it in different memory",
+                "All ranks give the same part of memory that they have allocated together, or none of them does."});
+    }
+  }
+  return {};
+}
+
+/// This rank's share of the present round, in all ranks' memory.
+void SharedBackend::reduce_part(const Running& running) {
+  const Operation& operation = running.operation;
+  const std::size_t element = running.element();
+  std::vector<std::byte*> data;
+  if (running.way == Running::Way::kInPlace) {
+    data = moved(windows_.at(running.window).places, running.offset);
+  } else {
+    data = rooms(running);
+  }
+  if (operation.kind == Kind::kAllGather) {
+    const std::size_t bytes = running.unit * element;
+    for (std::byte* const each : data) {
+      std::byte* const place = each + rank() * bytes;
+      if (place != running.places.from) std::memcpy(place, running.places.from, bytes);
+    }
+    return;
+  }
+  if (operation.kind == Kind::kReduceScatter) {
+    const auto pieces = moved(data, rank() * running.unit * element);
+    const std::vector<const std::byte*> from(pieces.begin(), pieces.end());
+    return reduce(operation.dtype, operation.reduction, from, {&running.places.to, 1}, running.unit);
+  }
+  const auto [begin, end] = part_of(rank(), ranks(), running.part_size(), operation.dtype);
+  const auto part = moved(data, begin * element);
+  const std::vector<const std::byte*> from(part.begin(), part.end());
+  reduce(operation.dtype, operation.reduction, from, part, end - begin);
+}
+
+/// Where all ranks have staged the present round.
+std::vector<std::byte*> SharedBackend::rooms(const Running& running) const {
+  std::vector<std::byte*> all;
+  const Window& stagings = windows_.at(1);
+  for (std::uint32_t each = 0; each < ranks(); ++each) {
+    all.push_back(stagings.places[each] + meeting_.said(running.round(), each).offset);
+  }
+  return all;
+}
+
+void SharedBackend::stage(const Running& running, std::byte* room) const {
+  if (running.operation.kind == Kind::kBroadcast && running.operation.root != rank()) return;
+  const std::size_t bytes = running.part_size() * running.element();
+  for (std::size_t piece = 0; piece < running.pieces; ++piece) {
+    std::memcpy(room + piece * bytes,
+                running.places.from + (piece * running.unit + running.part_begin()) * running.element(), bytes);
+  }
+}
+
+void SharedBackend::take_staged(const Running& running) {
+  const Operation& operation = running.operation;
+  if (running.unit == 0) return;
+  const std::size_t element = running.element();
+  const std::size_t bytes = running.part_size() * element;
+  std::byte* const to = running.places.to + running.part_begin() * element;
+  if (running.is_small()) {
+    std::vector<Meeting::Said> said;
+    std::vector<const std::byte*> from;
+    for (std::uint32_t each = 0; each < ranks(); ++each) said.push_back(meeting_.said(running.round(), each));
+    for (const auto& each : said) from.push_back(each.small.data());
+    return reduce(operation.dtype, operation.reduction, from, {&to, 1}, running.unit);
+  }
+  const std::vector<std::byte*> all = rooms(running);
+  const std::vector<const std::byte*> from(all.begin(), all.end());
+  switch (operation.kind) {
+    case Kind::kAllReduce: return reduce(operation.dtype, operation.reduction, from, {&to, 1}, running.part_size());
+    case Kind::kReduceScatter: {
+      const auto own = moved(all, rank() * bytes);
+      const std::vector<const std::byte*> pieces(own.begin(), own.end());
+      return reduce(operation.dtype, operation.reduction, pieces, {&to, 1}, running.part_size());
+    }
+    case Kind::kAllGather:
+      for (std::size_t each = 0; each < from.size(); ++each) {
+        std::memcpy(to + each * running.unit * element, from[each], bytes);
+      }
+      return;
+    case Kind::kAllToAll:
+      for (std::size_t each = 0; each < from.size(); ++each) {
+        std::memcpy(to + each * running.unit * element, from[each] + rank() * bytes, bytes);
+      }
+      return;
+    case Kind::kBroadcast:
+      if (operation.root != rank()) std::memcpy(to, from[operation.root], bytes);
+      return;
+    case Kind::kBarrier:
+    case Kind::kAllocate: return;
+  }
+}
+
+// ---- What the owner asks for
+
+std::optional<Error> SharedBackend::advance_all() {
+  if (!failed_) failed_ = meeting_.failure();
+  for (const auto& each : running_) go_on(*each);
+  std::erase_if(running_, [](const auto& each) { return each->ended; });
+  if (failed_) running_.clear();
+  return failed_;
+}
+
+Result<bool> SharedBackend::advance(detail::Work& work) {
+  const auto& running = static_cast<const Running&>(work);
+  if (running.ended) return true;
+  if (auto why = advance_all(); why && !running.ended) return *std::move(why);
+  return running.ended;
+}
+
+Result<void> SharedBackend::finish(detail::Work& work, Duration time) {
+  const auto& running = static_cast<const Running&>(work);
+  const TimePoint deadline = after(time);
+  for (;;) {
+    const auto why = advance_all();
+    if (running.ended) return {};
+    if (why) return *why;
+    const auto [round, phase] = awaited(*running_.front());
+    if (const auto there = meeting_.wait(round, phase, deadline); !there) failed_ = there.error();
+  }
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backend.hpp"
+#include "meeting.hpp"
+
+namespace pharos::ml {
+
+/// Memory that a process has mapped.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(std::byte* memory, std::size_t bytes) : memory_{memory}, bytes_{bytes} {}
+  Mapping(Mapping&& other) noexcept : memory_{std::exchange(other.memory_, nullptr)}, bytes_{other.bytes_} {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+
+  /// A file's, all of it. -1: zeros, for this process and its children.
+  static Result<Mapping> of(int file, std::size_t bytes);
+  std::byte* memory() const { return memory_; }
+
+ private:
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Where ranks that are threads meet, and what they shared as long as one of them may look at it still.
+class ThreadMemory {
+ public:
+  explicit ThreadMemory(Mapping meeting) : meeting_{std::move(meeting)} {}
+  std::byte* meeting() const { return meeting_.memory(); }
+  void keep(Mapping mapping) {
+    const std::lock_guard lock{mutex_};
+    kept_.push_back(std::move(mapping));
+  }
+
+ private:
+  const Mapping meeting_;
+  std::mutex mutex_;
+  std::vector<Mapping> kept_;
+};
+
+/// Ranks of one machine, in memory that they share. Nobody's thread works for it: what a rank has to do it does when it
+/// begins, looks at or waits for an operation.
+///
+/// Three ways, by where the data is and how much:
+/// - It lies in memory that was allocated here: each rank reduces its part of all ranks' data and writes the result to
+///   all of them. Each byte is read once and written once.
+/// - A little: each rank copies its own into its staging room and reads all others'. One wait.
+/// - More: by parts, in the staging rooms as in the first way.
+class SharedBackend final : public detail::Backend {
+ public:
+  static Result<std::unique_ptr<SharedBackend>> make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
+                                                     Duration time);
+  /// For ranks that are threads of one process.
+  static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
+                                                     std::uint32_t ranks, Duration time);
+  ~SharedBackend() override;
+
+  std::uint32_t rank() const override { return meeting_.rank(); }
+  std::uint32_t ranks() const override { return meeting_.ranks(); }
+  std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
+  Result<bool> advance(detail::Work& work) override;
+  Result<void> finish(detail::Work& work, Duration time) override;
+  Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
+  void free(std::byte* memory) override;
+  void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
+
+ private:
+  static constexpr std::size_t kStagings = 4;
+  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
+
+  /// Memory of all ranks that belongs together.
+  struct Window {
+    std::vector<Mapping> mappings;
+    std::vector<std::byte*> places;  // by rank
+    std::size_t bytes = 0;
+  };
+  class Running;
+
+  SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks);
+
+  /// In which one these bytes of this rank's lie; 0: in none.
+  std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
+  Result<Window> map_all(Mapping own, std::size_t bytes) const;
+  bool go_on(Running& running);
+  bool enter(Running& running);
+  bool is_next_to_stage(const Running& running) const;
+  std::pair<std::uint64_t, Meeting::Phase> awaited(const Running& running) const;
+  Result<void> check(const Running& running);
+  void reduce_part(const Running& running);
+  std::vector<std::byte*> rooms(const Running& running) const;
+  void stage(const Running& running, std::byte* room) const;
+  void take_staged(const Running& running);
+  std::optional<Error> advance_all();
+
+  const Mapping shared_;
+  const std::shared_ptr<ThreadMemory> threads_;  // null: ranks are processes
+  Meeting meeting_;
+  std::map<std::uint32_t, Window> windows_;
+  std::uint32_t last_window_ = 0;
+  std::uint64_t last_round_ = 0;
+  std::uint64_t last_staged_ = 0;
+  std::array<std::uint64_t, kStagings> staged_in_{};  // the round that used a staging room last
+  std::deque<std::shared_ptr<Running>> running_;      // in the order in which they were begun
+  std::optional<Error> failed_;
+};
+
+}  // namespace pharos::ml

@@ -1,0 +1,272 @@
+// What every backend has to do, for ranks that are threads and ranks that are processes.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "ranks.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+
+enum class Are { kThreads, kProcesses };
+
+class Conformance : public testing::TestWithParam<std::pair<Are, std::uint32_t>> {
+ protected:
+  static void run(const Rank& body, const CommunicatorOptions& options = {}) {
+    const auto [are, count] = GetParam();
+    are == Are::kThreads ? run_threads(count, options, body) : run_processes(count, options, body);
+  }
+};
+
+/// What rank `rank` gives at `place`: small integers, so that every sum is exact.
+template <class T>
+T given(std::uint32_t rank, std::size_t place) {
+  const auto n = static_cast<int>((place * 7 + rank * 3) % 5);
+  if constexpr (std::is_same_v<T, Half>) {
+    return to_half(static_cast<float>(n));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return to_bfloat16(static_cast<float>(n));
+  } else {
+    return static_cast<T>(n);
+  }
+}
+template <class T>
+double value_of(T element) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return static_cast<double>(to_float(element));
+  } else {
+    return static_cast<double>(element);
+  }
+}
+template <class T>
+double reduced(Reduction reduction, std::uint32_t ranks, std::size_t place) {
+  double result = value_of(given<T>(0, place));
+  for (std::uint32_t rank = 1; rank < ranks; ++rank) {
+    const double next = value_of(given<T>(rank, place));
+    if (reduction == Reduction::kMax) {
+      result = std::max(result, next);
+    } else if (reduction == Reduction::kMin) {
+      result = std::min(result, next);
+    } else {
+      result += next;
+    }
+  }
+  if (reduction != Reduction::kMean) return result;
+  if constexpr (std::is_integral_v<T>) {
+    return std::floor(result / ranks);
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return value_of(to_half(static_cast<float>(result) / static_cast<float>(ranks)));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return value_of(to_bfloat16(static_cast<float>(result) / static_cast<float>(ranks)));
+  } else {
+    return static_cast<double>(static_cast<T>(result) / static_cast<T>(ranks));
+  }
+}
+
+template <class T>
+void check_all_reduce(Communicator& ranks, std::span<T> data, Reduction reduction) {
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = given<T>(ranks.rank(), i);
+  ranks.all_reduce(data, reduction);
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    ASSERT_EQ(value_of(data[i]), reduced<T>(reduction, ranks.size(), i))
+        << to_string(kDTypeOf<T>) << ' ' << to_string(reduction) << " of " << data.size() << " at " << i;
+  }
+}
+template <class T>
+void check_all_reduces(Communicator& ranks) {
+  for (const auto reduction : {Reduction::kSum, Reduction::kMean, Reduction::kMax, Reduction::kMin}) {
+    for (const std::size_t n : {0UL, 1UL, 2UL, 3UL, 17UL, 1000UL, 70'001UL}) {
+      std::vector<T> own(n);
+      check_all_reduce<T>(ranks, own, reduction);
+    }
+  }
+}
+
+TEST_P(Conformance, AllReducesOfAllTypesAndSizes) {
+  run([](Communicator& ranks) {
+    check_all_reduces<std::uint8_t>(ranks);
+    check_all_reduces<std::int8_t>(ranks);
+    check_all_reduces<std::int32_t>(ranks);
+    check_all_reduces<std::int64_t>(ranks);
+    check_all_reduces<Half>(ranks);
+    check_all_reduces<BFloat16>(ranks);
+    check_all_reduces<float>(ranks);
+    check_all_reduces<double>(ranks);
+    std::vector<float> large(1'000'003);
+    check_all_reduce<float>(ranks, large, Reduction::kSum);
+    std::vector<BFloat16> large_half(900'001);
+    check_all_reduce<BFloat16>(ranks, large_half, Reduction::kMean);
+  });
+}
+
+TEST_P(Conformance, AllReducesInMemoryOfTheCommunicator) {
+  run([](Communicator& ranks) {
+    const auto buffer = ranks.allocate<float>(500'000);
+    for (const float each : buffer.span()) ASSERT_EQ(each, 0.0F);
+    for (const std::size_t n : {1UL, 15UL, 16UL, 17UL, 1000UL, 499'999UL, 500'000UL}) {
+      check_all_reduce<float>(ranks, buffer.span().first(n), Reduction::kSum);
+      check_all_reduce<float>(ranks, buffer.span().last(n), Reduction::kMean);
+    }
+    const auto other = ranks.allocate<BFloat16>(1001);
+    check_all_reduce<BFloat16>(ranks, other.span(), Reduction::kSum);
+    check_all_reduce<float>(ranks, buffer.span().subspan(7, 100'000), Reduction::kMax);
+  });
+}
+
+TEST_P(Conformance, ResultsAreTheSameBitsOnAllRanks) {
+  run([](Communicator& ranks) {
+    std::mt19937 random{ranks.rank() + 1};
+    std::normal_distribution<float> normal;
+    const auto shared = ranks.allocate<float>(300'001);
+    for (const std::size_t n : {3UL, 1000UL, 300'001UL}) {
+      std::vector<float> own(n);
+      for (float& each : own) each = normal(random);
+      std::copy(own.begin(), own.end(), shared.data());
+      ranks.all_reduce(std::span{own});
+      ranks.all_reduce(shared.span().first(n));
+      ASSERT_EQ(std::memcmp(own.data(), shared.data(), n * sizeof(float)), 0);
+      std::vector<float> all(n * ranks.size());
+      ranks.all_gather(std::span<const float>{own}, std::span{all});
+      for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+        ASSERT_EQ(std::memcmp(all.data() + rank * n, own.data(), n * sizeof(float)), 0) << "rank " << rank;
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, PiecesAreReducedGatheredPassedOnAndExchanged) {
+  run([](Communicator& ranks) {
+    const std::size_t world = ranks.size();
+    for (const std::size_t n : {0UL, 1UL, 5UL, 1000UL, 200'003UL}) {
+      const auto shared = ranks.allocate<double>(n * world);
+      const auto own_piece = [&](std::uint32_t rank) { return given<double>(rank, 0) + rank; };
+      for (const bool in_place : {false, true}) {
+        std::vector<double> room(in_place ? 0 : n * world);
+        const std::span<double> all = in_place ? shared.span() : std::span{room};
+        std::vector<double> piece(n);
+
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] = given<double>(ranks.rank(), i);
+        ranks.reduce_scatter(std::span<const double>{all}, std::span{piece});
+        for (std::size_t i = 0; i < n; ++i) {
+          ASSERT_EQ(piece[i], reduced<double>(Reduction::kSum, ranks.size(), ranks.rank() * n + i)) << n;
+        }
+
+        std::fill(piece.begin(), piece.end(), own_piece(ranks.rank()));
+        ranks.all_gather(std::span<const double>{piece}, all);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          ASSERT_EQ(all[i], own_piece(static_cast<std::uint32_t>(i / n))) << n;
+        }
+        ranks.barrier();
+      }
+
+      std::vector<double> from(n * world);
+      std::vector<double> to(n * world);
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<double>(ranks.rank() * 1000 + i / n);
+      ranks.all_to_all(std::span<const double>{from}, std::span{to});
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        ASSERT_EQ(to[i], static_cast<double>(i / n * 1000 + ranks.rank())) << n;
+      }
+
+      for (std::uint32_t root = 0; root < ranks.size(); ++root) {
+        std::vector<double> data(n, root == ranks.rank() ? 10 + root : 0);
+        ranks.broadcast(std::span{data}, root);
+        for (const double each : data) ASSERT_EQ(each, 10 + root);
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, ManyOperationsAreUnderWayAtOnceAndAreWaitedForInAnyOrder) {
+  run([](Communicator& ranks) {
+    constexpr std::size_t kBuckets = 200;
+    std::vector<Buffer<float>> buckets;
+    std::vector<std::vector<float>> own;
+    for (std::size_t i = 0; i < 20; ++i) buckets.push_back(ranks.allocate<float>(1000 + i));
+    for (int round = 0; round < 3; ++round) {
+      std::vector<Pending> pending;
+      own.assign(kBuckets, std::vector<float>{});
+      for (std::size_t i = 0; i < kBuckets; ++i) {
+        own[i].assign(i * 777, static_cast<float>(ranks.rank() + i));
+        pending.push_back(ranks.begin_all_reduce(std::span{own[i]}));
+        if (i >= buckets.size()) continue;
+        for (float& each : buckets[i].span()) each = static_cast<float>(ranks.rank() + i);
+        pending.push_back(ranks.begin_all_reduce(buckets[i].span()));
+      }
+      std::vector<std::size_t> order(pending.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), std::mt19937{ranks.rank()});
+      for (const std::size_t each : order) {
+        while (each % 3 == 0 && !pending[each].done()) std::this_thread::yield();
+        pending[each].wait();
+      }
+      const auto sum = [&](std::size_t i) {
+        return static_cast<float>(ranks.size() * i + ranks.size() * (ranks.size() - 1) / 2);
+      };
+      for (std::size_t i = 0; i < kBuckets; ++i) {
+        for (const float each : own[i]) ASSERT_EQ(each, sum(i));
+      }
+      for (std::size_t i = 0; i < buckets.size(); ++i) {
+        for (const float each : buckets[i].span()) ASSERT_EQ(each, sum(i));
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, ThousandsOfSmallOnes) {
+  run([](Communicator& ranks) {
+    for (int n = 0; n < 3000; ++n) {
+      double sum = n + ranks.rank();
+      ranks.all_reduce(std::span{&sum, 1});
+      ASSERT_EQ(sum, n * ranks.size() + ranks.size() * (ranks.size() - 1) / 2.0);
+      if (n % 7 == 0) ranks.barrier();
+    }
+  });
+}
+
+TEST_P(Conformance, ADestroyedPendingHasEnded) {
+  run([](Communicator& ranks) {
+    std::vector<float> data(100'000, 1);
+    { [[maybe_unused]] const auto dropped = ranks.begin_all_reduce(std::span{data}); }
+    EXPECT_EQ(data[99'999], static_cast<float>(ranks.size()));
+    std::vector<std::int32_t> more(3, 1);
+    ranks.all_reduce(std::span{more}, Reduction::kMax);
+    EXPECT_EQ(more[2], 1);
+    const std::string recent = ranks.recent_operations();
+    EXPECT_SAYS(recent, "1 all_reduce(sum of 100000 f32) ");
+    EXPECT_SAYS(recent, "2 all_reduce(max of 3 i32) ");
+    for (int i = 0; i < 1500; ++i) ranks.barrier();
+    EXPECT_EQ(std::ranges::count(ranks.recent_operations(), '\n'), 1000);
+  });
+}
+
+TEST_P(Conformance, WhatMakesNoSenseIsRefusedAtOnceAndEndsNothing) {
+  run([](Communicator& ranks) {
+    std::vector<float> data(3 * ranks.size() + 1);
+    std::vector<float> room(3);
+    message_of<InvalidArgument>([&] { ranks.reduce_scatter(std::span<const float>{data}, std::span{room}); });
+    message_of<InvalidArgument>([&] { ranks.all_gather(std::span<const float>{room}, std::span{data}); });
+    message_of<InvalidArgument>([&] { ranks.broadcast(std::span{room}, ranks.size()); });
+    if (ranks.size() > 1) {
+      message_of<InvalidArgument>([&] { ranks.all_to_all(std::span<const float>{data}, std::span{data}); });
+    }
+    ranks.barrier();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Conformance,
+                         testing::Values(std::pair{Are::kThreads, 1U}, std::pair{Are::kThreads, 2U},
+                                         std::pair{Are::kThreads, 3U}, std::pair{Are::kThreads, 8U},
+                                         std::pair{Are::kProcesses, 2U}, std::pair{Are::kProcesses, 3U},
+                                         std::pair{Are::kProcesses, 4U}, std::pair{Are::kProcesses, 8U}),
+                         [](const auto& chosen) {
+                           return std::to_string(chosen.param.second) +
+                                  (chosen.param.first == Are::kThreads ? "Threads" : "Processes");
+                         });
+
+}  // namespace
+}  // namespace pharos::ml

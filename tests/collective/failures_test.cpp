@@ -1,0 +1,186 @@
+// Ranks that do not agree, do not come, stop or die.
+
+#include <signal.h>
+
+#include <chrono>
+
+#include "ranks.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::chrono::steady_clock::time_point now() {
+  return std::chrono::steady_clock::now();
+}
+
+TEST(Disagreement, IsToldOnAllRanksWithBothDescriptions) {
+  run_threads(3, {}, [](Communicator& ranks) {
+    std::vector<float> data(ranks.rank() == 1 ? 10 : 9, 1);
+    const std::string text = message_of<InvalidArgument>([&] { ranks.all_reduce(std::span{data}); });
+    EXPECT_SAYS(text, "at all_reduce(sum of 9 f32)");
+    EXPECT_SAYS(text, "at all_reduce(sum of 10 f32)");
+    EXPECT_EQ(message_of<InvalidArgument>([&] { ranks.barrier(); }), text);
+  });
+  run_processes(2, {}, [](Communicator& ranks) {
+    double value = 0;
+    std::vector<double> values(1 << 20);
+    const std::string text = message_of<InvalidArgument>([&] {
+      if (ranks.rank() == 0) {
+        ranks.broadcast(std::span{&value, 1}, 0);
+      } else {
+        ranks.all_reduce(std::span{values}, Reduction::kMax);
+      }
+    });
+    EXPECT_SAYS(text,
+                "rank 0 is at broadcast(1 f64 from rank 0), and rank 1 at all_reduce(max of 1048576 f64), round 2");
+  });
+}
+
+TEST(Disagreement, AboutTheMemoryOfTheDataIsOneToo) {
+  run_threads(2, {}, [](Communicator& ranks) {
+    const auto shared = ranks.allocate<float>(100);
+    std::vector<float> own(100);
+    const std::string text =
+        message_of<InvalidArgument>([&] { ranks.all_reduce(ranks.rank() == 0 ? shared.span() : std::span{own}); });
+    EXPECT_SAYS(text, "have it in different memory");
+  });
+  run_threads(2, {}, [](Communicator& ranks) {
+    const auto shared = ranks.allocate<float>(100);
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { ranks.all_reduce(shared.span().subspan(ranks.rank() * 10, 50)); }),
+                "have it in different memory");
+  });
+  run_processes(2, {}, [](Communicator& ranks) {
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(ranks.allocate<float>(10 + ranks.rank())); }),
+                "rank 0 is at allocate(40 bytes), and rank 1 at allocate(44 bytes)");
+  });
+}
+
+TEST(Absence, EndsAtTheDeadlineWithTheNameOfWhoIsMissing) {
+  run_threads(3, {.timeout = 300ms}, [](Communicator& ranks) {
+    std::vector<float> data(100'000);
+    if (ranks.rank() == 1) return;
+    const auto begin = now();
+    EXPECT_SAYS(message_of<ActorDied>([&] { ranks.all_reduce(std::span{data}); }),
+                "rank 1 has left the group, and all_reduce(sum of 100000 f32), round 2, waits for it");
+    EXPECT_LT(now() - begin, 200ms);
+  });
+  run_threads(3, {.timeout = 300ms}, [](Communicator& ranks) {
+    std::vector<float> data(100'000);
+    if (ranks.rank() == 1) return std::this_thread::sleep_for(1s);
+    const auto begin = now();
+    EXPECT_SAYS(message_of<DeadlineExceeded>([&] { ranks.all_reduce(std::span{data}); }),
+                "all_reduce(sum of 100000 f32), round 2, waits for rank 1");
+    EXPECT_GE(now() - begin, 200ms);
+    EXPECT_LT(now() - begin, 900ms);
+  });
+  Communicator::Threads threads{2, {.timeout = 200ms}};
+  EXPECT_SAYS(message_of<DeadlineExceeded>([&] { threads.join(0); }), "rank 1 did not come to the group");
+}
+
+TEST(Absence, WhoGivesUpSaysWhyToTheOthersAtOnce) {
+  run_processes(3, {}, [](Communicator& ranks) {
+    const auto begin = now();
+    if (ranks.rank() == 2) return ranks.abort("the loss is not a number");
+    EXPECT_SAYS(message_of<Cancelled>([&] { ranks.barrier(); }), "rank 2 has given up: the loss is not a number");
+    EXPECT_LT(now() - begin, 1s);
+  });
+}
+
+TEST(Death, IsToldOnAllOthersWithTheRankSoon) {
+  for (const bool while_it_waits : {false, true}) {
+    run_processes(4, {},
+                  [&](Communicator& ranks) {
+                    const auto data = ranks.allocate<float>(300'000);
+                    ranks.all_reduce(data.span());
+                    if (ranks.rank() == 2) {
+                      if (while_it_waits) [[maybe_unused]]
+                        const auto begun = ranks.begin_all_reduce(data.span()).done();
+                      ::raise(SIGKILL);
+                    }
+                    const auto begin = now();
+                    EXPECT_SAYS(message_of<ActorDied>([&] {
+                                  for (;;) ranks.all_reduce(data.span());
+                                }),
+                                "rank 2 has died, and all_reduce(sum of 300000 f32), round ");
+                    EXPECT_LT(now() - begin, 500ms);
+                  },
+                  {2});
+  }
+}
+
+TEST(Death, AtAnyInstantEndsAllOthersWithOneReason) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    run_processes(3, {},
+                  [&](Communicator& ranks) {
+                    const auto shared = ranks.allocate<float>(20'000);
+                    std::vector<double> own(40'000);
+                    if (ranks.rank() == seed % 3) {
+                      std::thread{[seed] {
+                        std::this_thread::sleep_for(std::chrono::microseconds{seed * 137});
+                        ::raise(SIGKILL);
+                      }}.detach();
+                    }
+                    const auto begin = now();
+                    const std::string text = message_of<ActorDied>([&] {
+                      for (;;) {
+                        ranks.all_reduce(shared.span());
+                        ranks.all_reduce(std::span{own});
+                        ranks.barrier();
+                      }
+                    });
+                    EXPECT_SAYS(text, "rank " + std::to_string(seed % 3) + " has died");
+                    EXPECT_LT(now() - begin, 2s) << "seed " << seed;
+                  },
+                  {seed % 3});
+  }
+}
+
+TEST(Stop, IsADeadlineWithTheRankAndGoesOnWhenItWasShorter) {
+  run_processes(2, {.timeout = 2s}, [](Communicator& ranks) {
+    std::int64_t process = ::getpid();
+    std::vector<std::int64_t> all(2);
+    ranks.all_gather(std::span<const std::int64_t>{&process, 1}, std::span{all});
+    if (ranks.rank() == 0) {
+      const auto other = static_cast<pid_t>(all[1]);
+      ::kill(other, SIGSTOP);
+      std::thread{[other] {
+        std::this_thread::sleep_for(300ms);
+        ::kill(other, SIGCONT);
+      }}.detach();
+    }
+    if (ranks.rank() != 0) {
+      const std::string text = message_of<DeadlineExceeded>([&] {
+        for (;;) ranks.barrier();
+      });
+      EXPECT_SAYS(text, "waits for rank 1");
+      return;
+    }
+    for (int i = 0; i < 100; ++i) ranks.barrier();
+    ::kill(static_cast<pid_t>(all[1]), SIGSTOP);
+    EXPECT_SAYS(message_of<DeadlineExceeded>([&] {
+                  for (;;) ranks.barrier();
+                }),
+                "waits for rank 1");
+    ::kill(static_cast<pid_t>(all[1]), SIGCONT);
+  });
+}
+
+TEST(Waiting, TakesNoCpuWhileItIsLong) {
+  run_processes(8, {}, [](Communicator& ranks) {
+    ranks.barrier();
+    timespec before{};
+    timespec after{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    if (ranks.rank() == 0) std::this_thread::sleep_for(1s);
+    ranks.barrier();
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    const double used =
+        static_cast<double>(after.tv_sec - before.tv_sec) + static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e9;
+    EXPECT_LT(used, 0.02);
+  });
+}
+
+}  // namespace
+}  // namespace pharos::ml
