@@ -166,10 +166,11 @@ TEST_P(Conformance, PiecesAreReducedGatheredPassedOnAndExchanged) {
 
       std::vector<double> from(n * world);
       std::vector<double> to(n * world);
-      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<double>(ranks.rank() * 1000 + i / n);
+      const auto sent = [](std::size_t by, std::size_t for_rank) { return static_cast<double>(by * 1000 + for_rank); };
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = sent(ranks.rank(), i / n);
       ranks.all_to_all(std::span<const double>{from}, std::span{to});
       for (std::size_t i = 0; i < to.size(); ++i) {
-        ASSERT_EQ(to[i], static_cast<double>(i / n * 1000 + ranks.rank())) << n;
+        ASSERT_EQ(to[i], sent(i / n, ranks.rank())) << n;
       }
 
       for (std::uint32_t root = 0; root < ranks.size(); ++root) {
@@ -205,7 +206,8 @@ TEST_P(Conformance, ManyOperationsAreUnderWayAtOnceAndAreWaitedForInAnyOrder) {
         pending[each].wait();
       }
       const auto sum = [&](std::size_t i) {
-        return static_cast<float>(ranks.size() * i + ranks.size() * (ranks.size() - 1) / 2);
+        const std::size_t of_ranks = ranks.size() * (ranks.size() - 1) / 2;
+        return static_cast<float>(ranks.size() * i + of_ranks);
       };
       for (std::size_t i = 0; i < kBuckets; ++i) {
         for (const float each : own[i]) ASSERT_EQ(each, sum(i));
