@@ -75,6 +75,8 @@ void measure_objects(Report& report, int argc, char** argv);
 void measure_store(Report& report, int argc, char** argv);
 /// Objects from node to node.
 void measure_between_nodes(Report& report, int argc, char** argv);
+/// Ranks that share memory.
+void measure_collective(Report& report);
 /// The head's decisions by themselves.
 void measure_placement(Report& report);
 /// The head by itself, and what it writes down.

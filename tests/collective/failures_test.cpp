@@ -40,16 +40,17 @@ TEST(Disagreement, IsToldOnAllRanksWithBothDescriptions) {
 
 TEST(Disagreement, AboutTheMemoryOfTheDataIsOneToo) {
   run_threads(2, {}, [](Communicator& ranks) {
-    const auto shared = ranks.allocate<float>(100);
-    std::vector<float> own(100);
+    const auto shared = ranks.allocate<float>(100'000);
+    std::vector<float> own(100'000);
     const std::string text =
         message_of<InvalidArgument>([&] { ranks.all_reduce(ranks.rank() == 0 ? shared.span() : std::span{own}); });
     EXPECT_SAYS(text, "have it in different memory");
   });
   run_threads(2, {}, [](Communicator& ranks) {
-    const auto shared = ranks.allocate<float>(100);
-    EXPECT_SAYS(message_of<InvalidArgument>([&] { ranks.all_reduce(shared.span().subspan(ranks.rank() * 10, 50)); }),
-                "have it in different memory");
+    const auto shared = ranks.allocate<float>(100'010);
+    EXPECT_SAYS(
+        message_of<InvalidArgument>([&] { ranks.all_reduce(shared.span().subspan(ranks.rank() * 10, 100'000)); }),
+        "have it in different memory");
   });
   run_processes(2, {}, [](Communicator& ranks) {
     EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(ranks.allocate<float>(10 + ranks.rank())); }),

@@ -18,8 +18,14 @@ namespace {
 using Kind = Operation::Kind;
 using Phase = Meeting::Phase;
 
-constexpr std::size_t kOneShotMax = 256 << 10;  // bytes of an all-reduce; beyond, each rank reduces a part
+constexpr std::size_t kOneShotMax = 8 << 10;  // bytes that each rank gives; with more it is worth to wait twice
 constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kPageBytes = 4096;
+// Ranks' memory must not lie alike (decision 18): the room of each is longer by an odd number of pages, and its data
+// begins some lines later.
+constexpr std::size_t kSkewBytes = 21 * kPageBytes;
+constexpr std::size_t kLineSkew = 17 * kLineBytes;
+static_assert(Meeting::kRanksMax * kLineSkew <= kSkewBytes);
 
 TimePoint after(Duration time) {
   return std::chrono::steady_clock::now() + time;
@@ -136,13 +142,13 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   const Fd file{::memfd_create("pharos-collective", MFD_CLOEXEC)};
   if (!file) return Error::from_errno("making memory that ranks share", errno);
   // Taken now: a full machine is an error, and not a signal later.
-  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(std::max<std::size_t>(bytes, 1)));
-      error != 0) {
+  const std::size_t room = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kSkewBytes;
+  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(room)); error != 0) {
     return meeting_.fail(Error::from_errno("making memory that ranks share", error));
   }
-  auto own = Mapping::of(file.get(), std::max<std::size_t>(bytes, 1));
+  auto own = Mapping::of(file.get(), room);
   if (!own) return meeting_.fail(own.error());
-  std::byte* const memory = own->memory();
+  std::byte* const memory = own->memory() + rank() * kLineSkew;
 
   const std::uint64_t round = ++last_round_;
   if (round > Meeting::kSlots) PHAROS_TRY_VOID(meeting_.wait(round - Meeting::kSlots, Phase::kLeft, deadline));
@@ -153,8 +159,9 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   meeting_.enter(round, {.operation = running.operation});
   PHAROS_TRY_VOID(meeting_.wait(round, Phase::kEntered, deadline));
   PHAROS_TRY_VOID(check(running));
-  auto window = map_all(*std::move(own), std::max<std::size_t>(bytes, 1));
+  auto window = map_all(*std::move(own), room);
   if (!window) return meeting_.fail(window.error());
+  window->bytes = bytes;
   meeting_.reach(round, Phase::kReduced);
   PHAROS_TRY_VOID(meeting_.wait(round, Phase::kReduced, deadline));
   meeting_.reach(round, Phase::kLeft);
@@ -164,11 +171,11 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
 
 // Of another process through its table of descriptors: nothing has a name that could be left behind.
 Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t bytes) const {
-  Window window{.mappings = {}, .places = {}, .bytes = bytes};
+  Window window;
   for (std::uint32_t each = 0; each < ranks(); ++each) {
     const Meeting::Offer offer = meeting_.offer_of(each);
     if (each == rank()) {
-      window.places.push_back(own.memory());
+      window.places.push_back(own.memory() + each * kLineSkew);
     } else if (offer.pid == ::getpid()) {
       window.places.push_back(reinterpret_cast<std::byte*>(offer.address));
     } else {
@@ -179,7 +186,7 @@ Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t by
                                  "Ranks that share memory have to be processes of one user that see each other.");
       }
       PHAROS_TRY(Mapping theirs, Mapping::of(file.get(), bytes));
-      window.places.push_back(theirs.memory());
+      window.places.push_back(theirs.memory() + each * kLineSkew);
       window.mappings.push_back(std::move(theirs));
     }
   }
@@ -223,7 +230,7 @@ std::shared_ptr<detail::Work> SharedBackend::begin(const Operation& operation, c
     in_place = places.to;
     in_place_bytes = bytes * ranks();
   }
-  if (in_place != nullptr && bytes != 0) running->window = window_of(in_place, in_place_bytes);
+  if (in_place != nullptr && bytes > kOneShotMax) running->window = window_of(in_place, in_place_bytes);
   if (running->window != 0) {
     running->way = Running::Way::kInPlace;
     running->offset = static_cast<std::size_t>(in_place - windows_.at(running->window).places[rank()]);

@@ -58,10 +58,11 @@ class ThreadMemory {
 /// begins, looks at or waits for an operation.
 ///
 /// Three ways, by where the data is and how much:
-/// - It lies in memory that was allocated here: each rank reduces its part of all ranks' data and writes the result to
-///   all of them. Each byte is read once and written once.
 /// - A little: each rank copies its own into its staging room and reads all others'. One wait.
-/// - More: by parts, in the staging rooms as in the first way.
+/// - More, in memory that was allocated here: each rank reduces its part of all ranks' data and writes the result to
+/// all
+///   of them. Each byte is read once and written once.
+/// - More, elsewhere: by parts, in the staging rooms, in either way.
 class SharedBackend final : public detail::Backend {
  public:
   static Result<std::unique_ptr<SharedBackend>> make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,

@@ -41,7 +41,8 @@ class PHAROS_API Pending {
   std::shared_ptr<detail::Work> work_;
 };
 
-/// Memory of this rank in which operations work without copies: all ranks have allocated as much at the same time.
+/// Memory of this rank in which large operations work without copies: all ranks have allocated as much at the same
+/// time.
 template <Element T>
 class Buffer {
  public:

@@ -1,0 +1,156 @@
+// Collectives between ranks that are processes of this machine, beside what the same memory allows: each rank adds in
+// place over its own bytes.
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <span>
+#include <thread>
+
+#include "core.hpp"
+#include "figures.hpp"
+#include "meeting.hpp"
+#include "shared_backend.hpp"
+
+namespace bench {
+namespace {
+
+using pharos::ml::Communicator;
+namespace ml = pharos::ml;
+
+/// What rank 0 found out.
+struct Found {
+  double ours;
+  double floor;
+};
+
+/// Each rank is a process; the first says what was found.
+Found on_ranks(std::uint32_t count, const std::function<Found(Communicator& ranks)>& body) {
+  auto meeting = ml::Mapping::of(-1, ml::Meeting::bytes_for(count));
+  auto result = ml::Mapping::of(-1, sizeof(Found));
+  if (!meeting || !result) throw std::runtime_error{"no memory for ranks to meet in"};
+  auto* const found = reinterpret_cast<Found*>(result->memory());
+  std::vector<pid_t> children;
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    try {
+      auto backend = ml::SharedBackend::make(*std::move(meeting), rank, count, std::chrono::seconds{30});
+      if (!backend) throw std::runtime_error{backend.error().to_string()};
+      Communicator ranks{std::make_shared<ml::detail::Core>(*std::move(backend), ml::CommunicatorOptions{})};
+      const Found own = body(ranks);
+      if (rank == 0) *found = own;
+      ranks.barrier();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "rank %u: %s\n", rank, e.what());
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    if (::waitpid(child, &status, 0) != child || status != 0) throw std::runtime_error{"a rank has failed"};
+  }
+  return *found;
+}
+
+std::int64_t nanoseconds_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+/// From when the first rank begins until the last one is done: with more ranks than CPUs they do not run at once.
+template <class Work>
+double time_us(Communicator& ranks, Work work) {
+  ranks.barrier();
+  std::int64_t begin = nanoseconds_now();
+  work();
+  std::int64_t end = nanoseconds_now();
+  ranks.all_reduce(std::span{&begin, 1}, ml::Reduction::kMin);
+  ranks.all_reduce(std::span{&end, 1}, ml::Reduction::kMax);
+  return static_cast<double>(end - begin) / 1e3;
+}
+
+/// Both sides, one after the other.
+Found all_reduce_beside_floor(Communicator& ranks, std::size_t bytes, int rounds) {
+  const auto data = ranks.allocate<float>(bytes / sizeof(float));
+  for (float& each : data.span()) each = 1;
+  const auto time = [&](auto work) { return time_us(ranks, work); };
+  std::vector<double> ours;
+  std::vector<double> floor;
+  for (int round = 0; round < rounds; ++round) {
+    ours.push_back(time([&] { ranks.all_reduce(data.span(), ml::Reduction::kMean); }));
+    floor.push_back(time([&] {
+      for (float& each : data.span()) each += 1;
+    }));
+  }
+  return {median(ours), median(floor)};
+}
+
+Found all_reduce_latency(Communicator& ranks, std::size_t bytes, int rounds) {
+  const auto data = ranks.allocate<float>(bytes / sizeof(float));
+  for (int i = 0; i < 200; ++i) ranks.all_reduce(data.span());
+  return {median_us(rounds, [&] { ranks.all_reduce(data.span()); }), 0};
+}
+
+/// Of one CPU, that each of the others uses while the first sleeps.
+Found parked_cpu(Communicator& ranks) {
+  ranks.barrier();
+  rusage before{};
+  rusage after{};
+  ::getrusage(RUSAGE_SELF, &before);
+  if (ranks.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds{2});
+  ranks.barrier();
+  ::getrusage(RUSAGE_SELF, &after);
+  const auto seconds = [](const rusage& use) {
+    const auto of = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
+    return of(use.ru_utime) + of(use.ru_stime);
+  };
+  double used = (seconds(after) - seconds(before)) / 2 * 100;
+  ranks.all_reduce(std::span{&used, 1}, ml::Reduction::kMax);
+  return {used, 0};
+}
+
+}  // namespace
+
+void measure_collective(Report& report) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  for (const std::uint32_t count : {2U, 4U, 8U}) {
+    const std::string behind = "MiB_" + std::to_string(count);
+    for (const std::size_t mib : {1U, 16U, 32U, 256U}) {
+      if (mib * count > 1024) continue;
+      const std::string name = "allreduce_floor_ratio_" + std::to_string(mib) + behind;
+      if (!report.wants(name)) continue;
+      const int rounds = mib > 32 ? 7 : 21;
+      const Found found =
+          on_ranks(count, [&](Communicator& ranks) { return all_reduce_beside_floor(ranks, mib * kMiB, rounds); });
+      report.add(name, found.floor / found.ours, "of the floor");
+    }
+    for (const std::size_t kib : {4U, 64U, 256U}) {
+      const std::string name = "allreduce_" + std::to_string(kib) + "KiB_us_" + std::to_string(count);
+      if (!report.wants(name)) continue;
+      const int rounds = count > 2 ? 1000 : 5000;
+      const Found found =
+          on_ranks(count, [&](Communicator& ranks) { return all_reduce_latency(ranks, kib << 10, rounds); });
+      report.add(name, found.ours, "us");
+    }
+  }
+  if (report.wants("parked_cpu_percent")) {
+    report.add("parked_cpu_percent", on_ranks(8, [](Communicator& ranks) { return parked_cpu(ranks); }).ours, "%");
+  }
+}
+
+}  // namespace bench
