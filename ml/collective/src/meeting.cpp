@@ -62,6 +62,7 @@ static_assert(sizeof(Line) == 64);
 
 struct alignas(64) RankLine {
   std::atomic<std::uint32_t> is_here;  // kHere, then kGone
+  std::int32_t process;                // since then
   Meeting::Offer offer;
 };
 
@@ -90,7 +91,7 @@ Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks)
   CPU_ZERO(&cpus);
   if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0)
     may_spin_ = ranks <= static_cast<std::uint32_t>(CPU_COUNT(&cpus));
-  shared_.rank_lines[rank_].offer.pid = ::getpid();
+  shared_.rank_lines[rank_].process = ::getpid();
   shared_.rank_lines[rank_].is_here.store(kHere, std::memory_order_release);
 }
 
@@ -108,8 +109,8 @@ Result<void> Meeting::begin(TimePoint deadline) {
       std::this_thread::sleep_for(1ms);
     }
     processes_.emplace_back();
-    if (line.offer.pid == ::getpid()) continue;
-    processes_.back() = Fd{static_cast<int>(::syscall(SYS_pidfd_open, line.offer.pid, 0))};
+    if (line.process == ::getpid()) continue;
+    processes_.back() = Fd{static_cast<int>(::syscall(SYS_pidfd_open, line.process, 0))};
     if (!processes_.back()) {
       return fail(Error::from_errno("looking at the process of rank " + std::to_string(rank), errno));
     }
