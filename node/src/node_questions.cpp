@@ -55,7 +55,7 @@ bool Node::on_question(const Client& client, wire::Message& message, std::uint64
   } else if (auto* const drain = std::get_if<wire::DrainNode>(&message)) {
     drain->number = ++last_number_;
     asked_.emplace(drain->number, Asked{.client = client, .request = request, .question = *drain});
-    tell_head(std::move(*drain));
+    tell_head(*drain);
   } else if (std::holds_alternative<wire::EndNode>(message) && end_) {
     const bool has_head = settings_.head_address.empty();
     client.peer->respond(request,
