@@ -134,7 +134,7 @@ void measure_collective(Report& report) {
       if (mib * count > 1024) continue;
       const std::string name = "allreduce_floor_ratio_" + std::to_string(mib) + behind;
       if (!report.wants(name)) continue;
-      const int rounds = mib > 32 ? 7 : 21;
+      const int rounds = mib > 32 ? 15 : 101;
       const Found found =
           on_ranks(count, [&](Communicator& ranks) { return all_reduce_beside_floor(ranks, mib * kMiB, rounds); });
       report.add(name, found.floor / found.ours, "of the floor");
