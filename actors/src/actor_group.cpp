@@ -161,10 +161,13 @@ bool GroupCore::bears(const Seat& lost, const std::string& who) {
   const Error why = lost.loss.wait(Deadline::never()).error();
   lost.actor->kill();  // it may be there still, where this process does not reach it
   ++deaths_;
-  const bool has_no_place = lost.group && lost.group.nodes().ready() && !lost.group.nodes().try_get();
-  if (has_no_place) {
-    fail(lost.group.nodes().try_get().error());
-  } else if (options_.on_death == OnDeath::kFail || deaths_ > options_.deaths_max) {
+  if (lost.group && lost.group.nodes().ready()) {
+    if (const auto placed = lost.group.nodes().try_get(); !placed) {
+      fail(placed.error());
+      return false;
+    }
+  }
+  if (options_.on_death == OnDeath::kFail || deaths_ > options_.deaths_max) {
     const std::string how_many =
         options_.on_death == OnDeath::kFail ? "" : ", and it bears " + std::to_string(options_.deaths_max) + " deaths";
     fail(Error{why.code(), "group \"" + label_ + "\" has lost " + who + how_many + ": " + why.message(), why.remedy()});
@@ -175,15 +178,17 @@ bool GroupCore::bears(const Seat& lost, const std::string& who) {
   return !failed_;
 }
 
+// Of a group that fails it stays one: so many members are what calls fail for.
 void GroupCore::lose_member(std::size_t rank) {
+  if (!bears(members_[rank], "member " + std::to_string(rank))) return;
+  const std::size_t left = members_.size() - 1;
+  if (options_.on_death == OnDeath::kShrink && left < options_.size_min) {
+    return fail(Error{ErrorCode::kActorDied, "group \"" + label_ + "\" has " + std::to_string(left) +
+                                                 " members left, and needs " + std::to_string(options_.size_min)});
+  }
   Seat seat = std::move(members_[rank]);
   members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(rank));
-  if (!bears(seat, "member " + std::to_string(rank))) return;
   if (options_.on_death == OnDeath::kShrink) {
-    if (members_.size() < options_.size_min) {
-      return fail(Error{ErrorCode::kActorDied, "group \"" + label_ + "\" has " + std::to_string(members_.size()) +
-                                                   " members left, and needs " + std::to_string(options_.size_min)});
-    }
     free_.push_back(std::move(seat));
     return begin_term();
   }
@@ -230,7 +235,7 @@ CellHandle GroupCore::resize(std::size_t size) {
   } else if (size <= members_.size()) {
     shrink(size);
     made.set_value({});
-  } else if (grows_) {
+  } else if (growth_) {
     made.set_error({ErrorCode::kFailedPrecondition, "group \"" + label_ + "\" grows already",
                     "Wait for that first, or cancel it."});
   } else {
@@ -251,55 +256,59 @@ void GroupCore::shrink(std::size_t size) {
 
 // What has been given up by others is taken first.
 void GroupCore::grow(std::size_t more, const CellHandle& made) {
-  auto coming = std::make_shared<std::vector<Seat>>();
-  while (coming->size() < more && !free_.empty()) {
-    coming->push_back(std::move(free_.back()));
+  Growth growth;
+  while (growth.coming.size() < more && !free_.empty()) {
+    growth.coming.push_back(std::move(free_.back()));
     free_.pop_back();
   }
-  PlacementGroup room;
-  if (coming->size() < more) {
-    auto seats = make_seats(std::vector<Bundle>(more - coming->size(), options_.member));
-    room = seats.front().group;
-    std::move(seats.begin(), seats.end(), std::back_inserter(*coming));
-  }
   std::vector<CellHandle> greeted;
-  for (std::size_t i = 0; i < coming->size(); ++i) {
-    const auto rank = static_cast<std::uint32_t>(members_.size() + i);
-    const Member place{id_, term_->place.term, Member::kSpare, term_->place.size};
-    take_seat((*coming)[i], place, label_ + '/' + std::to_string(rank));
-    greeted.push_back(kind_.greet(*(*coming)[i].actor, place));
-    // Why there is no place for it says more than that its actor could not be made.
-    if (room && i == 0) greeted.insert(greeted.begin(), room.nodes().cell());
+  if (growth.coming.size() < more) {
+    auto seats = make_seats(std::vector<Bundle>(more - growth.coming.size(), options_.member));
+    growth.room = seats.front().group;
+    std::move(seats.begin(), seats.end(), std::back_inserter(growth.coming));
+    // First: why there is no place for them says more than that an actor could not be made.
+    if (growth.room) greeted.push_back(growth.room.nodes().cell());
   }
-  grows_ = true;
-  made->on_cancel([coming, room] {
-    for (const Seat& seat : *coming) seat.actor->kill();
-    room.remove();
+  const Member place{id_, term_->place.term, Member::kSpare, term_->place.size};
+  std::size_t rank = members_.size();
+  for (Seat& seat : growth.coming) {
+    take_seat(seat, place, label_ + '/' + std::to_string(rank++));
+    greeted.push_back(kind_.greet(*seat.actor, place));
+  }
+  growth_ = std::move(growth);
+  made->on_cancel([weak = weak_from_this()] {
+    if (const auto core = weak.lock()) core->give_up_growth();
   });
-  call_back_when_ready(greeted, [weak = weak_from_this(), coming, greeted, room, made] {
-    if (const auto core = weak.lock()) return core->take_in(*coming, greeted, room, made);
+  call_back_when_ready(greeted, [weak = weak_from_this(), greeted, made] {
+    if (const auto core = weak.lock()) return core->take_in(greeted, made);
     made.set_error({ErrorCode::kCancelled, "nobody has the group any more"});
   });
 }
 
-/// `room`: what they have that is new.
-void GroupCore::take_in(std::vector<Seat>& coming, const std::vector<CellHandle>& greeted, const PlacementGroup& room,
-                        const CellHandle& made) {
+/// It fails of that, unless it is over.
+void GroupCore::give_up_growth() {
+  const std::lock_guard lock{mutex_};
+  if (!growth_) return;
+  for (const Seat& seat : growth_->coming) seat.actor->kill();
+  growth_->room.remove();
+}
+
+void GroupCore::take_in(const std::vector<CellHandle>& greeted, const CellHandle& made) {
   std::optional<Error> why;
   {
     const std::lock_guard lock{mutex_};
-    grows_ = false;
+    Growth growth = *std::exchange(growth_, std::nullopt);
     why = failed_;
     for (const CellHandle& each : greeted) {
       if (auto answer = each.wait(Deadline::never()); !answer && !why) why = std::move(answer).error();
     }
-    for (Seat& seat : coming) {
-      if (why) {
-        seat.actor->kill();
-        if (seat.group.handle() != room.handle()) free_.push_back(std::move(seat));
-      } else {
+    for (Seat& seat : growth.coming) {
+      if (!why) {
         members_.push_back(std::move(seat));
+        continue;
       }
+      seat.actor->kill();
+      if (seat.group.handle() != growth.room.handle()) free_.push_back(std::move(seat));
     }
     if (!why) begin_term();
   }

@@ -48,8 +48,8 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   void fail(const Error& why);
   void shrink(std::size_t size);
   void grow(std::size_t more, const CellHandle& made);
-  void take_in(std::vector<Seat>& coming, const std::vector<CellHandle>& greeted, const PlacementGroup& room,
-               const CellHandle& made);
+  void take_in(const std::vector<CellHandle>& greeted, const CellHandle& made);
+  void give_up_growth();
 
   const std::weak_ptr<Caller> caller_;
   const ActorGroupOptions options_;
@@ -63,7 +63,12 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   std::vector<Seat> spares_;
   std::vector<Seat> free_;  // whose members are gone and not replaced
   std::size_t deaths_ = 0;
-  bool grows_ = false;
+  /// Those that are to be members once all of them have been constructed.
+  struct Growth {
+    std::vector<Seat> coming;
+    PlacementGroup room;  // what they have that is new
+  };
+  std::optional<Growth> growth_;
   std::optional<Error> failed_;
 };
 

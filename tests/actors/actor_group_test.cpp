@@ -173,6 +173,8 @@ TEST_F(ActorGroupTest, AGroupThatFailsWithAMemberEndsAsAWholeAndSaysWho) {
   EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(1).get(soon()); }),
               "group \"trainers\" has lost member 2: actor \"trainers/2\"");
   message_of<ActorDied>([&] { stays.get(soon()); });
+  EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(2).get(soon()); }), "has lost member 2");
+  EXPECT_EQ(group.call_all<&Worker::start>().size(), 3U);
   for (const auto& ref : group.call_all<&Worker::start>()) message_of<ActorDied>([&] { ref.get(soon()); });
   message_of<ActorDied>([&] { group.resize(4).get(soon()); });
   for (const int process : processes) EXPECT_TRUE(eventually([&] { return !lives(process); }));

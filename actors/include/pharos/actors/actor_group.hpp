@@ -132,7 +132,7 @@ class ActorGroup {
   std::size_t size() const { return detail::term_of(*core_)->actors.size(); }
   std::uint64_t term() const { return detail::term_of(*core_)->place.term; }
   /// As an actor like others: its calls say nothing of a term.
-  Actor<T> member(std::size_t rank) const { return Actor<T>{actors_to(rank)->actors[rank]}; }
+  Actor<T> member(std::size_t rank) const { return Actor<T>{term_with(rank)->actors[rank]}; }
 
   /// When the members of this term have been constructed. Throws what a constructor has thrown, and why they cannot be
   /// placed.
@@ -145,7 +145,7 @@ class ActorGroup {
   /// Calls one of them.
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(std::size_t rank, Args&&... args) const {
-    const auto term = actors_to(rank);
+    const auto term = term_with(rank);
     if (term->failed) return Ref<detail::ResultOf<Method>>{detail::failed_cell(*core_, *term->failed)};
     return call_in<Method>(*term, rank, std::forward<Args>(args)...);
   }
@@ -208,7 +208,7 @@ class ActorGroup {
   /// thrown, and the group stays as it was, as it does after cancel(). Those that go are the last ones, and end as by
   /// Actor::stop().
   Ref<void> resize(std::size_t size) const { return Ref<void>{detail::resize_group(*core_, size)}; }
-  /// Ends them, as Actor's do. Calls throw ActorDied from then on.
+  /// Ends them, as those of Actor do. Calls throw ActorDied from then on.
   void stop(Duration grace = std::chrono::seconds{30}) const { detail::stop_group(*core_, grace); }
   void kill() const { detail::kill_group(*core_); }
 
@@ -239,7 +239,7 @@ class ActorGroup {
     }
     return results;
   }
-  std::shared_ptr<const detail::GroupTerm> actors_to(std::size_t rank) const {
+  std::shared_ptr<const detail::GroupTerm> term_with(std::size_t rank) const {
     auto term = detail::term_of(*core_);
     if (rank >= term->actors.size()) {
       throw_error(Error{ErrorCode::kInvalidArgument, "the group has " + std::to_string(term->actors.size()) +

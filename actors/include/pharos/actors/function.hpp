@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -184,6 +185,33 @@ requires(!std::is_const_v<C> && std::is_base_of_v<C, T>) struct ParametersAfterO
   static constexpr bool kTakesObject = true;
 };
 
+/// How a call of an actor runs: `Self` has the Params that travel, the Result, and `of(instance)`, which takes them.
+template <class Self>
+struct CalledFunction {
+  template <class... Args>
+  static void encode(Arguments& to, Args&&... args) {
+    Self::Params::encode(to, std::forward<Args>(args)...);
+  }
+  static void call(void* instance, Decoder& arguments, Encoder& result) {
+    using Result = typename Self::Result;
+    check_result<Result>();
+    encode_result_of<Result>(
+        [&]() -> decltype(auto) { return Self::Params::decode_and_apply(arguments, Self::of(instance)); }, result);
+  }
+  static async::Async<void> begin(void* instance, Decoder* arguments, Encoder* result) {
+    return begin_with<typename Self::Params, typename Self::Result>(Self::of(instance), arguments, result);
+  }
+  static Function function(const std::type_info& tag, std::span<const ThrownType> throws) {
+    Function function{.tag = &tag, .kind = FunctionKind::kMethod, .throws = throws};
+    if constexpr (Brought<typename Self::Result>::kLater) {
+      function.begin = &begin;
+    } else {
+      function.call = &call;
+    }
+    return function;
+  }
+};
+
 /// What an actor of class T is to call. This one is refused.
 template <class T, auto M>
 struct MethodFunction {
@@ -197,23 +225,11 @@ struct MethodFunction {
 };
 
 template <class T, auto M>
-requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
+requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> : CalledFunction<MethodFunction<T, M>> {
   using Result = typename SignatureOfNamed<M>::Result;
   using Object = ParametersAfterObject<T, typename SignatureOfNamed<M>::Params>;
   using Params = typename Object::Rest;
 
-  template <class... Args>
-  static void encode(Arguments& to, Args&&... args) {
-    Params::encode(to, std::forward<Args>(args)...);
-  }
-  static void call(void* instance, Decoder& arguments, Encoder& result) {
-    check_result<Result>();
-    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, of(instance)); },
-                             result);
-  }
-  static async::Async<void> begin(void* instance, Decoder* arguments, Encoder* result) {
-    return begin_with<Params, Result>(of(instance), arguments, result);
-  }
   static auto of(void* instance) {
     return [instance](auto&&... values) -> decltype(auto) {
       auto& object = *static_cast<T*>(instance);
@@ -226,19 +242,19 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> {
       }
     };
   }
-  static Function function() {
-    Function function{.tag = &typeid(MethodTag<T, M>),
-                      .kind = FunctionKind::kMethod,
-                      .throws = thrown_types(joined(throws<M>, thrown_by_class<T>()))};
-    if constexpr (Brought<Result>::kLater) {
-      function.begin = &begin;
-    } else {
-      function.call = &call;
-    }
-    return function;
-  }
-  static inline RegisteredFunction* const registered = register_function(function());
+  static auto thrown() { return thrown_types(joined(throws<M>, thrown_by_class<T>())); }
+  static inline RegisteredFunction* const registered =
+      register_function(MethodFunction::function(typeid(MethodTag<T, M>), thrown()));
 };
+
+template <class T>
+Function constructor_function(const std::type_info& tag, void* (*construct)(Decoder& arguments)) {
+  return {.tag = &tag,
+          .kind = FunctionKind::kConstructor,
+          .construct = construct,
+          .destroy = [](void* instance) { delete static_cast<T*>(instance); },
+          .throws = thrown_types(thrown_by_class<T>())};
+}
 
 /// How a T is made from what travels. This one is refused.
 template <class T, class... Args>
@@ -265,13 +281,8 @@ struct ConstructorFunction<T, Args...> {
   static void* construct(Decoder& arguments) {
     return Params::decode_and_apply(arguments, [](auto&&... values) { return new T(std::move(values)...); });
   }
-  static void destroy(void* instance) { delete static_cast<T*>(instance); }
   static inline RegisteredFunction* const registered =
-      register_function({.tag = &typeid(ConstructorTag<T, Args...>),
-                         .kind = FunctionKind::kConstructor,
-                         .construct = &construct,
-                         .destroy = &destroy,
-                         .throws = thrown_types(thrown_by_class<T>())});
+      register_function(constructor_function<T>(typeid(ConstructorTag<T, Args...>), &construct));
 };
 
 /// The first of a call's arguments says how to make it.

@@ -61,13 +61,8 @@ struct MemberConstructor {
       return new T(std::move(values)...);
     });
   }
-  static void destroy(void* instance) { delete static_cast<T*>(instance); }
   static inline RegisteredFunction* const registered =
-      register_function({.tag = &typeid(MemberConstructorTag<T, Args...>),
-                         .kind = FunctionKind::kConstructor,
-                         .construct = &construct,
-                         .destroy = &destroy,
-                         .throws = thrown_types(thrown_by_class<T>())});
+      register_function(constructor_function<T>(typeid(MemberConstructorTag<T, Args...>), &construct));
 };
 
 /// A method as a group calls it: with the member's place before its arguments. This one is refused.
@@ -82,40 +77,19 @@ struct GroupMethod {
 };
 
 template <class T, auto M>
-requires(NamesFunction<M> || is_method_of<T, M>()) struct GroupMethod<T, M> {
+requires(NamesFunction<M> || is_method_of<T, M>()) struct GroupMethod<T, M> : CalledFunction<GroupMethod<T, M>> {
   using Method = MethodFunction<T, M>;
   using Result = typename Method::Result;
   using Params = typename WithPlace<typename Method::Params>::Params;
 
-  template <class... Args>
-  static void encode(Arguments& to, const Member& place, Args&&... args) {
-    Params::encode(to, place, std::forward<Args>(args)...);
-  }
-  static void call(void* instance, Decoder& arguments, Encoder& result) {
-    check_result<Result>();
-    encode_result_of<Result>([&]() -> decltype(auto) { return Params::decode_and_apply(arguments, of(instance)); },
-                             result);
-  }
-  static async::Async<void> begin(void* instance, Decoder* arguments, Encoder* result) {
-    return begin_with<Params, Result>(of(instance), arguments, result);
-  }
   static auto of(void* instance) {
     return [instance](const Member& place, auto&&... values) -> decltype(auto) {
       enter_group_call(place);
       return Method::of(instance)(std::forward<decltype(values)>(values)...);
     };
   }
-  static Function function() {
-    Function function = Method::function();
-    function.tag = &typeid(GroupMethodTag<T, M>);
-    if constexpr (Brought<Result>::kLater) {
-      function.begin = &begin;
-    } else {
-      function.call = &call;
-    }
-    return function;
-  }
-  static inline RegisteredFunction* const registered = register_function(function());
+  static inline RegisteredFunction* const registered =
+      register_function(GroupMethod::function(typeid(GroupMethodTag<T, M>), Method::thrown()));
 };
 
 }  // namespace detail
