@@ -235,12 +235,18 @@ TEST_P(Conformance, ADestroyedPendingHasEnded) {
     std::vector<float> data(100'000, 1);
     { [[maybe_unused]] const auto dropped = ranks.begin_all_reduce(std::span{data}); }
     EXPECT_EQ(data[99'999], static_cast<float>(ranks.size()));
+    {
+      std::vector<float> first(100'000, 1);
+      auto pending = ranks.begin_all_reduce(std::span{first});
+      pending = ranks.begin_all_reduce(std::span{data});
+      EXPECT_EQ(first[0], static_cast<float>(ranks.size()));
+    }
     std::vector<std::int32_t> more(3, 1);
     ranks.all_reduce(std::span{more}, Reduction::kMax);
     EXPECT_EQ(more[2], 1);
     const std::string recent = ranks.recent_operations();
     EXPECT_SAYS(recent, "1 all_reduce(sum of 100000 f32) ");
-    EXPECT_SAYS(recent, "2 all_reduce(max of 3 i32) ");
+    EXPECT_SAYS(recent, "4 all_reduce(max of 3 i32) ");
     for (int i = 0; i < 1500; ++i) ranks.barrier();
     EXPECT_EQ(std::ranges::count(ranks.recent_operations(), '\n'), 1000);
   });

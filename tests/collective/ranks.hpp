@@ -18,6 +18,7 @@
 
 #include "core.hpp"
 #include "meeting.hpp"
+#include "says.hpp"
 #include "shared_backend.hpp"
 
 namespace pharos::ml {
@@ -73,23 +74,4 @@ inline void run_processes(std::uint32_t count, const CommunicatorOptions& option
   }
 }
 
-/// Runs `call`, which must throw exactly an E; returns what it says.
-template <class E, class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const E& e) {
-    return e.what();
-  } catch (const std::exception& e) {
-    ADD_FAILURE() << "threw " << typeid(e).name() << ": " << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "threw nothing";
-  return {};
-}
-
 }  // namespace pharos::ml
-
-/// `text` holds `part`.
-#define EXPECT_SAYS(text, part) \
-  EXPECT_NE(std::string{text}.find(part), std::string::npos) << "\"" << (part) << "\" is not in \"" << (text) << "\""

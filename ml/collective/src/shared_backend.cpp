@@ -106,16 +106,14 @@ class SharedBackend::Running final : public detail::Work {
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
                                                            Duration time) {
   std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks}};
-  PHAROS_TRY_VOID(backend->meeting_.begin(after(time)));
-  PHAROS_TRY_VOID(backend->allocate(kStagings * kStagingBytes, time));
+  PHAROS_TRY_VOID(backend->begin(time));
   return backend;
 }
 
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                            std::uint32_t ranks, Duration time) {
   std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks}};
-  PHAROS_TRY_VOID(backend->meeting_.begin(after(time)));
-  PHAROS_TRY_VOID(backend->allocate(kStagings * kStagingBytes, time));
+  PHAROS_TRY_VOID(backend->begin(time));
   return backend;
 }
 
@@ -124,6 +122,12 @@ SharedBackend::SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threa
     : shared_{std::move(shared)},
       threads_{std::move(threads)},
       meeting_{threads_ == nullptr ? shared_.memory() : threads_->meeting(), rank, ranks} {}
+
+Result<void> SharedBackend::begin(Duration time) {
+  PHAROS_TRY_VOID(meeting_.begin(after(time)));
+  PHAROS_TRY_VOID(allocate(kStagings * kStagingBytes, time));
+  return {};
+}
 
 // Other processes have mapped this rank's memory themselves; threads read it where it is.
 SharedBackend::~SharedBackend() {
@@ -140,7 +144,7 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   const TimePoint deadline = after(time);
   if (!running_.empty()) PHAROS_TRY_VOID(finish(*running_.back(), time));
   const Fd file{::memfd_create("pharos-collective", MFD_CLOEXEC)};
-  if (!file) return Error::from_errno("making memory that ranks share", errno);
+  if (!file) return meeting_.fail(Error::from_errno("making memory that ranks share", errno));
   // Taken now: a full machine is an error, and not a signal later.
   const std::size_t room = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kSkewBytes;
   if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(room)); error != 0) {

@@ -95,6 +95,7 @@ class SharedBackend final : public detail::Backend {
 
   SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks);
 
+  Result<void> begin(Duration time);
   /// In which one these bytes of this rank's lie; 0: in none.
   std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
   Result<Window> map_all(Mapping own, std::size_t bytes) const;

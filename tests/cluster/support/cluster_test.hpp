@@ -7,6 +7,7 @@
 #include <string>
 
 #include "census.hpp"
+#include "says.hpp"
 
 namespace pharos::cluster {
 
@@ -33,22 +34,6 @@ class ClusterTest : public testing::Test {
   Holdings before_;
 };
 
-/// Runs `call`, which must throw exactly an E; returns what it says.
-template <class E, class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const E& e) {
-    EXPECT_STREQ(typeid(e).name(), typeid(E).name()) << e.what();
-    return e.what();
-  } catch (const std::exception& e) {
-    ADD_FAILURE() << "threw " << typeid(e).name() << " instead of " << typeid(E).name() << ": " << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "threw nothing instead of " << typeid(E).name();
-  return {};
-}
-
 /// How long that took.
 template <class Call>
 std::chrono::milliseconds time_of(const Call& call) {
@@ -58,7 +43,3 @@ std::chrono::milliseconds time_of(const Call& call) {
 }
 
 }  // namespace pharos::cluster
-
-/// `text` holds `part`.
-#define EXPECT_SAYS(text, part) \
-  EXPECT_NE(std::string{text}.find(part), std::string::npos) << "\"" << (part) << "\" is not in \"" << (text) << "\""

@@ -27,7 +27,11 @@ class PHAROS_API Pending {
   Pending(std::shared_ptr<detail::Core> core, std::shared_ptr<detail::Work> work)
       : core_{std::move(core)}, work_{std::move(work)} {}
   Pending(Pending&&) noexcept = default;
-  Pending& operator=(Pending&&) noexcept = default;
+  Pending& operator=(Pending&& other) noexcept {
+    std::swap(core_, other.core_);
+    std::swap(work_, other.work_);
+    return *this;
+  }
   /// Waits. What has gone wrong is thrown by the communicator's next operation.
   ~Pending();
 
