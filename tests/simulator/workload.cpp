@@ -9,13 +9,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <set>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
 #include <pharos/async/completion.hpp>
 #include <pharos/pharos.hpp>
+
+#include "faults.hpp"
+#include "history.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -478,160 +479,7 @@ class DriverCode {
   std::vector<PendingBlock> blocks_;
 };
 
-// ---- Faults
-
-class Faults {
- public:
-  Faults(Cluster& cluster, TimePoint until) : cluster_{cluster}, until_{until} {
-    kills_ = lots().one_in(3) ? 0 : lots().between(1, 4);
-    cuts_ = lots().one_in(3) ? 0 : lots().between(1, 6);
-    stops_ = lots().one_in(2) ? 0 : lots().between(1, 3);
-    node_stops_ = lots().one_in(2) ? 0 : lots().between(1, 2);
-    zygotes_ = lots().one_in(2) ? 0 : lots().between(1, 2);
-    loses_node_ = cluster.nodes() > 1 && lots().one_in(6);
-    loses_head_ = !cluster.durable() && lots().one_in(15);
-    head_restarts_ = cluster.durable() ? lots().between(1, 4) : 0;
-    loses_driver_ = lots().one_in(6);
-    drains_node_ = cluster.nodes() > 1 && lots().one_in(6);
-    next();
-  }
-
- private:
-  void next() {
-    cluster_.world().after(lots().between(200us, 12ms), [this] {
-      if (cluster_.world().now() >= until_ || cluster_.all_drivers_ended()) return;
-      strike();
-      next();
-    });
-  }
-
-  void strike() {
-    if (loses_node_ && lots().one_in(6)) {
-      loses_node_ = false;
-      return cluster_.node(1).kill("is killed");
-    }
-    if (loses_head_ && lots().one_in(10)) {
-      loses_head_ = false;
-      return cluster_.node(0).kill("is killed");
-    }
-    if (head_restarts_ != 0 && cluster_.node(0).alive() && lots().one_in(3)) {
-      --head_restarts_;
-      return cluster_.node(0).kill("is killed, and starts again");
-    }
-    if (const auto drivers = cluster_.drivers(); loses_driver_ && !drivers.empty() && lots().one_in(6)) {
-      loses_driver_ = false;
-      return drivers[lots().below(drivers.size())]->kill("is killed");
-    }
-    if (node_stops_ != 0 && lots().one_in(6)) {
-      --node_stops_;
-      return stop_for_a_while(cluster_.node(lots().below(cluster_.nodes())), 300ms);
-    }
-    if (drains_node_ && lots().one_in(6)) {
-      drains_node_ = false;
-      return cluster_.drain(1, lots().one_in(2) ? Duration{0} : lots().between(1ms, 500ms));
-    }
-    const auto zygotes = cluster_.processes("zygote");
-    if (zygotes_ != 0 && !zygotes.empty() && lots().one_in(6)) {
-      --zygotes_;
-      return zygotes[lots().below(zygotes.size())]->kill("is killed");
-    }
-    const std::uint64_t all = kills_ + cuts_ + stops_;
-    if (all == 0) return;
-    const std::uint64_t drawn = lots().below(all);
-    if (drawn < cuts_) {
-      cluster_.network().cut_one();
-      return;
-    }
-    const auto workers = cluster_.processes("worker");
-    if (workers.empty()) return;
-    Process& worker = *workers[lots().below(workers.size())];
-    if (drawn < cuts_ + kills_) return worker.kill("is killed");
-    stop_for_a_while(worker, 80ms);
-  }
-
-  void stop_for_a_while(Process& process, Duration longest) {
-    process.stop();
-    cluster_.world().after(lots().between(Duration{1ms}, longest), [&process] { process.proceed(); });
-  }
-
-  Cluster& cluster_;
-  const TimePoint until_;
-  std::uint64_t kills_;
-  std::uint64_t cuts_;
-  std::uint64_t stops_;  // of workers
-  std::uint64_t node_stops_;
-  std::uint64_t zygotes_;  // each is started again so often, and no more
-  bool loses_node_;
-  bool loses_head_;
-  std::uint64_t head_restarts_;
-  bool loses_driver_;
-  bool drains_node_;
-};
-
 }  // namespace
-
-// ---- History
-
-std::size_t History::answered() const {
-  return static_cast<std::size_t>(
-      std::count_if(calls_.begin(), calls_.end(), [](const Call& call) { return call.value.has_value(); }));
-}
-
-std::string History::check() const {
-  std::ostringstream wrong;
-  wrong << noted_;
-  std::vector<std::size_t> times(calls_.size() + 1);
-  // By incarnation and caller: a call runs there once, after all earlier ones of its caller.
-  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> last;
-  for (const Execution& execution : executions_) {
-    const Call& call = calls_[execution.call - 1];
-    ++times[execution.call];
-    if (call.actor == 0) continue;
-    if (call.actor != execution.actor) wrong << "call " << execution.call << " ran in an actor it was not made to\n";
-    if (!call.ordered) continue;
-    const auto [place, first] = last.try_emplace({execution.actor, execution.incarnation, call.caller}, execution.call);
-    if (first) continue;
-    if (place->second == execution.call) {
-      wrong << "call " << execution.call << " ran twice in incarnation " << execution.incarnation << '\n';
-    } else if (place->second > execution.call) {
-      wrong << "call " << execution.call << " ran after " << place->second << ", which was made later, in incarnation "
-            << execution.incarnation << '\n';
-    }
-    place->second = execution.call;
-  }
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> newest;  // by caller and actor
-  for (std::uint64_t number = 1; number <= calls_.size(); ++number) {
-    const Call& call = calls_[number - 1];
-    const auto say = [&](const std::string& what) { wrong << "call " << number << ' ' << what << '\n'; };
-    if (!call.ended) {
-      if (std::find(finished_.begin(), finished_.end(), call.caller) != finished_.end()) say("has not ended");
-      continue;
-    }
-    if (call.retries == 0 && times[number] > 1) say("ran more than once without retries");
-    if (call.value) {
-      if (*call.value != call.expected) {
-        say("gave " + std::to_string(*call.value) + " for " + std::to_string(call.expected));
-      }
-      if (times[number] == 0) say("was answered and never ran");
-      if (call.actor != 0 && !call.lingers) {
-        std::uint32_t& seen = newest[{call.caller, call.actor}];
-        if (call.incarnation < seen) say("was answered by an incarnation older than one that had answered before");
-        seen = std::max(seen, call.incarnation);
-      }
-      continue;
-    }
-    if (call.error->outcome() == Outcome::kNotStarted && times[number] != 0) {
-      say("was said not to have started, and ran: " + call.error->to_string());
-    }
-    const bool lives = call.actor == 0 || std::find(immortal_.begin(), immortal_.end(), call.actor) != immortal_.end();
-    const bool node_gone = call.error->code() == ErrorCode::kRuntimeStopped;
-    const bool no_room = call.needs_room && call.error->code() == ErrorCode::kExhausted;
-    if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_room) {
-      say("failed although it had retries left: " + call.error->to_string());
-    }
-  }
-  return wrong.str();
-}
 
 // ---- A run
 
