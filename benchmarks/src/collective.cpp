@@ -1,12 +1,10 @@
 // Collectives between ranks that are processes of this machine, beside what the same memory allows: each rank adds in
 // place over its own bytes.
 
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -46,42 +46,17 @@ void write_all(int fd, const char* from, std::size_t left) {
   }
 }
 
-double round_trip_us() {
-  constexpr int kRounds = 20000;
-  int ends[2];
-  require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
-  char bytes[64] = {};
-  const pid_t child = ::fork();
-  if (child == 0) {
-    for (int i = 0; i < kRounds; ++i) {
-      read_all(ends[1], bytes, sizeof bytes);
-      write_all(ends[1], bytes, sizeof bytes);
-    }
-    ::_exit(0);
-  }
-  const double us = median_us(kRounds, [&] {
-    write_all(ends[0], bytes, sizeof bytes);
-    read_all(ends[0], bytes, sizeof bytes);
-  });
-  ::waitpid(child, nullptr, 0);
-  ::close(ends[0]);
-  ::close(ends[1]);
-  return us;
-}
-
-/// To eight processes and back, each with a socket of its own.
-double fan_out_us() {
-  constexpr int kRounds = 5000;
-  constexpr int kProcesses = 8;
+/// 64 bytes to so many processes and back, each with a socket of its own.
+double round_trip_us(int processes, int rounds) {
   char bytes[64] = {};
   std::vector<int> sockets;
   std::vector<pid_t> children;
-  for (int i = 0; i < kProcesses; ++i) {
+  for (int i = 0; i < processes; ++i) {
     int ends[2];
     require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
     const pid_t child = ::fork();
     if (child == 0) {
-      for (int round = 0; round < kRounds; ++round) {
+      for (int round = 0; round < rounds; ++round) {
         read_all(ends[1], bytes, sizeof bytes);
         write_all(ends[1], bytes, sizeof bytes);
       }
@@ -91,7 +66,7 @@ double fan_out_us() {
     sockets.push_back(ends[0]);
     children.push_back(child);
   }
-  const double us = median_us(kRounds, [&] {
+  const double us = median_us(rounds, [&] {
     for (const int socket : sockets) write_all(socket, bytes, sizeof bytes);
     for (const int socket : sockets) read_all(socket, bytes, sizeof bytes);
   });
@@ -251,8 +226,12 @@ void measure_calls(Report& report) {
 }  // namespace
 
 void measure_limits(Report& report) {
-  if (report.wants("limit_uds_rtt_unpinned_median")) report.add("limit_uds_rtt_unpinned_median", round_trip_us(), "us");
-  if (report.wants("limit_uds_fan_out_8_median")) report.add("limit_uds_fan_out_8_median", fan_out_us(), "us");
+  if (report.wants("limit_uds_rtt_unpinned_median")) {
+    report.add("limit_uds_rtt_unpinned_median", round_trip_us(1, 20000), "us");
+  }
+  if (report.wants("limit_uds_fan_out_8_median")) {
+    report.add("limit_uds_fan_out_8_median", round_trip_us(8, 5000), "us");
+  }
   if (report.wants("limit_memcpy_warm_shm_1_thread")) {
     report.add("limit_memcpy_warm_shm_1_thread", warm_copy_gib_per_s(), "GiB/s");
   }

@@ -54,7 +54,11 @@ Result<void> stop(const pharos::console::Place& place) {
   std::optional<pharos::Error> why;
   for (const std::string& address : addresses) {
     auto asked = pharos::console::Asked::connect({.address = address, .token_file = place.token_file});
-    asked ? nodes.push_back(*std::move(asked)) : void(why = asked.error());
+    if (asked) {
+      nodes.push_back(*std::move(asked));
+    } else {
+      why = asked.error();
+    }
   }
   std::size_t ended = 0;
   for (auto& node : nodes) {

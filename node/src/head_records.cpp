@@ -244,7 +244,11 @@ void Head::restore(Records::Found found) {
   }
   for (const Records::Record* const record : restored.drains) {
     const auto& drain = std::get<wire::DrainNode>(record->second);
-    expects(drain.node) ? begin_drain(drain) : restored.give_up({record});
+    if (expects(drain.node)) {
+      begin_drain(drain);
+    } else {
+      restored.give_up({record});
+    }
   }
   for (const auto& [id, group] : restored.groups) {
     if (!restore_group(group.place, group.places)) restored.give_up(group.records);

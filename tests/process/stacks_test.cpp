@@ -158,7 +158,11 @@ TEST(StacksTest, AReadThatIsAskedGoesOnReading) {
 TEST(StacksTest, AnotherProgramOrHandlerIsLeftAlone) {
   const Asked other{[] { ::execl("/bin/sleep", "sleep", "600", nullptr); }};
   // One that is asked just before would be told as the other program, which ends of it.
-  for (std::string name; name != "sleep";) std::ifstream{"/proc/" + std::to_string(other.process()) + "/comm"} >> name;
+  const auto patience = std::chrono::steady_clock::now() + 10s;
+  std::string name;
+  while (name != "sleep" && std::chrono::steady_clock::now() < patience) {
+    std::ifstream{"/proc/" + std::to_string(other.process()) + "/comm"} >> name;
+  }
   const std::string text = other.ask_until("does not answer questions");
   EXPECT_NE(text.find("does not answer questions"), std::string::npos) << text;
   EXPECT_TRUE(other.lives());
