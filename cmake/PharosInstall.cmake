@@ -5,8 +5,8 @@ include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/pharos)
 
-# The headers of the module that programs see, and of those that it and they name as DEPS: what public headers include.
-set(to_install pharos_actors)
+# The headers of the modules that programs see, and of those that they name as DEPS: what public headers include.
+set(to_install pharos_actors pharos_collective)
 set(modules "")
 while(to_install)
   list(POP_FRONT to_install module)

@@ -51,6 +51,11 @@ void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t seen, Duration mos
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
 }
 
+Error died_early(std::uint32_t rank) {
+  return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has died before all had come to the group",
+          "Begin a new term without it, or with another in its place."};
+}
+
 }  // namespace
 
 // One for each rank and slot. One read brings all of it.
@@ -85,7 +90,7 @@ std::size_t Meeting::bytes_for(std::uint32_t ranks) {
 }
 
 Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks)
-    : shared_{*reinterpret_cast<Shared*>(memory)}, rank_{rank}, ranks_{ranks}, spin_time_{kSpinMax} {
+    : shared_{*reinterpret_cast<Shared*>(memory)}, rank_{rank}, ranks_{ranks}, spin_time_{kSpinMax}, processes_(ranks) {
   PHAROS_CHECK(rank < ranks && ranks <= kRanksMax, rank);
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -97,25 +102,42 @@ Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks)
 
 Meeting::~Meeting() = default;
 
-Result<void> Meeting::begin(TimePoint deadline) {
+Result<void> Meeting::begin(TimePoint deadline, std::span<const std::int32_t> processes) {
+  for (std::uint32_t rank = 0; rank < processes.size(); ++rank) PHAROS_TRY_VOID(watch(rank, processes[rank]));
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    const RankLine& line = shared_.rank_lines[rank];
-    while (line.is_here.load(std::memory_order_acquire) == 0) {
-      if (auto why = failure()) return *std::move(why);
-      if (now() >= deadline) {
-        return fail(Error{ErrorCode::kDeadlineExceeded, "rank " + std::to_string(rank) + " did not come to the group",
-                          "See what its process does."});
-      }
-      std::this_thread::sleep_for(1ms);
-    }
-    processes_.emplace_back();
-    if (line.process == ::getpid()) continue;
-    processes_.back() = Fd{static_cast<int>(::syscall(SYS_pidfd_open, line.process, 0))};
-    if (!processes_.back()) {
-      return fail(Error::from_errno("looking at the process of rank " + std::to_string(rank), errno));
-    }
+    PHAROS_TRY_VOID(come(rank, deadline));
+    if (processes.empty()) PHAROS_TRY_VOID(watch(rank, shared_.rank_lines[rank].process));
   }
   return {};
+}
+
+Result<void> Meeting::come(std::uint32_t rank, TimePoint deadline) {
+  while (shared_.rank_lines[rank].is_here.load(std::memory_order_acquire) == 0) {
+    if (auto why = failure()) return *std::move(why);
+    // Also of one that has come: others may not come without it.
+    for (std::uint32_t each = 0; each < ranks_; ++each) {
+      if (has_died(each)) return fail(died_early(each));
+    }
+    if (now() >= deadline) {
+      return fail(Error{ErrorCode::kDeadlineExceeded, "rank " + std::to_string(rank) + " did not come to the group",
+                        "See what its process does."});
+    }
+    std::this_thread::sleep_for(1ms);
+  }
+  return {};
+}
+
+Result<void> Meeting::watch(std::uint32_t rank, std::int32_t process) {
+  if (process == ::getpid()) return {};
+  processes_[rank] = Fd{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
+  if (processes_[rank]) return {};
+  if (errno == ESRCH) return fail(died_early(rank));
+  return fail(Error::from_errno("looking at the process of rank " + std::to_string(rank), errno));
+}
+
+bool Meeting::has_died(std::uint32_t rank) const {
+  pollfd ended{.fd = processes_[rank].get(), .events = POLLIN, .revents = 0};
+  return processes_[rank] && ::poll(&ended, 1, 0) == 1;
 }
 
 // ---- Rounds
@@ -206,10 +228,7 @@ Result<void> Meeting::look_after(std::uint64_t round, Phase phase, TimePoint dea
                 "rank " + std::to_string(rank) + " has left the group, and " + describe(round) + " waits for it",
                 "All ranks call the same operations in the same order."});
     }
-    if (!processes_[rank]) continue;
-    pollfd ended{.fd = processes_[rank].get(), .events = POLLIN, .revents = 0};
-    if (::poll(&ended, 1, 0) != 1) continue;
-    if (has(round, phase, rank)) continue;
+    if (!has_died(rank) || has(round, phase, rank)) continue;
     return fail(Error{ErrorCode::kActorDied,
                       "rank " + std::to_string(rank) + " has died, and " + describe(round) + " waits for it",
                       "Begin a new term without it, or with another in its place."});

@@ -56,8 +56,8 @@ class Meeting {
   std::uint32_t rank() const { return rank_; }
   std::uint32_t ranks() const { return ranks_; }
 
-  /// Waits for the others to come. Their processes are watched from then on.
-  Result<void> begin(TimePoint deadline);
+  /// Waits for the others to come. Their processes are watched from then on; from now on, if they are known already.
+  Result<void> begin(TimePoint deadline, std::span<const std::int32_t> processes = {});
 
   void enter(std::uint64_t round, const Said& said);
   void reach(std::uint64_t round, Phase phase);
@@ -93,6 +93,9 @@ class Meeting {
 
   std::string describe(std::uint64_t round) const;
   std::optional<std::uint32_t> missing(std::uint64_t round, Phase phase) const;
+  Result<void> come(std::uint32_t rank, TimePoint deadline);
+  Result<void> watch(std::uint32_t rank, std::int32_t process);
+  bool has_died(std::uint32_t rank) const;
   Result<void> look_after(std::uint64_t round, Phase phase, TimePoint deadline);
   bool spin(std::uint64_t round, Phase phase);
   void ring();

@@ -104,16 +104,16 @@ class SharedBackend::Running final : public detail::Work {
 // ---- Making
 
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
-                                                           Duration time) {
+                                                           Duration time, std::span<const std::int32_t> processes) {
   std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks}};
-  PHAROS_TRY_VOID(backend->begin(time));
+  PHAROS_TRY_VOID(backend->begin(time, processes));
   return backend;
 }
 
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                            std::uint32_t ranks, Duration time) {
   std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks}};
-  PHAROS_TRY_VOID(backend->begin(time));
+  PHAROS_TRY_VOID(backend->begin(time, {}));
   return backend;
 }
 
@@ -123,8 +123,8 @@ SharedBackend::SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threa
       threads_{std::move(threads)},
       meeting_{threads_ == nullptr ? shared_.memory() : threads_->meeting(), rank, ranks} {}
 
-Result<void> SharedBackend::begin(Duration time) {
-  PHAROS_TRY_VOID(meeting_.begin(after(time)));
+Result<void> SharedBackend::begin(Duration time, std::span<const std::int32_t> processes) {
+  PHAROS_TRY_VOID(meeting_.begin(after(time), processes));
   PHAROS_TRY_VOID(allocate(kStagings * kStagingBytes, time));
   return {};
 }

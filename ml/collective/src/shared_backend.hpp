@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -65,8 +66,9 @@ class ThreadMemory {
 /// - More, elsewhere: by parts, in the staging rooms, in either way.
 class SharedBackend final : public detail::Backend {
  public:
+  /// The numbers of the ranks' processes: none, if nobody knows them before they come.
   static Result<std::unique_ptr<SharedBackend>> make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
-                                                     Duration time);
+                                                     Duration time, std::span<const std::int32_t> processes = {});
   /// For ranks that are threads of one process.
   static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                      std::uint32_t ranks, Duration time);
@@ -95,7 +97,7 @@ class SharedBackend final : public detail::Backend {
 
   SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks);
 
-  Result<void> begin(Duration time);
+  Result<void> begin(Duration time, std::span<const std::int32_t> processes);
   /// In which one these bytes of this rank's lie; 0: in none.
   std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
   Result<Window> map_all(Mapping own, std::size_t bytes) const;

@@ -85,6 +85,10 @@ class PHAROS_API Communicator {
 
   /// A world of one.
   static Communicator alone();
+  /// For programs that torchrun, mpirun or srun has started, once in each process: reads what they say in the
+  /// environment (RANK and WORLD_SIZE, or the like), and waits until all ranks have come. Started by none of them:
+  /// alone.
+  static Communicator from_environment(const CommunicatorOptions& options = {});
   /// For each of so many ranks that are threads of this process. Each thread takes its own by join().
   class Threads;
 

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <pharos/actors/actor_group.hpp>
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/clock.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/ml/communicator.hpp>
+
+namespace pharos::ml {
+namespace detail {
+
+/// What a rank says of itself, so that the others find it.
+struct RankOffer {
+  std::string machine{};      ///< ranks that say the same can share memory
+  std::int32_t process = 0;   ///< its number there
+  std::int32_t meeting = -1;  ///< its descriptor of memory where they can meet
+  std::string name{};         ///< of that memory, which nobody can guess
+};
+
+/// By the running member.
+PHAROS_API RankOffer offer_member();
+PHAROS_API void join_members(const std::vector<RankOffer>& offers, Duration timeout);
+
+template <class T>
+RankOffer offer(T&) {
+  return offer_member();
+}
+template <class T>
+void join(T&, const std::vector<RankOffer>& offers, Duration timeout) {
+  join_members(offers, timeout);
+}
+
+}  // namespace detail
+
+/// Makes the members of a group, as they are in its present term, ranks that work together: communicator() is theirs
+/// from then on. A new term needs this again. Waits for all of them to come; throws what has kept one from it.
+template <class T>
+void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}) {
+  for (;;) {
+    const std::uint64_t term = group.term();
+    try {
+      const auto offers = group.template gather<&detail::offer<T>>().get();
+      group.template gather<&detail::join<T>>(offers, options.timeout).get();
+      return;
+    } catch (const Exception&) {
+      if (group.term() == term) throw;  // else: those that are there now
+    }
+  }
+}
+
+/// In a method of a member: the one that connect() has made for its group in this term. Throws FailedPrecondition where
+/// there is none.
+PHAROS_API Communicator& communicator();
+
+}  // namespace pharos::ml

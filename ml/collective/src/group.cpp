@@ -1,0 +1,82 @@
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <pharos/actors/member.hpp>
+#include <pharos/ml/group.hpp>
+
+#include "core.hpp"
+#include "offer.hpp"
+
+namespace pharos::ml {
+namespace {
+
+/// What the members of this process have: one of each group, since an actor has a process of its own.
+struct Membership {
+  std::uint64_t term = 0;
+  std::optional<Offered> offered{};
+  std::optional<Communicator> communicator{};
+};
+
+class Memberships {
+ public:
+  static Memberships& of_process() {
+    static auto* const all = new Memberships;  // members may be at it when the process ends
+    return *all;
+  }
+  /// In its present term; what is there of an earlier one is let go of.
+  Membership& of(const Member& member) {
+    const std::lock_guard lock{mutex_};
+    Membership& its = by_group_[member.group];
+    if (its.term != member.term) its = Membership{.term = member.term};
+    return its;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, Membership> by_group_;
+};
+
+}  // namespace
+
+namespace detail {
+
+RankOffer offer_member() {
+  const Member member = pharos::member();
+  auto offered = Offered::make(member.size);
+  if (!offered) throw_error(offered.error());
+  Membership& membership = Memberships::of_process().of(member);
+  membership.offered = *std::move(offered);
+  return membership.offered->offer();
+}
+
+void join_members(const std::vector<RankOffer>& offers, Duration timeout) {
+  const Member member = pharos::member();
+  Membership& membership = Memberships::of_process().of(member);
+  if (!membership.offered || offers.size() != member.size || !membership.offered->is(offers[member.rank])) {
+    throw_error(Error{ErrorCode::kFailedPrecondition, "this group is being connected by somebody else at the same time",
+                      "Connect it once in a term."});
+  }
+  membership.communicator.reset();
+  auto backend = work_together(offers, member.rank, timeout);
+  if (!backend) throw_error(backend.error());
+  membership.communicator.emplace(std::make_shared<Core>(*std::move(backend), CommunicatorOptions{.timeout = timeout}));
+  membership.offered.reset();
+}
+
+}  // namespace detail
+
+Communicator& communicator() {
+  const Member member = pharos::member();
+  Membership& membership = Memberships::of_process().of(member);
+  if (!membership.communicator) {
+    throw_error(Error{ErrorCode::kFailedPrecondition,
+                      "nobody has connected this group in term " + std::to_string(member.term),
+                      "Call pharos::ml::connect(group) first, and again when a new term has begun."});
+  }
+  return *membership.communicator;
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,78 @@
+#include "launch.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <utility>
+
+#include "meeting.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using Variable = std::function<std::optional<std::string>(const char* name)>;
+
+/// The names that a launcher has for what it says.
+struct Launcher {
+  const char* rank;
+  const char* ranks;
+  const char* ranks_here;  ///< on this machine
+};
+// What is nearest to this process comes first: an mpirun may run inside of a Slurm job. What Slurm says of a job and
+// not of a step also stands in the environment of its script, which is no rank.
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
+};
+constexpr const char* kOfOneLaunch[] = {
+    "MASTER_ADDR",  "MASTER_PORT",   "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+    "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE"};
+
+Result<std::uint32_t> read_number(const Variable& variable, const char* name) {
+  const auto text = variable(name);
+  if (!text) return Error{ErrorCode::kInvalidArgument, std::string{name} + " is missing", "Launchers set both."};
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc{} || end != text->data() + text->size()) {
+    return Error{ErrorCode::kInvalidArgument, std::string{name} + " is \"" + *text + "\", which is no number"};
+  }
+  return number;
+}
+
+Result<bool> is_one_machine(const Variable& variable, const Launcher& launcher, std::uint32_t ranks) {
+  if (launcher.ranks_here != nullptr && variable(launcher.ranks_here)) {
+    PHAROS_TRY(const std::uint32_t here, read_number(variable, launcher.ranks_here));
+    return here == ranks;
+  }
+  if (const auto nodes = variable("SLURM_STEP_NUM_NODES")) return *nodes == "1";
+  const std::string master = variable("MASTER_ADDR").value_or("localhost");
+  return master == "localhost" || master.starts_with("127.");
+}
+
+}  // namespace
+
+Result<std::optional<Launch>> find_launch(const Variable& variable) {
+  for (const Launcher& launcher : kLaunchers) {
+    if (!variable(launcher.rank) || (launcher.ranks_here == nullptr && !variable(launcher.ranks))) continue;
+    Launch launch;
+    PHAROS_TRY(launch.rank, read_number(variable, launcher.rank));
+    PHAROS_TRY(launch.ranks, read_number(variable, launcher.ranks));
+    if (launch.rank >= launch.ranks || launch.ranks > Meeting::kRanksMax) {
+      return Error{ErrorCode::kInvalidArgument,
+                   std::string{launcher.rank} + " is " + std::to_string(launch.rank) + " and " + launcher.ranks +
+                       " is " + std::to_string(launch.ranks),
+                   "Ranks begin with 0, and there are at most " + std::to_string(Meeting::kRanksMax) + '.'};
+    }
+    PHAROS_TRY(launch.one_machine, is_one_machine(variable, launcher, launch.ranks));
+    for (const char* const name : kOfOneLaunch) {
+      if (const auto value = variable(name)) launch.job += std::string{name} + '=' + *value + ' ';
+    }
+    if (launch.job.empty()) launch.job = "parent=" + std::to_string(::getppid());
+    return launch;
+  }
+  return std::nullopt;
+}
+
+}  // namespace pharos::ml

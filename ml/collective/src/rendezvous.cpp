@@ -1,0 +1,181 @@
+#include "rendezvous.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/wire/stored_codec.hpp>
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kMessageBytesMax = 64 << 10;
+constexpr Duration kPause = 10ms;  // before a rank looks again whether rank 0 listens
+
+struct Arrival {
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 0;
+  detail::RankOffer offer{};
+};
+struct Answer {
+  std::vector<detail::RankOffer> offers{};  ///< none: it has failed
+  ErrorCode code{};
+  std::string why{};
+  std::string remedy{};
+
+  static Answer of(const Error& error) { return {{}, error.code(), error.message(), error.remedy()}; }
+};
+
+template <class T>
+Result<void> send(int socket, const T& value, Deadline deadline) {
+  PHAROS_TRY(const auto bytes, to_bytes(value));
+  const auto size = static_cast<std::uint32_t>(bytes.size());
+  PHAROS_TRY_VOID(net::send_all(socket, std::as_bytes(std::span{&size, 1}), deadline));
+  return net::send_all(socket, bytes, deadline);
+}
+
+template <class T>
+Result<T> receive(int socket, Deadline deadline) {
+  std::uint32_t size = 0;
+  PHAROS_TRY_VOID(net::receive_all(socket, std::as_writable_bytes(std::span{&size, 1}), deadline));
+  if (size > kMessageBytesMax) return Error{ErrorCode::kCorrupt, "a message of " + std::to_string(size) + " bytes"};
+  std::vector<std::byte> bytes(size);
+  PHAROS_TRY_VOID(net::receive_all(socket, bytes, deadline));
+  return from_bytes<T>(bytes);
+}
+
+// Whoever listened there before may have been killed, and its socket's file left.
+Result<Fd> listen(const net::Address& place) {
+  auto listener = net::listen_at(place);
+  if (listener || listener.error().code() != ErrorCode::kAlreadyExists || !place.unix_socket) return listener;
+  if (net::connect_to(place, Deadline::in(1s))) return listener;
+  ::unlink(place.place.c_str());
+  return net::listen_at(place);
+}
+
+class Host {
+ public:
+  Host(Fd listener, std::uint32_t ranks, const detail::RankOffer& own, Deadline deadline)
+      : listener_{std::move(listener)}, deadline_{deadline}, sockets_(ranks), offers_(ranks) {
+    offers_[0] = own;
+  }
+
+  Result<std::vector<detail::RankOffer>> run() {
+    auto all = wait_for_all();
+    const Answer answer = all ? Answer{.offers = offers_} : Answer::of(all.error());
+    // Who does not take it is found missing where they work together.
+    for (const Fd& socket : sockets_) {
+      if (socket) static_cast<void>(send(socket.get(), answer, deadline_));
+    }
+    if (!all) return all.error();
+    return std::move(offers_);
+  }
+
+ private:
+  Result<void> wait_for_all() {
+    for (std::size_t come = 1; come < offers_.size();) {
+      PHAROS_TRY(Fd socket, accept());
+      // Somebody who looks whether this place is taken says nothing.
+      auto arrival = receive<Arrival>(socket.get(), std::min(deadline_, Deadline::in(1s)));
+      if (!arrival) continue;
+      if (auto may = check(*arrival); !may) {
+        static_cast<void>(send(socket.get(), Answer::of(may.error()), deadline_));
+        return may;
+      }
+      sockets_[arrival->rank] = std::move(socket);
+      offers_[arrival->rank] = std::move(arrival->offer);
+      ++come;
+    }
+    return {};
+  }
+
+  Result<void> check(const Arrival& arrival) const {
+    const std::string who = "rank " + std::to_string(arrival.rank) + " of " + std::to_string(arrival.ranks);
+    if (arrival.ranks != offers_.size() || arrival.rank >= offers_.size()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   who + " has come to a group of " + std::to_string(offers_.size()) + " ranks",
+                   "Launch all of them with the same number of ranks."};
+    }
+    if (arrival.rank == 0 || sockets_[arrival.rank]) {
+      return Error{ErrorCode::kInvalidArgument, "two processes say that they are " + who,
+                   "Give each launch a MASTER_PORT of its own."};
+    }
+    return {};
+  }
+
+  Result<Fd> accept() {
+    for (;;) {
+      Fd socket{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+      if (socket && net::check_peer_is_this_user(socket.get())) return socket;
+      if (socket) continue;
+      if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
+        return Error::from_errno("waiting for other ranks", errno);
+      }
+      const Duration left = std::min<Duration>(deadline_.left(std::chrono::steady_clock::now()), 1h);
+      if (left == Duration::zero()) return missing();
+      pollfd waited{.fd = listener_.get(), .events = POLLIN, .revents = 0};
+      ::poll(&waited, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    }
+  }
+
+  Error missing() const {
+    std::string who;
+    for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
+      if (!sockets_[rank]) who += (who.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    return Error{ErrorCode::kDeadlineExceeded, "of " + std::to_string(sockets_.size()) + " ranks did not come: " + who,
+                 "See what their processes do."};
+  }
+
+  const Fd listener_;
+  const Deadline deadline_;
+  std::vector<Fd> sockets_;  // by rank
+  std::vector<detail::RankOffer> offers_;
+};
+
+Result<Fd> reach(const net::Address& place, Deadline deadline) {
+  for (;;) {
+    auto socket = net::connect_to(place, deadline);
+    if (socket || socket.error().code() == ErrorCode::kPermissionDenied) return socket;
+    if (deadline.expired(std::chrono::steady_clock::now())) {
+      return Error{ErrorCode::kDeadlineExceeded, "rank 0 did not come to " + place.to_string(),
+                   "See what its process does."};
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<detail::RankOffer>> meet_at(const net::Address& place, std::uint32_t rank, std::uint32_t ranks,
+                                               const detail::RankOffer& own, Deadline deadline) {
+  if (rank == 0) {
+    PHAROS_TRY(Fd listener, listen(place));
+    auto offers = Host{std::move(listener), ranks, own, deadline}.run();
+    if (place.unix_socket) ::unlink(place.place.c_str());
+    return offers;
+  }
+  PHAROS_TRY(const Fd socket, reach(place, deadline));
+  PHAROS_TRY_VOID(send(socket.get(), Arrival{rank, ranks, own}, deadline));
+  // Rank 0 waits until the deadline for others, and says then who is missing.
+  auto answer = receive<Answer>(socket.get(), Deadline::after(1s, deadline.when()));
+  if (!answer) return Error{answer.error()}.with("waiting for rank 0 to say who the ranks are");
+  if (answer->offers.empty()) return Error{answer->code, answer->why, answer->remedy};
+  if (answer->offers.size() != ranks) return Error{ErrorCode::kCorrupt, "rank 0 speaks of another number of ranks"};
+  return std::move(answer->offers);
+}
+
+}  // namespace pharos::ml

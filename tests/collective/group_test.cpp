@@ -1,0 +1,162 @@
+// Members of a group as ranks: they are processes that the cluster has made.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <pharos/ml/group.hpp>
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::collective {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Trainer {
+ public:
+  std::pair<std::uint32_t, std::uint32_t> place() const {
+    return {ml::communicator().rank(), ml::communicator().size()};
+  }
+  /// Each rank gives its rank and one.
+  double sum(std::size_t elements) const {
+    auto& ranks = ml::communicator();
+    std::vector<double> data(elements, ranks.rank() + 1);
+    ranks.all_reduce(std::span{data});
+    for (const double each : data) {
+      if (each != data[0]) throw std::runtime_error{"elements differ"};
+    }
+    return data[0];
+  }
+  void reduce_until_it_fails() const {
+    std::vector<float> data(100'000, 1);
+    for (;;) ml::communicator().all_reduce(std::span{data}, ml::Reduction::kMean);
+  }
+  int process() const { return ::getpid(); }
+};
+
+Deadline soon() {
+  return Deadline::in(20s);
+}
+
+class GroupCommunicators : public ClusterTest {
+ protected:
+  static ActorGroup<Trainer> connected(Runtime& runtime, const ActorGroupOptions& options) {
+    auto group = runtime.spawn_group<Trainer>(options);
+    ml::connect(group);
+    return group;
+  }
+  static void expect_sums(const ActorGroup<Trainer>& group) {
+    const double n = static_cast<double>(group.size());
+    for (const double sum : group.gather<&Trainer::sum>(std::size_t{100'000}).get(soon())) {
+      EXPECT_EQ(sum, n * (n + 1) / 2);
+    }
+  }
+};
+
+TEST_F(GroupCommunicators, MembersWorkTogetherAsTheirRanks) {
+  Runtime runtime;
+  const auto group = connected(runtime, {.name = "trainers", .size = 4});
+  const auto places = group.gather<&Trainer::place>().get(soon());
+  for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ(places[rank], (std::pair{rank, 4U}));
+  expect_sums(group);
+}
+
+TEST_F(GroupCommunicators, AWorldOfOne) {
+  Runtime runtime;
+  expect_sums(connected(runtime, {.name = "alone", .size = 1}));
+}
+
+TEST_F(GroupCommunicators, AGroupThatNobodyHasConnectedSaysSo) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 2});
+  EXPECT_SAYS(message_of<FailedPrecondition>([&] { group.call<&Trainer::place>(0).get(soon()); }),
+              "nobody has connected this group in term 1");
+  ml::connect(group);
+  ml::connect(group);
+  expect_sums(group);
+  group.resize(3).get(soon());
+  EXPECT_SAYS(message_of<FailedPrecondition>([&] { group.call<&Trainer::place>(0).get(soon()); }),
+              "nobody has connected this group in term 2");
+  ml::connect(group);
+  expect_sums(group);
+}
+
+TEST_F(GroupCommunicators, WhenOneIsKilledTheOthersHearWhoAndGoOnInANewTerm) {
+  Runtime runtime;
+  for (const OnDeath on_death : {OnDeath::kRestart, OnDeath::kShrink, OnDeath::kSpare}) {
+    const auto group = connected(runtime, {.name = "trainers", .size = 3, .on_death = on_death, .spares = 1});
+    const auto processes = group.gather<&Trainer::process>().get(soon());
+    const auto loops = group.call_all<&Trainer::reduce_until_it_fails>();
+    ::kill(processes[1], SIGKILL);
+    const auto time = time_of([&] {
+      EXPECT_SAYS(message_of<ActorDied>([&] { loops[0].get(soon()); }), "rank 1");
+      EXPECT_SAYS(message_of<ActorDied>([&] { loops[2].get(soon()); }), "rank 1");
+    });
+    EXPECT_LT(time, 2s);
+    message_of<ActorDied>([&] { loops[1].get(soon()); });
+    ml::connect(group);
+    EXPECT_EQ(group.term(), 2U);
+    EXPECT_EQ(group.size(), on_death == OnDeath::kShrink ? 2U : 3U);
+    expect_sums(group);
+  }
+}
+
+TEST_F(GroupCommunicators, WhoDiesBeforeItHasComeIsMissedAtOnce) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 3, .on_death = OnDeath::kRestart});
+  const auto processes = group.gather<&Trainer::process>().get(soon());
+  auto offers = group.gather<&ml::detail::offer<Trainer>>().get(soon());
+  const auto first = group.call<&ml::detail::join<Trainer>>(0, offers, Duration{20s});
+  ::kill(processes[1], SIGKILL);
+  const auto time = time_of([&] { EXPECT_SAYS(message_of<ActorDied>([&] { first.get(soon()); }), "rank 1"); });
+  EXPECT_LT(time, 5s);
+  ml::connect(group);
+  expect_sums(group);
+}
+
+TEST_F(GroupCommunicators, MemoryOfAnotherProcessIsNotTakenForTheirs) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 2});
+  auto offers = group.gather<&ml::detail::offer<Trainer>>().get(soon());
+  const auto join = [&] {
+    for (const auto& joined : group.call_all<&ml::detail::join<Trainer>>(offers, Duration{200ms})) joined.get(soon());
+  };
+  auto given = offers;
+  offers[0].process = ::getpid();
+  offers[0].meeting = 0;
+  EXPECT_THROW(join(), Exception);
+  offers = given;
+  std::swap(offers[0], offers[1]);
+  EXPECT_SAYS(message_of<FailedPrecondition>(join), "is being connected by somebody else");
+  ml::connect(group);
+  expect_sums(group);
+}
+
+TEST_F(GroupCommunicators, ConnectingGoesOnWithWhoIsThereWhenOneDiesMeanwhile) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Trainer>({.size = 3, .on_death = OnDeath::kRestart, .deaths_max = 8});
+  for (int i = 0; i < 4; ++i) {
+    const auto processes = group.gather<&Trainer::process>().get(soon());
+    std::thread killer{[&] { ::kill(processes[static_cast<std::size_t>(i) % 3], SIGKILL); }};
+    ml::connect(group);
+    killer.join();
+    try {
+      expect_sums(group);
+    } catch (const Exception&) {  // it was killed after they had been connected
+      ml::connect(group);
+      expect_sums(group);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pharos::cluster::collective
