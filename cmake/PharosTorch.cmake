@@ -24,5 +24,6 @@ if(PHAROS_HAS_TORCH)
   add_library(pharos_torch_cpu SHARED IMPORTED GLOBAL)
   set_target_properties(pharos_torch_cpu PROPERTIES
     IMPORTED_LOCATION ${PHAROS_TORCH_DIR}/lib/libtorch_cpu.so
-    INTERFACE_LINK_LIBRARIES pharos_torch_c10)
+    INTERFACE_LINK_LIBRARIES pharos_torch_c10
+    INTERFACE_COMPILE_DEFINITIONS NDEBUG)  # as libtorch was built: the layout of its classes depends on it
 endif()

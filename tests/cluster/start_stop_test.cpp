@@ -114,7 +114,12 @@ TEST_F(StartStopTest, FourThreadsStartAndStopRuntimesAtOnce) {
 }
 
 TEST_F(StartStopTest, FiveHundredStartsAndStopsLeaveNothing) {
-  must_end_within(120s);
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr auto kMost = 200s;
+#else
+  constexpr auto kMost = 40s;
+#endif
+  must_end_within(kMost + 20s);
   { const Runtime runtime; }
   const auto before = Holdings::now();
   std::vector<std::chrono::milliseconds> starts;
@@ -128,11 +133,6 @@ TEST_F(StartStopTest, FiveHundredStartsAndStopsLeaveNothing) {
   std::sort(starts.begin(), starts.end());
   std::cout << "500 starts and stops: " << all.count() << " ms; a start: median " << starts[250].count()
             << " ms, longest " << starts.back().count() << " ms\n";
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr auto kMost = 100s;
-#else
-  constexpr auto kMost = 40s;
-#endif
   EXPECT_LT(all, kMost);
   census().expect_nothing_left(0ms);
   EXPECT_TRUE(eventually([&] { return Holdings::now().are_as(before); }, 2s))

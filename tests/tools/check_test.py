@@ -119,6 +119,12 @@ class CheckTest(unittest.TestCase):
         self.write("node/src/a.cpp", "\nint co_task_count;\n")
         self.refused("words", "node/src/a.cpp:2", "Async<T>")
 
+    def test_words_allows_the_name_that_torch_module_asks_for(self):
+        self.write("examples/a.cpp", "struct MlpImpl {};\nTORCH_MODULE(Mlp);\n")
+        self.passes("words")
+        self.write("examples/a.cpp", "struct OtherImpl {};\nTORCH_MODULE(Mlp);\n")
+        self.refused("words", "examples/a.cpp:1", "impl")
+
     def test_words_allows_tasks_foreign_names_comments_and_strings(self):
         self.write("node/src/a.cpp", '// a helper\nstd::common_type_t<int, long> n;\nTask task;\nauto s = "common";\n'
                                      "LogLevel level = LogLevel::kInfo;\nspdlog::level::info;\nsiginfo_t s;\n"

@@ -22,6 +22,8 @@ REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswit
 ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "_Unwind_GetIPInfo",
            "GetInfoLogLevel", "common_type",
            "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with"}
+# libtorch's TORCH_MODULE(Name) makes a module of a class NameImpl, and of no other name.
+TORCH_MODULE = re.compile(r"\bTORCH_MODULE\((\w+)\)")
 FOREIGN_QUALIFIER = re.compile(r"\b(std|spdlog|rocksdb|capnp|kj|CLI|benchmark|testing|torch|at|c10)::[\w:]*$")
 
 IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
@@ -42,8 +44,9 @@ def check_words(tree: Tree) -> list[Problem]:
                 problems.append(Problem(name, 1, f'"{word}" in the name "{part}": {REFUSED[word]}; rename it'))
     for name in tree.cpp_files:
         code = re.sub(r"(?m)^[ \t]*#[ \t]*include.*$", lambda match: " " * len(match[0]), tree.code(name))
+        modules = {match[1] + "Impl" for match in TORCH_MODULE.finditer(code)}
         for match in IDENTIFIER.finditer(code):
-            word = refused_part(match[0])
+            word = None if match[0] in modules else refused_part(match[0])
             before = code[max(0, match.start() - 80) : match.start()]
             if word is None or match[0] in ALLOWED or FOREIGN_QUALIFIER.search(before) or before.endswith((".", "->")):
                 continue  # a member of ours is refused where it is declared

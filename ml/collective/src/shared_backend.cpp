@@ -92,7 +92,8 @@ class SharedBackend::Running final : public detail::Work {
   std::size_t part_size() const { return std::min(part_max, unit - part_begin()); }
   std::size_t element() const { return size_of(operation.dtype); }
   bool is_small() const {
-    return way == Way::kOneShot && operation.kind == Kind::kAllReduce && unit * element() <= Meeting::kSmallBytes;
+    return way == Way::kOneShot && operation.kind == Kind::kAllReduce && unit != 0 &&
+           unit * element() <= Meeting::kSmallBytes;
   }
   bool uses_room() const { return way != Way::kInPlace && unit != 0 && !is_small(); }
   void next_round() {

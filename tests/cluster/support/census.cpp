@@ -191,13 +191,17 @@ std::vector<FoundProcess> Census::wait_for(Part part, std::size_t count) const {
 std::vector<std::string> Census::leftovers() const {
   std::vector<std::string> found;
   for (const auto& process : processes()) found.push_back(process.to_string());
+  // What is removed meanwhile is not left behind.
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator{root_, error}) {
+  for (auto it = fs::recursive_directory_iterator{root_, error}; !error && it != fs::recursive_directory_iterator{};
+       it.increment(error)) {
     // The folder itself, and the user's folder in it, stay from run to run.
-    const bool stays = folder_.string().starts_with(entry.path().string()) ||
-                       (entry.path().parent_path() == folder_ && entry.is_directory(error));
-    if (!stays) found.push_back("file " + entry.path().string());
+    std::error_code gone;
+    const bool stays = folder_.string().starts_with(it->path().string()) ||
+                       (it->path().parent_path() == folder_ && it->is_directory(gone));
+    if (!stays) found.push_back("file " + it->path().string());
   }
+  if (error) found.push_back("a look at " + root_.string() + " that failed: " + error.message());
   if (contents("/proc/net/unix").find(root_.string()) != std::string::npos) {
     found.push_back("a socket below " + root_.string());
   }

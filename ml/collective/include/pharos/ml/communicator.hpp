@@ -104,6 +104,11 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum) {
     return all_reduce(kDTypeOf<T>, reduction, bytes_of(data), data.size());
   }
+  /// Of elements whose type is known at run time only.
+  [[nodiscard]] Pending begin_all_reduce(DType dtype, std::span<std::byte> data,
+                                         Reduction reduction = Reduction::kSum) {
+    return all_reduce(dtype, reduction, data.data(), data.size() / size_of(dtype));
+  }
   /// `from` holds size() pieces of the length of `to`; this rank receives the piece of its number, reduced.
   template <Element T>
   void reduce_scatter(std::span<const T> from, std::span<T> to, Reduction reduction = Reduction::kSum) {

@@ -1,0 +1,97 @@
+#include "buckets.hpp"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+
+#include "torch_dtype.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::array<std::byte, 8> one_of(DType dtype) {
+  std::array<std::byte, 8> bytes{};
+  const auto put = [&](auto value) { std::memcpy(bytes.data(), &value, sizeof value); };
+  switch (dtype) {
+    case DType::kF16: put(to_half(1)); break;
+    case DType::kBF16: put(to_bfloat16(1)); break;
+    case DType::kF32: put(1.0F); break;
+    case DType::kF64: put(1.0); break;
+    default: put(std::uint8_t{1}); break;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Buckets::Buckets(Communicator& ranks, const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order,
+                 const Sizes& sizes)
+    : slots_(parameters.size()),
+      offsets_(parameters.size()),
+      memory_{(plan(parameters, order, sizes), ranks.allocate<std::byte>(bytes_))} {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& parameter = parameters[i];
+    // As the parameter lies: optimizers go through both side by side.
+    const auto strides = at::empty_like(parameter, parameter.options().device(at::kMeta)).strides().vec();
+    slots_[i].view = at::from_blob(memory_.data() + offsets_[i], parameter.sizes(), strides, parameter.options());
+  }
+}
+
+void Buckets::plan(const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order, const Sizes& sizes) {
+  std::map<DType, Bucket> open;
+  const auto close = [&](Bucket& bucket) {
+    buckets_.push_back(std::move(bucket));
+    bucket = Bucket{};
+  };
+  const auto gradient_bytes = [&](std::size_t parameter) { return aligned(parameters[parameter].nbytes()); };
+  for (const std::size_t each : order) {
+    const DType dtype = *dtype_of(parameters[each].scalar_type());
+    Bucket& bucket = open[dtype];
+    bucket.dtype = dtype;
+    bucket.members.push_back(each);
+    bucket.bytes += gradient_bytes(each);
+    if (bucket.bytes >= (buckets_.empty() ? sizes.first : sizes.others)) close(bucket);
+  }
+  for (auto& [dtype, bucket] : open) {
+    if (!bucket.members.empty()) close(bucket);
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
+    bucket.begin = bytes_;
+    for (const std::size_t each : bucket.members) {
+      offsets_[each] = bytes_;
+      bytes_ += gradient_bytes(each);
+    }
+    bucket.marks = bytes_;
+    for (std::size_t place = 0; place < bucket.members.size(); ++place) {
+      slots_[bucket.members[place]] = {.bucket = b, .mark = bucket.mark_of(place)};
+    }
+    bytes_ = aligned(bucket.mark_of(bucket.members.size()));
+    bucket.bytes = bytes_ - bucket.begin;
+  }
+}
+
+void Buckets::mark(std::size_t parameter, bool counts) {
+  const DType dtype = buckets_[slots_[parameter].bucket].dtype;
+  const auto value = counts ? one_of(dtype) : std::array<std::byte, 8>{};
+  std::memcpy(memory_.data() + slots_[parameter].mark, value.data(), size_of(dtype));
+}
+
+bool Buckets::is_marked(std::size_t parameter) const {
+  const std::byte* const mark = memory_.data() + slots_[parameter].mark;
+  return std::any_of(mark, mark + size_of(buckets_[slots_[parameter].bucket].dtype),
+                     [](std::byte each) { return each != std::byte{}; });
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,387 @@
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/mul.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/ddp.hpp>
+
+#include "backward_end.hpp"
+#include "buckets.hpp"
+#include "exchange.hpp"
+#include "parameters.hpp"
+#include "torch_dtype.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+constexpr double kFinished = -1;  // instead of a number of samples
+
+}  // namespace
+
+// A step: gradients come in some order, each is copied to its place while the caches have it, and becomes that place.
+// As soon as a bucket and all before it are complete, it is reduced; each gradient that comes lets those that are under
+// way go on; the end of the backward waits for them.
+class Ddp::Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
+      : ranks_{ranks}, options_{options}, buffers_{buffers_of(module)} {
+    for (NamedTensor& each : parameters_of(module)) all_parameters_.push_back(std::move(each));
+    check_alike(ranks_, all_parameters_);
+    check_alike(ranks_, buffers_);
+    broadcast(ranks_, all_parameters_, 0);
+    broadcast(ranks_, buffers_, 0);
+    for (const NamedTensor& each : all_parameters_) {
+      if (!each.tensor.requires_grad()) continue;
+      check_type(each);
+      names_.push_back(each.name);
+      parameters_.push_back(each.tensor);
+    }
+    states_.resize(parameters_.size());
+    // Until it is known how they come: as they are used, backwards.
+    std::vector<std::size_t> order(parameters_.size());
+    std::iota(order.rbegin(), order.rend(), 0);
+    make_buckets(order);
+  }
+  Core(Core&&) = delete;
+
+  void attach() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      State& state = states_[i];
+      state.accumulator = torch::autograd::impl::grad_accumulator(parameters_[i]);
+      const auto came = [this, i](const variable_list& outputs, const variable_list&) -> variable_list {
+        arrive(i);
+        return outputs;
+      };
+      state.hook = state.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(came));
+    }
+  }
+  void detach() {
+    for (State& state : states_) state.accumulator->del_post_hook(state.hook);
+  }
+
+  void weigh(double samples) {
+    if (!(samples >= 0)) {
+      throw_error(
+          Error{ErrorCode::kInvalidArgument, "a step of " + std::to_string(samples) + " samples makes no sense"});
+    }
+    exchange_samples(samples);
+  }
+  void finish();
+
+  void hold_back(bool hold) { holds_back_ += hold ? 1 : -1; }
+  const Step& last_step() const { return step_; }
+
+ private:
+  struct State {
+    std::shared_ptr<Node> accumulator{};  // the parameter knows it weakly
+    std::uintptr_t hook = 0;
+    int parts_expected = 1;  // of its gradient in a backward
+    int parts = 0;           // that have come in this one
+    bool finite = true;
+  };
+  /// A backward of which this knows. Goes with it, whether it ends well or not.
+  class Backward {
+   public:
+    explicit Backward(std::shared_ptr<Core> core) : core_{std::move(core)} {}
+    Backward(Backward&&) = delete;
+    ~Backward() {
+      if (core_ != nullptr) core_->forget();
+    }
+    void end() { std::exchange(core_, nullptr)->end(); }
+
+   private:
+    std::shared_ptr<Core> core_;
+  };
+
+  static void check_type(const NamedTensor& parameter);
+  void make_buckets(std::span<const std::size_t> order);
+  void exchange_samples(double samples);
+  std::uint32_t first_active() const;
+  void arrive(std::size_t parameter);
+  void begin();
+  void take(std::size_t parameter);
+  void complete(std::size_t parameter);
+  void reduce_next();
+  void end();
+  void forget();
+  void reduce_rest();
+  void give_nothing();
+  void check_finite();
+  void rebuild();
+
+  Communicator& ranks_;
+  const DdpOptions options_;
+  std::vector<NamedTensor> all_parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<std::string> names_;  // of those that are trained
+  std::vector<at::Tensor> parameters_;
+  std::vector<State> states_;
+  std::unique_ptr<Buckets> buckets_;
+  std::unique_ptr<Exchange> exchange_;
+  std::vector<std::size_t> missing_;  // by bucket: parameters
+  std::size_t next_bucket_ = 0;
+  std::vector<std::size_t> came_;  // in the first step: in that order
+  bool under_way_ = false;
+  int holds_back_ = 0;
+  std::vector<double> samples_;  // by rank; empty: they do not weigh
+  double factor_ = 1;
+  Step step_;
+};
+
+void Ddp::Core::check_type(const NamedTensor& parameter) {
+  const auto dtype = dtype_of(parameter.tensor.scalar_type());
+  if (dtype && at::isFloatingType(parameter.tensor.scalar_type()) && parameter.tensor.is_cpu()) return;
+  throw_error(Error{ErrorCode::kUnsupported,
+                    "parameter \"" + parameter.name + "\" is " + c10::toString(parameter.tensor.scalar_type()) +
+                        " on " + parameter.tensor.device().str() + ", whose gradients cannot be reduced",
+                    "Gradients are float, double, half or bfloat16, in the memory of the CPU."});
+}
+
+void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
+  exchange_.reset();
+  buckets_ = std::make_unique<Buckets>(ranks_, parameters_, order,
+                                       Buckets::Sizes{options_.first_bucket_bytes, options_.bucket_bytes});
+  exchange_ = make_exchange(ranks_, *buckets_, options_.wire);
+  forget();
+}
+
+// ---- A backward
+
+void Ddp::Core::arrive(std::size_t parameter) {
+  if (holds_back_ > 0) return;
+  if (!under_way_) begin();
+  State& state = states_[parameter];
+  ++state.parts;
+  const bool is_first_step = step_.number == 0;
+  if (is_first_step && state.parts == 1) came_.push_back(parameter);
+  // How many parts there are is known after the first step.
+  if (options_.static_graph && is_first_step) return;
+  if (state.parts < state.parts_expected) return;
+  if (state.parts > state.parts_expected) {
+    throw_error(Error{ErrorCode::kFailedPrecondition,
+                      "the gradient of \"" + names_[parameter] + "\" came once more after it had been reduced",
+                      "A part of the module is run again in backward: give DdpOptions::static_graph."});
+  }
+  take(parameter);
+  complete(parameter);
+  exchange_->advance();
+}
+
+void Ddp::Core::begin() {
+  under_way_ = true;
+  step_.operations = 0;
+  step_.bytes = 0;
+  step_.waited = {};
+  const auto backward = std::make_shared<Backward>(shared_from_this());
+  at_end_of_backward(std::make_shared<const std::function<void()>>([backward] { backward->end(); }));
+}
+
+/// Its gradient is in its place from then on, weighed.
+void Ddp::Core::take(std::size_t parameter) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& gradient = parameters_[parameter].mutable_grad();
+  const at::Tensor& view = buckets_->view(parameter);
+  const bool counts = gradient.defined();
+  if (!counts) {
+    view.zero_();
+  } else {
+    if (options_.check_numbers) states_[parameter].finite = at::isfinite(gradient).all().item<bool>();
+    if (gradient.layout() == at::kStrided && gradient.data_ptr() == view.data_ptr()) {
+      if (factor_ != 1) view.mul_(factor_);
+    } else if (gradient.layout() != at::kStrided) {
+      view.copy_(gradient.to_dense()).mul_(factor_);
+    } else if (factor_ != 1) {
+      view.copy_(gradient).mul_(factor_);
+    } else {
+      view.copy_(gradient);
+    }
+    gradient = view;
+  }
+  buckets_->mark(parameter, counts);
+}
+
+void Ddp::Core::complete(std::size_t parameter) {
+  --missing_[buckets_->bucket_of(parameter)];
+  while (next_bucket_ < missing_.size() && missing_[next_bucket_] == 0) reduce_next();
+}
+
+void Ddp::Core::reduce_next() {
+  const Bucket& bucket = (*buckets_)[next_bucket_++];
+  ++step_.operations;
+  step_.bytes += exchange_->bytes_of(bucket);
+  exchange_->begin(bucket);
+}
+
+void Ddp::Core::end() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    State& state = states_[i];
+    const bool has_been_taken = state.parts >= state.parts_expected && !(options_.static_graph && step_.number == 0);
+    if (has_been_taken) continue;
+    take(i);
+    complete(i);
+  }
+  reduce_rest();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (buckets_->is_marked(i)) parameters_[i].mutable_grad() = buckets_->view(i);
+  }
+  if (options_.check_numbers) check_finite();
+  const bool is_first_step = step_.number++ == 0;
+  if (is_first_step) rebuild();
+  forget();
+}
+
+/// What comes next begins anew.
+void Ddp::Core::forget() {
+  under_way_ = false;
+  next_bucket_ = 0;
+  missing_.clear();
+  for (std::size_t b = 0; b < buckets_->size(); ++b) missing_.push_back((*buckets_)[b].members.size());
+  for (State& state : states_) {
+    state.parts = 0;
+    state.finite = true;
+  }
+}
+
+/// What has been begun, and what belongs to the end of a step.
+void Ddp::Core::reduce_rest() {
+  const auto began = std::chrono::steady_clock::now();
+  exchange_->finish();
+  if (options_.broadcast_buffers) broadcast(ranks_, buffers_, first_active());
+  step_.waited = std::chrono::steady_clock::now() - began;
+}
+
+/// All ranks come here together: what is no number before the sum is none behind it.
+void Ddp::Core::check_finite() {
+  std::vector<std::uint8_t> own(parameters_.size());
+  bool all_finite = true;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    own[i] = states_[i].finite ? 0 : 1;
+    all_finite = all_finite && at::isfinite(buckets_->view(i)).all().item<bool>();
+  }
+  if (all_finite) return;
+  std::vector<std::uint8_t> all(own.size() * ranks_.size());
+  ranks_.all_gather(std::span<const std::uint8_t>{own}, std::span{all});
+  const auto found = std::find(all.begin(), all.end(), 1);
+  if (found == all.end()) return;  // the sum is too large for its type: an optimizer's or scaler's business
+  const auto place = static_cast<std::size_t>(found - all.begin());
+  throw_error(Error{ErrorCode::kFailedPrecondition,
+                    "in step " + std::to_string(step_.number + 1) + " the gradient of \"" + names_[place % own.size()] +
+                        "\" on rank " + std::to_string(place / own.size()) + " has elements that are no finite numbers",
+                    "Look at that rank's data and loss; a lower learning rate or clipping may help."});
+}
+
+/// The order in which gradients come at rank 0 is that of the buckets, from the second step on.
+void Ddp::Core::rebuild() {
+  for (State& state : states_) {
+    if (options_.static_graph && state.parts > 0) state.parts_expected = state.parts;
+  }
+  std::vector<std::int64_t> order(came_.begin(), came_.end());
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    if (std::find(came_.begin(), came_.end(), i) == came_.end()) order.push_back(static_cast<std::int64_t>(i));
+  }
+  ranks_.broadcast(std::span{order}, 0);
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& each : parameters_)
+    gradients.push_back(each.grad().defined() ? each.grad().clone() : at::Tensor{});
+  make_buckets(std::vector<std::size_t>(order.begin(), order.end()));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    buckets_->view(i).copy_(gradients[i]);
+    parameters_[i].mutable_grad() = buckets_->view(i);
+  }
+}
+
+// ---- Uneven shares
+
+void Ddp::Core::exchange_samples(double samples) {
+  samples_.resize(ranks_.size());
+  ranks_.all_gather(std::span<const double>{&samples, 1}, std::span{samples_});
+  double total = 0;
+  for (const double each : samples_) total += std::max(each, 0.0);
+  factor_ = total == 0 ? 0 : std::max(samples, 0.0) * ranks_.size() / total;
+}
+
+/// Whose buffers count.
+std::uint32_t Ddp::Core::first_active() const {
+  const auto active = std::find_if(samples_.begin(), samples_.end(), [](double each) { return each >= 0; });
+  return active == samples_.end() ? 0 : static_cast<std::uint32_t>(active - samples_.begin());
+}
+
+void Ddp::Core::finish() {
+  std::uint32_t last = 0;
+  for (;;) {
+    last = first_active();
+    exchange_samples(kFinished);
+    if (std::all_of(samples_.begin(), samples_.end(), [](double each) { return each < 0; })) break;
+    give_nothing();
+  }
+  samples_.clear();
+  factor_ = 1;
+  broadcast(ranks_, all_parameters_, last);
+  broadcast(ranks_, buffers_, last);
+}
+
+/// A step of the others.
+void Ddp::Core::give_nothing() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].mutable_grad().reset();
+    take(i);
+    complete(i);
+  }
+  reduce_rest();
+  if (options_.check_numbers) check_finite();
+  if (step_.number++ == 0) rebuild();
+  forget();
+}
+
+// ---- Ddp
+
+Ddp::Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
+    : core_{std::make_shared<Core>(ranks, module, options)} {
+  core_->attach();
+}
+
+Ddp::~Ddp() {
+  core_->detach();
+}
+
+Ddp::NoSync Ddp::no_sync() {
+  return NoSync{core_};
+}
+void Ddp::weigh(double samples) {
+  core_->weigh(samples);
+}
+void Ddp::finish() {
+  core_->finish();
+}
+const Ddp::Step& Ddp::last_step() const {
+  return core_->last_step();
+}
+
+Ddp::NoSync::NoSync(std::shared_ptr<Core> core) : core_{std::move(core)} {
+  core_->hold_back(true);
+}
+Ddp::NoSync::~NoSync() {
+  core_->hold_back(false);
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,106 @@
+#include "parameters.hpp"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include <pharos/actors/exceptions.hpp>
+
+#include "torch_dtype.hpp"
+
+namespace pharos::ml {
+namespace {
+
+template <class Items>
+std::vector<NamedTensor> once(const Items& items) {
+  std::vector<NamedTensor> all;
+  std::unordered_set<const void*> seen;
+  for (const auto& item : items) {
+    if (!item.value().defined() || !seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
+    all.push_back({item.key(), item.value()});
+  }
+  return all;
+}
+
+std::string describe(const NamedTensor& each) {
+  std::ostringstream text;
+  text << '"' << each.name << "\" " << each.tensor.scalar_type() << ' ' << each.tensor.sizes()
+       << (each.tensor.requires_grad() ? "" : " frozen");
+  return text.str();
+}
+
+std::string describe(const std::vector<NamedTensor>& tensors) {
+  std::string text;
+  for (const NamedTensor& each : tensors) text += describe(each) + '\n';
+  return text;
+}
+
+/// Each rank's text, on all ranks.
+std::vector<std::string> gather_texts(Communicator& ranks, const std::string& text) {
+  std::vector<std::int64_t> sizes(ranks.size());
+  const auto own = static_cast<std::int64_t>(text.size());
+  ranks.all_gather(std::span{&own, 1}, std::span{sizes});
+  const auto longest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  std::vector<std::byte> padded(longest);
+  std::memcpy(padded.data(), text.data(), text.size());
+  std::vector<std::byte> all(longest * ranks.size());
+  ranks.all_gather(std::span<const std::byte>{padded}, std::span{all});
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    texts.emplace_back(reinterpret_cast<const char*>(all.data()) + rank * longest,
+                       static_cast<std::size_t>(sizes[rank]));
+  }
+  return texts;
+}
+
+/// The first line in which they differ.
+std::pair<std::string, std::string> first_difference(const std::string& one, const std::string& other) {
+  std::istringstream ones{one};
+  std::istringstream others{other};
+  for (;;) {
+    std::string a = "no more tensors";
+    std::string b = a;
+    if (std::string line; std::getline(ones, line)) a = line;
+    if (std::string line; std::getline(others, line)) b = line;
+    if (a != b) return {a, b};
+  }
+}
+
+}  // namespace
+
+std::vector<NamedTensor> parameters_of(const torch::nn::Module& module) {
+  return once(module.named_parameters());
+}
+std::vector<NamedTensor> buffers_of(const torch::nn::Module& module) {
+  return once(module.named_buffers());
+}
+
+void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors) {
+  const auto texts = gather_texts(ranks, describe(tensors));
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const auto [first, other] = first_difference(texts[0], texts[rank]);
+    throw_error(Error{
+        ErrorCode::kInvalidArgument,
+        "ranks have different modules: rank 0 has " + first + " where rank " + std::to_string(rank) + " has " + other,
+        "Make the same module on all ranks."});
+  }
+}
+
+void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std::uint32_t root) {
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& each : tensors) {
+    const at::Tensor dense = each.tensor.contiguous();
+    ranks.broadcast(bytes_of(dense), root);
+    if (!dense.is_same(each.tensor)) each.tensor.copy_(dense);
+  }
+}
+
+}  // namespace pharos::ml

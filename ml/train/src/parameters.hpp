@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <pharos/ml/communicator.hpp>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace pharos::ml {
+
+/// A tensor of a module, once, however often and by what names the module lists it.
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+std::vector<NamedTensor> parameters_of(const torch::nn::Module& module);
+std::vector<NamedTensor> buffers_of(const torch::nn::Module& module);
+
+/// Throws InvalidArgument on all ranks, with the first difference, unless they have the same ones: by name, shape,
+/// type, and whether they are trained.
+void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors);
+
+/// All ranks' tensors are `root`'s from then on.
+void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std::uint32_t root);
+
+}  // namespace pharos::ml

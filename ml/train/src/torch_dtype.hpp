@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include <pharos/ml/dtype.hpp>
+
+namespace pharos::ml {
+
+/// Nothing: collectives do not work on such elements.
+inline std::optional<DType> dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kByte: return DType::kU8;
+    case at::kChar: return DType::kI8;
+    case at::kInt: return DType::kI32;
+    case at::kLong: return DType::kI64;
+    case at::kHalf: return DType::kF16;
+    case at::kBFloat16: return DType::kBF16;
+    case at::kFloat: return DType::kF32;
+    case at::kDouble: return DType::kF64;
+    default: return std::nullopt;
+  }
+}
+
+/// The bytes of a tensor whose elements lie without gaps.
+inline std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+}  // namespace pharos::ml

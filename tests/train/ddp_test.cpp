@@ -1,0 +1,508 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/ddp.hpp>
+
+#include "says.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using torch::Tensor;
+
+/// Ranks that are threads. Each has a module of its own, with the same values or not.
+void on_ranks(std::uint32_t count, const std::function<void(Communicator& ranks)>& body) {
+  Communicator::Threads threads{count, {.timeout = std::chrono::seconds{20}}};
+  std::vector<std::thread> all;
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    all.emplace_back([&, rank] {
+      try {
+        Communicator ranks = threads.join(rank);
+        body(ranks);
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << "rank " << rank << ": " << e.what();
+      }
+    });
+  }
+  for (auto& each : all) each.join();
+}
+
+/// What differs from rank to rank unless somebody sees to it.
+void fill(torch::nn::Module& module, std::uint64_t seed) {
+  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
+  const torch::NoGradGuard no_grad;
+  for (auto& each : module.parameters()) each.normal_(0, 0.2, random);
+}
+
+struct MlpImpl : torch::nn::Module {
+  explicit MlpImpl(std::int64_t in = 7, std::int64_t width = 33, std::int64_t out = 3)
+      : first{register_module("first", torch::nn::Linear(in, width))},
+        norm{register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})))},
+        second{register_module("second", torch::nn::Linear(width, out))} {}
+  Tensor forward(const Tensor& x) { return second(torch::relu(norm(first(x)))); }
+  torch::nn::Linear first;
+  torch::nn::LayerNorm norm;
+  torch::nn::Linear second;
+};
+TORCH_MODULE(Mlp);
+
+Tensor numbers(std::uint64_t seed, std::vector<std::int64_t> sizes, torch::Dtype dtype) {
+  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
+  return torch::randn(sizes, random, torch::TensorOptions{}.dtype(dtype));
+}
+
+Tensor gradients(const torch::nn::Module& module) {
+  std::vector<Tensor> all;
+  for (const auto& each : module.parameters()) {
+    all.push_back((each.grad().defined() ? each.grad() : torch::zeros_like(each)).flatten());
+  }
+  return torch::cat(all);
+}
+Tensor values(const torch::nn::Module& module) {
+  std::vector<Tensor> all;
+  for (const auto& each : module.parameters()) all.push_back(each.detach().flatten());
+  return torch::cat(all);
+}
+
+/// The same bits on all ranks.
+void expect_alike(Communicator& ranks, const Tensor& own) {
+  const Tensor dense = own.contiguous();
+  const std::span<const std::byte> bytes{static_cast<const std::byte*>(dense.data_ptr()), dense.nbytes()};
+  std::vector<std::byte> all(bytes.size() * ranks.size());
+  ranks.all_gather(bytes, std::span{all});
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(std::memcmp(bytes.data(), all.data() + rank * bytes.size(), bytes.size()), 0) << "rank " << rank;
+  }
+}
+
+/// This rank's part of a batch.
+Tensor share(const Tensor& batch, const Communicator& ranks) {
+  return batch.chunk(ranks.size())[ranks.rank()];
+}
+
+class DdpTest : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, DdpTest, testing::Values(1U, 2U, 4U));
+
+// Sums of small whole numbers are exact, and so is their mean over 2 or 4.
+TEST_P(DdpTest, GradientsOfWholeNumbersAreThoseOfOneProcessToTheBit) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    auto whole = [](std::vector<std::int64_t> sizes) {
+      return torch::arange(sizes[0] * sizes[1], torch::kDouble).remainder(7).sub(3).view(sizes);
+    };
+    torch::nn::Linear one{5, 4};
+    one->to(torch::kDouble);
+    {
+      const torch::NoGradGuard no_grad;
+      one->weight.copy_(whole({4, 5}));
+      one->bias.zero_();
+    }
+    auto copy = std::dynamic_pointer_cast<torch::nn::LinearImpl>(one->clone());
+    const Tensor x = whole({8, 5});
+    one(x).pow(2).sum(1).mean().backward();
+    Ddp ddp{ranks, *copy};
+    copy->forward(share(x, ranks)).pow(2).sum(1).mean().backward();
+    EXPECT_TRUE(torch::equal(gradients(*one), gradients(*copy)));
+    expect_alike(ranks, gradients(*copy));
+  });
+}
+
+TEST_P(DdpTest, TrainingIsThatOfOneProcessOnTheWholeBatch) {
+  struct Case {
+    torch::Dtype dtype;
+    double tolerance;
+  };
+  for (const Case& each : {Case{torch::kDouble, 1e-9}, Case{torch::kFloat, 1e-3}}) {
+    on_ranks(GetParam(), [&](Communicator& ranks) {
+      Mlp one;
+      one->to(each.dtype);
+      fill(*one, 7);
+      Mlp copy;
+      copy->to(each.dtype);
+      fill(*copy, ranks.rank() == 0 ? 7 : 100 + ranks.rank());
+      Ddp ddp{ranks, *copy, {.first_bucket_bytes = 256, .bucket_bytes = 512}};
+      EXPECT_TRUE(torch::equal(values(*one), values(*copy)));
+      torch::optim::AdamW one_optimizer{one->parameters(), torch::optim::AdamWOptions{1e-2}.eps(1e-5)};
+      torch::optim::AdamW optimizer{copy->parameters(), torch::optim::AdamWOptions{1e-2}.eps(1e-5)};
+      for (std::uint64_t step = 0; step < 50; ++step) {
+        const Tensor x = numbers(step, {8, 7}, each.dtype);
+        const Tensor y = numbers(step + 1000, {8, 3}, each.dtype);
+        one_optimizer.zero_grad();
+        (one(x) - y).pow(2).mean().backward();
+        optimizer.zero_grad();
+        (copy(share(x, ranks)) - share(y, ranks)).pow(2).mean().backward();
+        if (step == 0) {
+          const Tensor difference = (gradients(*one) - gradients(*copy)).abs().max();
+          const double scale = gradients(*one).abs().max().item<double>();
+          EXPECT_LE(difference.item<double>(), scale * (each.dtype == torch::kDouble ? 1e-12 : 1e-5));
+        }
+        expect_alike(ranks, gradients(*copy));
+        one_optimizer.step();
+        optimizer.step();
+      }
+      const double difference =
+          ((values(*one) - values(*copy)).abs() / values(*one).abs().clamp_min(0.1)).max().item<double>();
+      EXPECT_LE(difference, each.tolerance);
+      expect_alike(ranks, values(*copy));
+      EXPECT_EQ(ddp.last_step().number, 50U);
+    });
+  }
+}
+
+TEST_P(DdpTest, HoweverTheUserClearsGradients) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    const Tensor x = numbers(1, {8, 7}, torch::kDouble);
+    for (const int way : {0, 1, 2}) {
+      Mlp one;
+      one->to(torch::kDouble);
+      fill(*one, 3);
+      Mlp copy;
+      copy->to(torch::kDouble);
+      fill(*copy, 3);
+      Ddp ddp{ranks, *copy};
+      for (int step = 0; step < 3; ++step) {
+        for (auto* each : {&one, &copy}) {
+          if (way == 0) (*each)->zero_grad();
+          if (way == 1) (*each)->zero_grad(false);
+        }
+        one(x).pow(2).mean().backward();
+        copy(share(x, ranks)).pow(2).mean().backward();
+        EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14)) << way << ' ' << step;
+      }
+    }
+  });
+}
+
+TEST_P(DdpTest, GradientsAreSummedUpHereWithoutSync) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    Mlp one;
+    one->to(torch::kDouble);
+    fill(*one, 3);
+    Mlp copy;
+    copy->to(torch::kDouble);
+    fill(*copy, 3);
+    Ddp ddp{ranks, *copy};
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      one->zero_grad();
+      copy->zero_grad();
+      const Tensor first = numbers(step, {8, 7}, torch::kDouble);
+      const Tensor second = numbers(step + 50, {8, 7}, torch::kDouble);
+      one(first).pow(2).mean().backward();
+      one(second).pow(2).mean().backward();
+      {
+        const auto no_sync = ddp.no_sync();
+        copy(share(first, ranks)).pow(2).mean().backward();
+      }
+      EXPECT_EQ(ddp.last_step().number, step);
+      copy(share(second, ranks)).pow(2).mean().backward();
+      EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14));
+    }
+  });
+}
+
+/// Parameters of all kinds of shapes, of which a forward uses some.
+struct OddImpl : torch::nn::Module {
+  OddImpl() {
+    for (const std::int64_t size : {0, 1, 1, 17, 1000, 3}) {
+      parameter.push_back(register_parameter("p" + std::to_string(parameter.size()), torch::ones({size})));
+    }
+    frozen = register_parameter("frozen", torch::ones({5}), false);
+    transposed = register_parameter("transposed", torch::arange(12.0).view({3, 4}).t().detach());
+    tied = register_parameter("tied", parameter[3]);
+    half = register_parameter("half", torch::ones({9}, torch::kBFloat16));
+  }
+  Tensor forward(const std::vector<std::size_t>& used) {
+    Tensor sum = torch::zeros({});
+    for (const std::size_t each : used) sum = sum + (parameter[each] * parameter[each]).sum();
+    return sum + (tied * frozen.sum()).sum() + (transposed * transposed).sum() + half.to(torch::kFloat).sum();
+  }
+  std::vector<Tensor> parameter;
+  Tensor frozen;
+  Tensor transposed;
+  Tensor tied;
+  Tensor half;
+};
+TORCH_MODULE(Odd);
+
+TEST_P(DdpTest, ParametersOfAnyShapeFrozenTiedAndUnused) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    Odd odd;
+    Ddp ddp{ranks, *odd};
+    for (int step = 0; step < 3; ++step) {
+      odd->zero_grad();
+      // 5 is used by nobody, 4 by rank 0 alone.
+      odd(ranks.rank() == 0 ? std::vector<std::size_t>{0, 1, 2, 3, 4} : std::vector<std::size_t>{0, 1, 2, 3})
+          .backward();
+      const double n = ranks.size();
+      EXPECT_FALSE(odd->parameter[5].grad().defined());
+      EXPECT_FALSE(odd->frozen.grad().defined());
+      EXPECT_TRUE(torch::allclose(odd->parameter[4].grad(), torch::full({1000}, 2 / n)));
+      EXPECT_TRUE(torch::equal(odd->parameter[3].grad(), torch::full({17}, 2.0 + 5.0)));
+      EXPECT_TRUE(torch::equal(odd->parameter[1].grad(), torch::full({1}, 2.0)));
+      EXPECT_EQ(odd->parameter[0].grad().numel(), 0);
+      EXPECT_TRUE(torch::equal(odd->transposed.grad(), 2 * odd->transposed));
+      EXPECT_EQ(odd->transposed.grad().strides(), odd->transposed.strides());
+      EXPECT_TRUE(torch::equal(odd->half.grad(), torch::ones({9}, torch::kBFloat16)));
+      expect_alike(ranks, odd->parameter[4].grad());
+    }
+  });
+}
+
+TEST_P(DdpTest, UnevenSharesCountByTheirSamples) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    Mlp one;
+    one->to(torch::kDouble);
+    fill(*one, 3);
+    Mlp copy;
+    copy->to(torch::kDouble);
+    fill(*copy, 3);
+    Ddp ddp{ranks, *copy};
+    // Rank r has 2r + 1 samples of each batch.
+    const std::int64_t n = ranks.size();
+    const std::int64_t r = ranks.rank();
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const Tensor x = numbers(step, {n * n, 7}, torch::kDouble);
+      one->zero_grad();
+      one(x).pow(2).sum(1).mean().backward();
+      copy->zero_grad();
+      ddp.weigh(static_cast<double>(2 * r + 1));
+      copy(x.slice(0, r * r, (r + 1) * (r + 1))).pow(2).sum(1).mean().backward();
+      EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14));
+      expect_alike(ranks, gradients(*copy));
+    }
+  });
+}
+
+TEST_P(DdpTest, RanksWithFewerBatchesWaitForTheOthers) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    // Rank r has r + 1 batches of four: as one process that has in step k those of all that have one.
+    Mlp one;
+    one->to(torch::kDouble);
+    fill(*one, 3);
+    Mlp copy;
+    copy->to(torch::kDouble);
+    fill(*copy, 3);
+    torch::optim::SGD one_optimizer{one->parameters(), 0.1};
+    torch::optim::SGD optimizer{copy->parameters(), 0.1};
+    const auto batch = [](std::uint64_t rank, std::uint64_t step) {
+      return numbers(100 * rank + step, {4, 7}, torch::kDouble);
+    };
+    for (std::uint64_t step = 0; step < ranks.size(); ++step) {
+      std::vector<Tensor> all;
+      for (std::uint64_t rank = step; rank < ranks.size(); ++rank) all.push_back(batch(rank, step));
+      one_optimizer.zero_grad();
+      one(torch::cat(all)).pow(2).sum(1).mean().backward();
+      one_optimizer.step();
+    }
+    Ddp ddp{ranks, *copy};
+    for (std::uint64_t step = 0; step <= ranks.rank(); ++step) {
+      optimizer.zero_grad();
+      ddp.weigh(4);
+      copy(batch(ranks.rank(), step)).pow(2).sum(1).mean().backward();
+      optimizer.step();
+    }
+    ddp.finish();
+    EXPECT_TRUE(torch::allclose(values(*one), values(*copy), 1e-10, 1e-12));
+    expect_alike(ranks, values(*copy));
+    EXPECT_EQ(ddp.last_step().number, ranks.size());
+  });
+}
+
+TEST_P(DdpTest, BuffersAreThoseOfRank0) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    torch::nn::BatchNorm1d norm{7};
+    norm->running_mean.fill_(static_cast<double>(ranks.rank()));
+    Ddp ddp{ranks, *norm};
+    EXPECT_EQ(norm->running_mean[0].item<float>(), 0);
+    norm(numbers(ranks.rank(), {8, 7}, torch::kFloat)).sum().backward();
+    expect_alike(ranks, norm->running_mean);
+    expect_alike(ranks, norm->running_var);
+    EXPECT_NE(norm->running_mean[0].item<float>(), 0);
+  });
+}
+
+TEST_P(DdpTest, WhatIsGivenToReductionsIsKnownAndHalfOfItAsBf16) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    std::size_t exact = 0;
+    for (const Wire wire : {Wire::kExact, Wire::kBf16}) {
+      Mlp copy{64, 256, 64};
+      fill(*copy, 3);
+      Ddp ddp{ranks, *copy, {.first_bucket_bytes = 1, .bucket_bytes = 1 << 16, .wire = wire}};
+      for (int step = 0; step < 2; ++step) {
+        copy->zero_grad();
+        copy(share(numbers(5, {16, 64}, torch::kFloat), ranks)).pow(2).sum().backward();
+      }
+      std::size_t bytes = 0;
+      for (const auto& each : copy->parameters()) bytes += each.nbytes();
+      if (wire == Wire::kExact) {
+        exact = ddp.last_step().bytes;
+        EXPECT_GE(exact, bytes);
+        EXPECT_LE(exact, bytes + 64 * (copy->parameters().size() + ddp.last_step().operations));
+        EXPECT_GE(ddp.last_step().operations, 3U);
+      } else {
+        EXPECT_EQ(ddp.last_step().bytes, exact / 2);
+        Mlp reference{64, 256, 64};
+        fill(*reference, 3);
+        (reference(numbers(5, {16, 64}, torch::kFloat)).pow(2).sum() / static_cast<double>(ranks.size())).backward();
+        const double scale = gradients(*reference).abs().max().item<double>();
+        EXPECT_LE((gradients(*reference) - gradients(*copy)).abs().max().item<double>(), scale / 128);
+        expect_alike(ranks, gradients(*copy));
+      }
+    }
+  });
+}
+
+/// Runs a module again in backward, as checkpointing does.
+struct Again : torch::autograd::Function<Again> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, std::int64_t module) {
+    context->save_for_backward({x});
+    context->saved_data["module"] = module;
+    return (*reinterpret_cast<Mlp*>(module))(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list outer) {
+    const torch::AutoGradMode with_grad{true};
+    const Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    (*reinterpret_cast<Mlp*>(context->saved_data["module"].toInt()))(x).backward(outer[0]);
+    return {x.grad(), Tensor{}};
+  }
+};
+
+TEST_P(DdpTest, BackwardsInsideOfABackwardBelongToIt) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    const auto forward = [](Mlp& module, const Tensor& x, bool again) {
+      const auto through = [&](const Tensor& from) {
+        return again ? Again::apply(from, reinterpret_cast<std::int64_t>(&module)) : module(from);
+      };
+      // The same module twice: its gradients come in two parts.
+      return through(torch::tanh(through(x))).pow(2).mean();
+    };
+    Mlp one{5, 16, 5};
+    one->to(torch::kDouble);
+    fill(*one, 3);
+    Mlp copy{5, 16, 5};
+    copy->to(torch::kDouble);
+    fill(*copy, 3);
+    Ddp ddp{ranks, *copy, {.first_bucket_bytes = 1, .bucket_bytes = 1, .static_graph = true}};
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const Tensor x = numbers(step, {8, 5}, torch::kDouble);
+      one->zero_grad();
+      copy->zero_grad();
+      forward(one, x, false).backward();
+      forward(copy, share(x, ranks).clone().requires_grad_(), true).backward();
+      EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14)) << step;
+      EXPECT_EQ(ddp.last_step().number, step + 1);
+    }
+  });
+}
+
+TEST(DdpErrorsTest, AGradientThatComesTwiceAsksForStaticGraph) {
+  on_ranks(2, [](Communicator& ranks) {
+    Mlp copy{5, 16, 5};
+    Ddp ddp{ranks, *copy, {.first_bucket_bytes = 1, .bucket_bytes = 1}};
+    const Tensor x = torch::ones({2, 5}).requires_grad_();
+    const auto once = Again::apply(x, reinterpret_cast<std::int64_t>(&copy));
+    const auto twice = Again::apply(once, reinterpret_cast<std::int64_t>(&copy));
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { twice.sum().backward(); }), "static_graph");
+  });
+}
+
+TEST(DdpErrorsTest, DifferentModulesAreToldOnAllRanks) {
+  on_ranks(3, [](Communicator& ranks) {
+    torch::nn::Linear linear{4, ranks.rank() == 2 ? 6 : 5};
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *linear); }),
+                "rank 0 has \"weight\" Float [5, 4] where rank 2 has \"weight\" Float [6, 4]");
+    torch::nn::Linear other{torch::nn::LinearOptions(4, 5).bias(ranks.rank() == 1)};
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *other); }), "no more tensors");
+    torch::nn::Linear third{4, 5};
+    if (ranks.rank() == 1) third->weight.requires_grad_(false);
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *third); }), "frozen");
+  });
+}
+
+TEST(DdpErrorsTest, ANumberThatIsNoneIsFound) {
+  on_ranks(3, [](Communicator& ranks) {
+    Mlp copy;
+    fill(*copy, 3);
+    Ddp ddp{ranks, *copy, {.check_numbers = true}};
+    Tensor x = torch::ones({2, 7});
+    copy(x).sum().backward();
+    if (ranks.rank() == 1) {
+      copy->second->weight.register_hook([](const Tensor& gradient) {
+        Tensor with_nan = gradient.clone();
+        with_nan[0][0] = std::numeric_limits<float>::quiet_NaN();
+        return with_nan;
+      });
+    }
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { copy(x).sum().backward(); }),
+                "in step 2 the gradient of \"second.weight\" on rank 1 has elements that are no finite numbers");
+  });
+}
+
+TEST(DdpErrorsTest, WhatARankThrowsInBackwardIsItsOwnAndTheNextStepGoesOn) {
+  on_ranks(2, [](Communicator& ranks) {
+    Mlp one;
+    one->to(torch::kDouble);
+    fill(*one, 3);
+    Mlp copy;
+    copy->to(torch::kDouble);
+    fill(*copy, 3);
+    Ddp ddp{ranks, *copy};
+    const Tensor x = numbers(1, {8, 7}, torch::kDouble);
+    bool throws = true;
+    // Before any gradient has come, on all ranks.
+    const auto loss = [&] {
+      Tensor y = copy(share(x, ranks));
+      y.register_hook([&](const Tensor& gradient) {
+        if (std::exchange(throws, false)) throw std::runtime_error{"not now"};
+        return gradient;
+      });
+      return y.pow(2).mean();
+    };
+    EXPECT_ANY_THROW(loss().backward());
+    copy->zero_grad();
+    loss().backward();
+    one(x).pow(2).mean().backward();
+    EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14));
+  });
+}
+
+TEST(DdpErrorsTest, ARankThatDiesInBackwardIsNamedToTheOthers) {
+  on_ranks(3, [](Communicator& ranks) {
+    Mlp copy;
+    Ddp ddp{ranks, *copy};
+    copy(torch::ones({2, 7})).sum().backward();
+    if (ranks.rank() == 1) {
+      ranks.abort("its data is gone");
+      return;
+    }
+    EXPECT_SAYS(message_of<Cancelled>([&] {
+                  for (int i = 0; i < 3; ++i) copy(torch::ones({2, 7})).sum().backward();
+                }),
+                "rank 1 has given up: its data is gone");
+  });
+}
+
+TEST(DdpErrorsTest, AModuleIsItsOwnAgainAfterwards) {
+  on_ranks(2, [](Communicator& ranks) {
+    torch::nn::Linear linear{1, 1};
+    {
+      const Ddp ddp{ranks, *linear};
+      linear(torch::ones({1, 1})).sum().backward();
+    }
+    linear->zero_grad();
+    (linear(torch::ones({1, 1})) * static_cast<double>(ranks.rank())).sum().backward();
+    EXPECT_EQ(linear->weight.grad().item<float>(), static_cast<float>(ranks.rank()));
+  });
+}
+
+}  // namespace
+}  // namespace pharos::ml
