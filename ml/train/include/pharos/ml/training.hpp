@@ -1,0 +1,85 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <pharos/base/export.hpp>
+
+namespace torch::nn {
+class Module;
+}
+
+/// What a training loop wants between backward() and step(), and beside it.
+namespace pharos::ml {
+
+/// Makes the gradients of all of them, taken as one vector, at most so long; returns how long it was. What is no finite
+/// number is returned, and nothing changed.
+PHAROS_API double clip_norm(const std::vector<at::Tensor>& parameters, double max);
+/// Makes each element of each gradient at most so large.
+PHAROS_API void clip_values(const std::vector<at::Tensor>& parameters, double max);
+
+/// For half-precision gradients, which would be 0 where they are small: losses are scaled up, gradients down again. The
+/// scale halves when a gradient has become infinite, and that step is left out; after many that were not it doubles.
+///
+///   scaler.scale(loss).backward();
+///   if (scaler.unscale(model->parameters())) optimizer.step();
+class PHAROS_API GradScaler {
+ public:
+  struct Options {
+    double begin = 65536;
+    std::uint64_t steps_until_growth = 2000;
+  };
+  GradScaler() : GradScaler{Options{}} {}
+  explicit GradScaler(const Options& options) : options_{options}, scale_{options.begin} {}
+
+  at::Tensor scale(const at::Tensor& loss) const;
+  /// False: leave the step out. With Ddp all ranks say the same, since their gradients are the same.
+  bool unscale(const std::vector<at::Tensor>& parameters);
+  double now() const { return scale_; }
+
+ private:
+  const Options options_;
+  double scale_;
+  std::uint64_t good_steps_ = 0;
+};
+
+/// A moving mean of a module's parameters, which often does better than the last ones. Its buffers are copied.
+class PHAROS_API Ema {
+ public:
+  Ema(const torch::nn::Module& module, double decay);
+  Ema(Ema&&) = delete;
+  ~Ema();
+
+  /// After each step.
+  void update();
+  /// The module has the mean for as long as this lives: to evaluate, or to save.
+  class Applied;
+  [[nodiscard]] Applied apply();
+
+ private:
+  friend class Applied;
+  void exchange();
+
+  struct Pair {
+    at::Tensor own;
+    at::Tensor mean;
+    bool is_buffer;
+  };
+  std::vector<Pair> pairs_;
+  const double decay_;
+};
+
+class PHAROS_API Ema::Applied {
+ public:
+  explicit Applied(Ema& ema);
+  Applied(Applied&&) = delete;
+  ~Applied();
+
+ private:
+  Ema& ema_;
+};
+
+}  // namespace pharos::ml

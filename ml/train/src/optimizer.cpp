@@ -1,0 +1,188 @@
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <utility>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/optimizer.hpp>
+
+#include "parameters.hpp"
+#include "updates.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 15;       // elements that are worth a thread
+constexpr std::int64_t kAlignedElements = 16;  // each parameter's begin in a line of their own
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+at::ScalarType kept_type(const at::Tensor& parameter) {
+  return parameter.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+/// A tensor's elements in the order of their memory.
+at::Tensor in_memory_order(const at::Tensor& tensor) {
+  return tensor.as_strided({tensor.numel()}, {1});
+}
+
+void check(const at::Tensor& parameter) {
+  if (parameter.is_non_overlapping_and_dense() && parameter.is_floating_point() && parameter.is_cpu()) return;
+  throw_error(Error{ErrorCode::kInvalidArgument, "a parameter of type " + parameter.toString() + " cannot be trained",
+                    "Give tensors of floating point numbers without gaps between them, in the memory of the CPU."});
+}
+
+/// A part of a parameter.
+template <class Real>
+struct Run {
+  Real* values;
+  const Real* gradient;
+  Real* kept[2];
+  std::size_t elements;
+};
+
+template <class Real>
+void update(const Rule& rule, double lr, double weight_decay, std::uint64_t step, const Run<Real>& run) {
+  const auto t = static_cast<double>(step);
+  const double keep = 1 - lr * weight_decay;
+  std::visit(Overloaded{[&](const AdamW& by) {
+                          const AdamWUpdate now{by.beta1,
+                                                by.beta2,
+                                                keep,
+                                                lr / (1 - std::pow(by.beta1, t)),
+                                                1 / std::sqrt(1 - std::pow(by.beta2, t)),
+                                                by.eps};
+                          adamw(now, run.values, run.gradient, run.kept[0], run.kept[1], run.elements);
+                        },
+                        [&](const Sgd& by) {
+                          const SgdUpdate now{lr, weight_decay, by.momentum, by.nesterov};
+                          if (by.momentum == 0) return sgd(now, run.values, run.gradient, run.elements);
+                          momentum(now, run.values, run.gradient, run.kept[0], run.elements);
+                        },
+                        [&](const Lion& by) {
+                          const LionUpdate now{lr, keep, by.beta1, by.beta2};
+                          lion(now, run.values, run.gradient, run.kept[0], run.elements);
+                        }},
+             rule);
+}
+
+}  // namespace
+
+std::vector<ParameterGroup> groups_of(const torch::nn::Module& module, double weight_decay) {
+  std::vector<ParameterGroup> groups(2);
+  groups[0].weight_decay = weight_decay;
+  for (const NamedTensor& each : parameters_of(module)) {
+    if (each.tensor.requires_grad()) groups[each.tensor.dim() >= 2 ? 0 : 1].parameters.push_back(each.tensor);
+  }
+  return groups;
+}
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, const Rule& rule)
+    : groups_{std::move(groups)}, rule_{rule}, lr_{std::visit([](const auto& by) { return by.lr; }, rule)} {
+  for (const ParameterGroup& group : groups_) {
+    for (const at::Tensor& parameter : group.parameters) {
+      check(parameter);
+      states_.push_back({.parameter = parameter});
+    }
+  }
+  keep_side_by_side();
+}
+
+Optimizer::~Optimizer() = default;
+
+std::vector<std::string_view> Optimizer::names() const {
+  using Names = std::vector<std::string_view>;
+  return std::visit(Overloaded{[](const AdamW&) {
+                                 return Names{"mean", "square"};
+                               },
+                               [](const Sgd& by) { return by.momentum == 0 ? Names{} : Names{"velocity"}; },
+                               [](const Lion&) { return Names{"mean"}; }},
+                    rule_);
+}
+
+void Optimizer::keep_side_by_side() {
+  const at::NoGradGuard no_grad;
+  const auto room = [](const State& state) {
+    return (state.parameter.numel() + kAlignedElements - 1) / kAlignedElements * kAlignedElements;
+  };
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    std::int64_t elements = 0;
+    for (const State& each : states_) elements += kept_type(each.parameter) == type ? room(each) : 0;
+    for (std::size_t i = 0; i < names().size(); ++i) {
+      const at::Tensor all = at::zeros({elements}, at::TensorOptions{}.dtype(type));
+      std::int64_t begin = 0;
+      for (State& each : states_) {
+        if (kept_type(each.parameter) != type) continue;
+        each.values.push_back(all.narrow(0, begin, each.parameter.numel()));
+        begin += room(each);
+      }
+    }
+  }
+  for (State& each : states_) {
+    if (each.parameter.scalar_type() == kept_type(each.parameter)) continue;
+    each.whole = in_memory_order(each.parameter).detach().to(at::kFloat);
+  }
+}
+
+void Optimizer::step() {
+  const at::NoGradGuard no_grad;
+  auto state = states_.begin();
+  for (const ParameterGroup& group : groups_) {
+    for (std::size_t i = 0; i < group.parameters.size(); ++i, ++state) {
+      if (!state->parameter.grad().defined()) continue;
+      if (kept_type(state->parameter) == at::kDouble) {
+        step_one<double>(*state, group);
+      } else {
+        step_one<float>(*state, group);
+      }
+    }
+  }
+}
+
+template <class Real>
+void Optimizer::step_one(State& state, const ParameterGroup& group) {
+  const at::Tensor& parameter = state.parameter;
+  at::Tensor gradient = parameter.grad();
+  if (gradient.layout() != at::kStrided || gradient.strides() != parameter.strides()) {
+    gradient = at::empty_like(parameter).copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+  }
+  gradient = in_memory_order(gradient);
+  at::Tensor values = in_memory_order(parameter);
+  if (state.whole.defined()) {
+    gradient = gradient.to(at::kFloat);
+    values = state.whole;
+  }
+  ++state.steps;
+  at::parallel_for(0, parameter.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    Run<Real> run{values.data_ptr<Real>() + begin,
+                  gradient.const_data_ptr<Real>() + begin,
+                  {},
+                  static_cast<std::size_t>(end - begin)};
+    for (std::size_t i = 0; i < state.values.size(); ++i) run.kept[i] = state.values[i].data_ptr<Real>() + begin;
+    update(rule_, lr_ * group.lr_factor, group.weight_decay, state.steps, run);
+  });
+  if (state.whole.defined()) in_memory_order(parameter).copy_(state.whole);
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  for (State& each : states_) {
+    at::Tensor& gradient = each.parameter.mutable_grad();
+    if (!gradient.defined()) continue;
+    if (set_to_none) {
+      gradient.reset();
+    } else {
+      gradient.detach_().zero_();
+    }
+  }
+}
+
+}  // namespace pharos::ml
