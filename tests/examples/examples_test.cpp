@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -122,6 +123,41 @@ TEST_F(ExamplesTest, WorkQueueFindsTheLongestWay) {
   EXPECT_EQ(numbers_after("a producer made ", output), (std::vector<double>{100, 100}));
   EXPECT_EQ(numbers_after("a consumer did ", output).size(), 3u);
 }
+
+#ifdef MLP_DDP
+constexpr const char* kRanksAgree = "All ranks have the same bits in their parameters.";
+
+TEST_F(ExamplesTest, AnMlpLearnsThreeSpiralsAsAGroup) {
+  const std::string output = output_of(MLP_DDP, {"--ranks", "3"});
+  EXPECT_SAYS(output, "on 3 ranks");
+  EXPECT_SAYS(output, kRanksAgree);
+  EXPECT_SAYS(output, "\n   30  0.0");
+}
+
+TEST_F(ExamplesTest, AnMlpLearnsTheSameAsRanksOfALauncher) {
+  std::vector<std::unique_ptr<ChildProgram>> ranks;
+  for (const char* const rank : {"0", "1"}) {
+    const ChildProgram::Variables variables{{"RANK", rank},
+                                            {"WORLD_SIZE", "2"},
+                                            {"LOCAL_WORLD_SIZE", "2"},
+                                            {"MASTER_ADDR", "127.0.0.1"},
+                                            {"MASTER_PORT", "29500"}};
+    ranks.push_back(std::make_unique<ChildProgram>(MLP_DDP, std::vector<std::string>{"--epochs", "12"}, variables));
+  }
+  const auto first = ranks[0]->wait(25s);
+  const auto second = ranks[1]->wait(25s);
+  EXPECT_EQ(first.status, 0) << first.error;
+  EXPECT_EQ(second.status, 0) << second.error;
+  EXPECT_SAYS(first.output, kRanksAgree);
+  EXPECT_EQ(second.output, "");
+  // Whoever starts the ranks, what they learn is the same: the last epoch's loss and accuracy.
+  const auto last_epoch = [](const std::string& output) {
+    const std::size_t begin = output.find("\n   12  ");
+    return output.substr(begin, output.find(" %", begin) - begin);
+  };
+  EXPECT_EQ(last_epoch(first.output), last_epoch(output_of(MLP_DDP, {"--epochs", "12"})));
+}
+#endif
 
 }  // namespace
 }  // namespace pharos::cluster::examples
