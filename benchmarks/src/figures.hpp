@@ -77,6 +77,8 @@ void measure_store(Report& report, int argc, char** argv);
 void measure_between_nodes(Report& report, int argc, char** argv);
 /// Ranks that share memory.
 void measure_collective(Report& report);
+/// "actors" or "ddp".
+void measure_with_torch(Report& report, const std::string& what);
 /// The head's decisions by themselves.
 void measure_placement(Report& report);
 /// The head by itself, and what it writes down.

@@ -62,6 +62,8 @@ constexpr Gate kGates[] = {
     {"allreduce_floor_ratio_32MiB_8", Gate::kAtLeast, 0.8},
     {"allreduce_4KiB_us_2", Gate::kAtMost, 3},
     {"allreduce_4KiB_us_8", Gate::kAtMost, 300},
+    {"ddp_step_over_local", Gate::kAtMost, 1.03},
+    {"ddp_comm_heavy_excess_over_floor", Gate::kAtMost, 2.5},
     {"parked_cpu_percent", Gate::kAtMost, 1},
     {"puts_small", Gate::kAtLeast, 1'000'000},
     {"gets_small", Gate::kAtLeast, 5'000'000},

@@ -1,6 +1,7 @@
 // pharos-bench: measures Pharos and, in the same run, what the machine allows.
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,13 +13,14 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: pharos-bench core|store|cluster|scale|collective [--json FILE] [--only NAME] [--gates]\n"
+    "usage: pharos-bench core|store|cluster|scale|collective|ddp [--json FILE] [--only NAME] [--gates]\n"
     "\n"
     "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
     "  store        large values in shared memory\n"
     "  cluster      head, nodes and scheduler\n"
     "  scale        the head with up to 10 000 nodes and 100 000 actors\n"
     "  collective   ranks that reduce numbers together, on this machine\n"
+    "  ddp          steps of data-parallel training, beside those of a module by itself\n"
     "  --json FILE  writes machine and figures there\n"
     "  --only NAME  measures one figure\n"
     "  --size SIZE  of scale: with so many nodes and actors (\"1000x10000\")\n"
@@ -47,8 +49,8 @@ int run(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "broadcast-once") == 0)
     return bench::run_broadcast(argc, argv, std::atoi(argv[2]));
   const std::string what = argc < 2 ? "" : argv[1];
-  if (what != "core" && what != "store" && what != "cluster" && what != "scale" && what != "collective")
-    return fail("say what to measure");
+  constexpr std::array kKinds{"core", "store", "cluster", "scale", "collective", "ddp"};
+  if (std::find(kKinds.begin(), kKinds.end(), what) == kKinds.end()) return fail("say what to measure");
   std::string json;
   std::string only;
   std::string size;
@@ -75,6 +77,8 @@ int run(int argc, char** argv) {
     bench::measure_scale(report, size);
   } else if (what == "collective") {
     bench::measure_collective(report);
+  } else if (what == "ddp") {
+    bench::measure_with_torch(report, "ddp");
   } else {
     bench::measure_limits(report);
   }

@@ -40,21 +40,6 @@ class Member {
   }
 };
 
-/// Of a program that links libtorch.
-void measure_torch_actors(Report& report) {
-  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "pharos-bench-torch";
-  if (!fs::exists(program)) {
-    std::printf("process_actors_per_s_torch: libtorch was not there when this was built\n");
-    return;
-  }
-  std::FILE* const output = ::popen(program.c_str(), "re");
-  double rate = 0;
-  const bool came = std::fscanf(output, "%lf", &rate) == 1;
-  ::pclose(output);
-  if (!came) throw std::runtime_error{program.string() + " has failed"};
-  report.add("process_actors_per_s_torch", rate, "/s");
-}
-
 pharos::PlacementGroup some_group(pharos::Runtime& runtime) {
   const pharos::Bundle bundle{.resources = {{"seat", 1}}};
   return runtime.reserve({.bundles = {bundle, bundle}});
@@ -146,7 +131,7 @@ void measure_several_nodes(Report& report, int argc, char** argv) {
     if (report.wants(name)) report.add(name, figure(), unit);
   };
   measure("process_actors_per_s", "/s", [&] { return actors_per_s<Member, &Member::pid>(runtime); });
-  if (report.wants("process_actors_per_s_torch")) measure_torch_actors(report);
+  if (report.wants("process_actors_per_s_torch")) measure_with_torch(report, "actors");
   measure("placement_groups_per_s", "/s", [&] { return groups_per_s(runtime); });
   measure("placement_group_ms", "ms", [&] { return group_ms(runtime); });
   measure("worker_death_ms", "ms", [&] { return worker_death_ms(runtime); });

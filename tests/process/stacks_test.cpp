@@ -22,7 +22,12 @@ using namespace std::chrono_literals;
 volatile int turns = 0;
 
 [[gnu::noinline]] void turn_for_ever() {
-  while (true) turns = turns + 1;
+  while (true) {
+    turns = turns + 1;
+#ifdef __SANITIZE_THREAD__
+    ::usleep(0);  // its library holds signals back until a thread calls something that it knows
+#endif
+  }
 }
 [[gnu::noinline]] void allocate_for_ever() {
   while (true) {

@@ -1,0 +1,45 @@
+// pharos-bench-torch: what pharos-bench asks of a program that links libtorch. Prints a line for each figure: its name,
+// value and unit.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include <pharos/pharos.hpp>
+
+#include "created_actors.hpp"
+#include "torch_ddp.hpp"
+
+namespace {
+
+class Accumulator {
+ public:
+  double sum() { return sum_.sum().item<double>(); }
+
+ private:
+  at::Tensor sum_ = at::zeros({10, 10});
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    pharos::Runtime runtime{argc, argv};
+    const std::string_view what = argc < 2 ? "" : argv[1];
+    if (what == "ddp") {
+      bench::measure_ddp(runtime);
+    } else if (what == "actors") {
+      std::printf("process_actors_per_s_torch %f /s\n", bench::actors_per_s<Accumulator, &Accumulator::sum>(runtime));
+    } else {
+      std::fprintf(stderr, "usage: pharos-bench-torch actors|ddp\n");
+      return 2;
+    }
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "pharos-bench-torch: %s\n", e.what());
+    return 1;
+  }
+}
