@@ -47,6 +47,9 @@ endfunction()
 
 # What every ctest entry gets: its label, its time, and how the sanitizers report.
 function(pharos_describe_test name label timeout)
+  if(PHAROS_SANITIZE)
+    math(EXPR timeout "4 * ${timeout}")
+  endif()
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
   if(NOT label STREQUAL "fast")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

@@ -42,6 +42,7 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
   {
     const std::lock_guard lock{mutex_};
     link_ = link;
+    returned_ = 0;
     const bool same = callee.comes_back() && callee_.actor == callee.actor && callee_.incarnation == callee.incarnation;
     callee_ = callee;
     if (why_lost_) {
@@ -176,8 +177,24 @@ std::size_t CallLink::send_now(CellHandle cell) {
   return bytes;
 }
 
+void CallLink::hold_for_next(std::vector<CellHandle> returned) {
+  std::unique_lock lock{mutex_};
+  if (why_lost_) {
+    const Error why = Error{*why_lost_}.with_outcome(Outcome::kNotStarted);
+    lock.unlock();
+    for (const CellHandle& cell : returned) cell->set_error(Error{why});
+    return;
+  }
+  in_flight_.fetch_add(returned.size(), std::memory_order_acq_rel);
+  for (CellHandle& cell : returned) {
+    if (cell->call().unordered) ++unordered_held_back_;
+    held_back_.insert(held_back_.begin() + static_cast<std::ptrdiff_t>(returned_++), std::move(cell));
+  }
+}
+
 // Under the mutex, with a link. As far as arguments are complete; and what need not wait for that.
 std::size_t CallLink::send_held_back() {
+  if (returned_ != 0) return 0;
   std::size_t bytes = 0;
   const auto send = [&](CellHandle cell) {
     if (cell->call().unordered) --unordered_held_back_;
@@ -217,6 +234,7 @@ bool CallLink::cancel(ResultCell& cell) {
         std::find_if(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
     if (held != held_back_.end()) {
       if ((*held)->call().unordered) --unordered_held_back_;
+      if (static_cast<std::size_t>(held - held_back_.begin()) < returned_) --returned_;
       held_back_.erase(held);
       in_flight_.fetch_sub(1, std::memory_order_acq_rel);
       return true;
@@ -263,7 +281,7 @@ void CallLink::send(CellHandle cell) {
   }
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
   const bool waits = stands(Safeguard::kOrder) && !held_back_.empty() && !cell->call().unordered;
-  if (link_ == nullptr || waits || cell->awaits_arguments()) {
+  if (link_ == nullptr || returned_ != 0 || waits || cell->awaits_arguments()) {
     if (cell->call().unordered) ++unordered_held_back_;
     return held_back_.push_back(std::move(cell));
   }
@@ -388,12 +406,14 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
     execution += Duration{frame.header.time};
     ++replies;
   }
-  const std::size_t done = replies + returned.size();
-  const std::size_t left = in_flight_.fetch_sub(done, std::memory_order_acq_rel) - done;
+  const std::size_t left = in_flight_.fetch_sub(replies, std::memory_order_acq_rel) - replies;
+  const std::size_t given_back = returned.size();
   if (const auto observer = observer_.lock()) {
-    if (replies != 0 || returned.empty()) observer->on_replies(*this, replies, execution, left);
-    if (!returned.empty()) observer->on_returned(*this, std::move(returned));
+    if (replies != 0 || given_back == 0) observer->on_replies(*this, replies, execution, left);
+    if (given_back != 0) observer->on_returned(*this, std::move(returned));
   }
+  // What has been held for the next one is in flight, and was at no time not.
+  in_flight_.fetch_sub(given_back, std::memory_order_acq_rel);
   flush();
 }
 
@@ -499,6 +519,7 @@ CallLink::Unanswered CallLink::take_unanswered() {
   unanswered.unsent.assign(held_back_.begin(), held_back_.end());
   held_back_.clear();
   unordered_held_back_ = 0;
+  returned_ = 0;
   in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
   return unanswered;
 }

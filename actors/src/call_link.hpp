@@ -93,6 +93,8 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   /// Sends the cell's call; or keeps its place, and those behind it, until advance(), if its arguments are not
   /// complete. A link that is lost fails it at once.
   void send(detail::CellHandle cell);
+  /// Its other end has begun none of these, and begins nothing more: they go before all others to the next one.
+  void hold_for_next(std::vector<detail::CellHandle> returned);
   /// Sends on: the arguments of a call are complete, or it has been given up.
   void advance();
   /// Gives up a call that is not on its way: true, and it is nobody's here any more. One that is: asks the worker to.
@@ -171,6 +173,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::map<std::uint64_t, detail::ResultCell*> stragglers_;  // that later calls have left behind
   std::deque<detail::CellHandle> held_back_;                 // not sent yet, and so not numbered
   std::size_t unordered_held_back_ = 0;                      // of these
+  std::size_t returned_ = 0;                                 // the first of these; then nothing goes over this link
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
   // Of a remote actor: whose replies have come since the last acknowledgement.

@@ -184,11 +184,9 @@ void ActorHandle::on_replies(CallLink&, std::size_t, Duration, std::size_t in_fl
   if (in_flight == 0 && shares_.load(std::memory_order_acquire) == 0) let_go_if_done();
 }
 
-// Only workers that run tasks give calls back.
-void ActorHandle::on_returned(CallLink&, std::vector<CellHandle> cells) {
-  for (const CellHandle& cell : cells) {
-    cell->set_error(Error{ErrorCode::kInternal, "an actor gave a call back"}.with_outcome(Outcome::kNotStarted));
-  }
+// By an incarnation that ends, and another one will follow.
+void ActorHandle::on_returned(CallLink& link, std::vector<CellHandle> cells) {
+  link.hold_for_next(std::move(cells));
 }
 
 void ActorHandle::on_disconnected(CallLink&) {

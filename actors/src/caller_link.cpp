@@ -94,7 +94,7 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   while (!batch_.empty()) {
     const wire::FrameView frame = batch_.next();
     if (is_note(frame.header.kind)) continue;
-    if (!serves_.actor && calls_.stopping()) {
+    if (calls_.stopping() && (!serves_.actor || calls_.moves())) [[unlikely]] {
       give_back_frame(frame.header);
       flush_later();
       continue;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "caller_link.hpp"
@@ -19,8 +20,9 @@ using namespace std::chrono_literals;
 using detail::Function;
 using detail::FunctionKind;
 
-constexpr Duration kExitTime = 30s;  // for the call that ends its actor to come back
-constexpr auto kBusyTime = 100ms;    // for a call that runs when the worker is told to end
+constexpr Duration kExitTime = 30s;    // for the call that ends its actor to come back
+constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker is told to end
+constexpr auto kGiveBackTime = 200ms;  // for calls that are on their way to an actor that moves
 constexpr Duration kFlushDelayMax = 50us;
 constexpr auto kReturnTime = 60s;    // a remote caller that is cut off is dead for all others well before
 constexpr auto kHandOverTime = 10s;  // to claim what came with a reply, when the connection ends right after it
@@ -53,8 +55,10 @@ void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& reg
 
 bool Calls::stop(Duration grace) {
   async::Executor& executor = platform_->executor();
-  begin_stop();
+  if (!stopping()) begin_stop();
   if (grace != Duration{}) strand_.wait_until_idle(executor, async::Deadline::after(grace, executor));
+  // Callers that have called meanwhile are given their calls back, and send nothing more.
+  if (moves()) std::this_thread::sleep_for(kGiveBackTime);
   if (!strand_.stop(executor, async::Deadline::after(kBusyTime, executor))) return false;
   instance_.destroy();
   return true;

@@ -62,9 +62,13 @@ class Calls {
   /// No call begins any more; one that runs may go on for a while, and is told. False when it runs on then; else the
   /// actor's destructor has run.
   bool stop(Duration grace = {});
-  /// The same, without waiting: calls that come are refused, tasks are given back.
-  void begin_stop() { stopping_.store(true); }
+  /// The same, without waiting: calls that come are refused; tasks, and calls of an actor that moves, are given back.
+  void begin_stop(bool moves = false) {
+    moves_.store(moves);
+    stopping_.store(true);
+  }
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+  bool moves() const { return moves_.load(std::memory_order_relaxed); }
   /// The actor's own wish: it ends after this call.
   Result<void> exit_actor();
   /// After stop(), where the process does not end then: calls that are suspended are woken, and run to their end.
@@ -102,6 +106,7 @@ class Calls {
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
   std::atomic<bool> stopping_ = false;
+  std::atomic<bool> moves_ = false;
   struct {
     std::atomic<const detail::Function*> function = nullptr;
     std::atomic<std::int64_t> since = 0;

@@ -104,7 +104,7 @@ class Worker final : public net::Peer::Owner {
   void end(const wire::EndWorker& told) {
     const std::chrono::milliseconds grace{told.grace_ms};
     if (grace.count() == 0) end(Duration{});
-    calls_.begin_stop();
+    calls_.begin_stop(told.moves);
     if (is_actor_) std::thread{[this, grace] { end(grace); }}.detach();
   }
 

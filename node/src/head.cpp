@@ -645,8 +645,8 @@ void Head::start_incarnation(ActorId actor) {
 void Head::end_incarnation(const scheduler::EndIncarnation& end) {
   if (const Running* const running = find_running(end.actor, end.incarnation)) {
     const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(end.grace).count();
-    return tell(running->node,
-                wire::EndIncarnation{end.actor, end.incarnation, end.kill, static_cast<std::uint32_t>(grace)});
+    return tell(running->node, wire::EndIncarnation{end.actor, end.incarnation, end.kill,
+                                                    static_cast<std::uint32_t>(grace), end.moves});
   }
   const auto unplaced = unplaced_.find(end.actor);
   if (unplaced == unplaced_.end() || unplaced->second != end.incarnation) return;

@@ -167,7 +167,8 @@ class Node final : public net::Peer::Owner {
   void note_what_actors_wait_for(const Job& job, std::vector<wire::InspectedWorker>& in) const;
   static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
                                            async::Deadline deadline);
-  void end_worker(const std::shared_ptr<Worker>& worker, Duration grace = {});
+  /// `moves`: another incarnation of its actor follows elsewhere.
+  void end_worker(const std::shared_ptr<Worker>& worker, Duration grace = {}, bool moves = false);
   void drain();
   void kill_worker(Worker& worker);
   static void process_ended(Worker& worker, int status);

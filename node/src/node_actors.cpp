@@ -223,7 +223,7 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
 
 void Node::end_incarnation(const wire::EndIncarnation& end) {
   if (const auto worker = find_incarnation(end.actor, end.incarnation)) {
-    if (!end.kill) return end_worker(worker, std::chrono::milliseconds{end.grace_ms});
+    if (!end.kill) return end_worker(worker, std::chrono::milliseconds{end.grace_ms}, end.moves);
     return kill_worker(*worker);
   }
   const auto found = std::find_if(starting_.begin(), starting_.end(), [&](const auto& entry) {

@@ -175,10 +175,10 @@ void Node::note_shown(Job& job) {
 
 // ---- End
 
-void Node::end_worker(const std::shared_ptr<Worker>& worker, Duration grace) {
+void Node::end_worker(const std::shared_ptr<Worker>& worker, Duration grace, bool moves) {
   if (worker->control == nullptr) return kill_worker(*worker);
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
-  worker->control->send(wire::EndWorker{static_cast<std::uint32_t>(milliseconds)});
+  worker->control->send(wire::EndWorker{static_cast<std::uint32_t>(milliseconds), moves});
   executor_.run_at(executor_.now() + grace + kStopTime, [this, weak = std::weak_ptr{worker}] {
     if (const auto late = weak.lock()) kill_worker(*late);
   });

@@ -257,7 +257,7 @@ ActorEffects ActorTable::move(ActorId actor, Duration grace) {
       std::exchange(found->moves, true)) {
     return {};
   }
-  return {EndIncarnation{actor, found->incarnation, false, grace}};
+  return {EndIncarnation{actor, found->incarnation, false, grace, true}};
 }
 
 ActorEffects ActorTable::kill(ActorId actor, const std::string& why) {

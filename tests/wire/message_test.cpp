@@ -98,7 +98,7 @@ const std::vector<Message>& one_of_each() {
       WorkerForked{WorkerId{14}, 15},
       WorkerReaped{WorkerId{16}, -17, true},
       ServeCaller{CallerId{18}, ActorId{19}, 20, true, some_holding()},
-      EndWorker{77},
+      EndWorker{77, true},
       DrainNode{NodeId{78}, 79, 80},
       WorkerBlocked{true},
       ConnectActor{ActorId{21}, 22, some_asker()},
@@ -129,7 +129,7 @@ const std::vector<Message>& one_of_each() {
                        GroupId{143},
                        144,
                        true},
-      EndIncarnation{ActorId{42}, 43, true, 44},
+      EndIncarnation{ActorId{42}, 43, true, 44, true},
       IncarnationEnded{ActorId{44}, 45, "killed", true},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400", true},
       JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}, true},
@@ -231,7 +231,7 @@ auto fields(const FindNode& m) {
   return std::tie(node, number);
 }
 auto fields(const EndWorker& m) {
-  return std::tie(m.grace_ms);
+  return std::tie(m.grace_ms, m.moves);
 }
 auto fields(const Beat& m) {
   return std::tie(m.sent);
@@ -352,8 +352,8 @@ auto fields(const ReleaseBundle& m) {
   return std::tie(group, bundle);
 }
 auto fields(const EndIncarnation& m) {
-  const auto& [actor, incarnation, kill, grace_ms] = m;
-  return std::tie(actor, incarnation, kill, grace_ms);
+  const auto& [actor, incarnation, kill, grace_ms, moves] = m;
+  return std::tie(actor, incarnation, kill, grace_ms, moves);
 }
 auto fields(const IncarnationEnded& m) {
   const auto& [actor, incarnation, reason, out_of_memory] = m;

@@ -224,8 +224,9 @@ struct EndIncarnation {
   incarnation @1 :UInt32;
   kill @2 :Bool;                  # at once, without a destructor
   graceMs @3 :UInt32;             # else: for the call that runs
+  moves @4 :Bool;                 # it goes on elsewhere: what it has not begun goes there, too
 }
-struct EndWorker { graceMs @0 :UInt32; }
+struct EndWorker { graceMs @0 :UInt32; moves @1 :Bool; }
 struct Beat { sent @0 :Int64; }  # ns, by the node's monotonic clock
 struct DrainNode { node @0 :UInt64; limitMs @1 :UInt32; number @2 :UInt64; }  # limit 0: none; number: of the question
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; outOfMemory @3 :Bool; }

@@ -176,7 +176,7 @@ std::optional<Message> read_message(schema::Message::Reader from) {
     }
     case Schema::END_INCARNATION: {
       const auto r = from.getEndIncarnation();
-      return EndIncarnation{ActorId{r.getActor()}, r.getIncarnation(), r.getKill(), r.getGraceMs()};
+      return EndIncarnation{ActorId{r.getActor()}, r.getIncarnation(), r.getKill(), r.getGraceMs(), r.getMoves()};
     }
     case Schema::INCARNATION_ENDED: {
       const auto r = from.getIncarnationEnded();
@@ -248,7 +248,7 @@ std::optional<Message> read_message(schema::Message::Reader from) {
       return ServeCaller{CallerId{r.getCaller()}, ActorId{r.getActor()}, r.getIncarnation(), r.getRemote(),
                          read_holding(r.getHolding())};
     }
-    case Schema::END_WORKER: return EndWorker{from.getEndWorker().getGraceMs()};
+    case Schema::END_WORKER: return EndWorker{from.getEndWorker().getGraceMs(), from.getEndWorker().getMoves()};
     case Schema::WORKER_BLOCKED: return WorkerBlocked{from.getWorkerBlocked().getBlocked()};
     case Schema::OPEN_STORE: return OpenStore{};
     case Schema::STORE_OPENED: return StoreOpened{from.getStoreOpened().getTable()};

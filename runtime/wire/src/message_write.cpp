@@ -224,6 +224,7 @@ void write_message(schema::Message::Builder to, const Message& message) {
                    b.setIncarnation(m.incarnation);
                    b.setKill(m.kill);
                    b.setGraceMs(m.grace_ms);
+                   b.setMoves(m.moves);
                  },
                  [&](const IncarnationEnded& m) {
                    auto b = to.initIncarnationEnded();
@@ -327,7 +328,11 @@ void write_message(schema::Message::Builder to, const Message& message) {
                    b.setRemote(m.remote);
                    write_holding(b.initHolding(), m.holding);
                  },
-                 [&](const EndWorker& m) { to.initEndWorker().setGraceMs(m.grace_ms); },
+                 [&](const EndWorker& m) {
+                   auto b = to.initEndWorker();
+                   b.setGraceMs(m.grace_ms);
+                   b.setMoves(m.moves);
+                 },
                  [&](const WorkerBlocked& m) { to.initWorkerBlocked().setBlocked(m.blocked); },
                  [&](const WorkerCrashed& m) {
                    auto b = to.initWorkerCrashed();

@@ -29,7 +29,9 @@ class Busy {
     }
   }
   /// So many seconds, or less when it is disturbed.
-  unsigned sleep(unsigned seconds) { return ::sleep(seconds); }
+  unsigned sleep(unsigned seconds) {
+    return ::sleep(seconds);
+  }
   void allocate() {
     while (true) {
       std::vector<void*> blocks;
@@ -37,7 +39,9 @@ class Busy {
       for (void* const block : blocks) std::free(block);
     }
   }
-  int wait_for(const pharos::Actor<Busy>& other) { return other.call<&Busy::process>().get(); }
+  int wait_for(const pharos::Actor<Busy>& other) {
+    return other.call<&Busy::process>().get();
+  }
   /// Until the other end writes: never interrupted where it was restarted.
   int read() {
     int ends[2];

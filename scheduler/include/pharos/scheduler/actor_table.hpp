@@ -51,8 +51,9 @@ struct StartIncarnation {
 struct EndIncarnation {
   ActorId actor;
   std::uint32_t incarnation;
-  bool kill;         ///< at once; else after its destructor
-  Duration grace{};  ///< else: for the call that runs
+  bool kill;           ///< at once; else after its destructor
+  Duration grace{};    ///< else: for the call that runs
+  bool moves = false;  ///< another one follows elsewhere: calls that this one has not begun are for that
 };
 /// Answers a request: this incarnation takes calls.
 struct ActorReady {

@@ -210,6 +210,7 @@ struct EndIncarnation {
   std::uint32_t incarnation = 0;
   bool kill = false;           ///< at once, without its destructor
   std::uint32_t grace_ms = 0;  ///< else: for the call that runs
+  bool moves = false;          ///< it goes on elsewhere: calls that it has not begun go there, too
 };
 struct IncarnationEnded {
   ActorId actor;
@@ -338,6 +339,7 @@ struct ServeCaller {
 };
 struct EndWorker {
   std::uint32_t grace_ms = 0;  ///< for the call that runs
+  bool moves = false;          ///< its actor goes on elsewhere
 };
 struct WorkerBlocked {
   bool blocked = false;

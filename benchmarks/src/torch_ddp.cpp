@@ -1,0 +1,193 @@
+// Training steps with Ddp beside the same steps of a module that each rank has for itself: same module, data and
+// optimizer, in blocks one after the other, by members of one group.
+
+#include "torch_ddp.hpp"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <pharos/ml/ddp.hpp>
+#include <pharos/ml/group.hpp>
+#include <pharos/ml/optimizer.hpp>
+
+#include "figures.hpp"
+
+namespace bench {
+namespace {
+
+namespace ml = pharos::ml;
+using torch::Tensor;
+
+constexpr std::int64_t kWidth = 320;
+constexpr std::int64_t kHeads = 4;
+constexpr int kBlocks = 8;  // 9.9 million parameters
+constexpr int kSteps = 5;   // of one side, before it is the other's turn
+
+/// As torch.nn.TransformerEncoderLayer with norm_first and no dropout.
+struct BlockImpl : torch::nn::Module {
+  BlockImpl()
+      : attention_norm{register_module("attention_norm", norm())},
+        all{register_module("all", torch::nn::Linear(kWidth, 3 * kWidth))},
+        out{register_module("out", torch::nn::Linear(kWidth, kWidth))},
+        wide_norm{register_module("wide_norm", norm())},
+        wide{register_module("wide", torch::nn::Linear(kWidth, 4 * kWidth))},
+        narrow{register_module("narrow", torch::nn::Linear(4 * kWidth, kWidth))} {}
+  static torch::nn::LayerNorm norm() { return torch::nn::LayerNorm{torch::nn::LayerNormOptions({kWidth})}; }
+
+  Tensor forward(const Tensor& x) {
+    const auto parts = all(attention_norm(x)).chunk(3, -1);
+    const auto heads = [&](const Tensor& part) { return part.unflatten(-1, {kHeads, -1}).transpose(1, 2); };
+    const Tensor seen = at::scaled_dot_product_attention(heads(parts[0]), heads(parts[1]), heads(parts[2]));
+    const Tensor then = x + out(seen.transpose(1, 2).flatten(2));
+    return then + narrow(torch::relu(wide(wide_norm(then))));
+  }
+
+  torch::nn::LayerNorm attention_norm;
+  torch::nn::Linear all;
+  torch::nn::Linear out;
+  torch::nn::LayerNorm wide_norm;
+  torch::nn::Linear wide;
+  torch::nn::Linear narrow;
+};
+TORCH_MODULE(Block);
+
+/// A module with its optimizer.
+class Side {
+ public:
+  explicit Side(ml::Communicator* ranks) {
+    torch::manual_seed(0);
+    for (int i = 0; i < kBlocks; ++i) module_->push_back(Block{});
+    if (ranks != nullptr) ddp_.emplace(*ranks, *module_);
+    optimizer_.emplace(std::vector<ml::ParameterGroup>{{.parameters = module_->parameters(), .weight_decay = 0.01}},
+                       ml::AdamW{.lr = 1e-4});
+  }
+
+  void step(const Tensor& x) {
+    optimizer_->zero_grad();
+    module_->forward(x).pow(2).mean().backward();
+    optimizer_->step();
+  }
+  std::size_t gradient_bytes() const {
+    std::size_t bytes = 0;
+    for (const Tensor& each : module_->parameters()) bytes += each.nbytes();
+    return bytes;
+  }
+
+ private:
+  torch::nn::Sequential module_;
+  std::optional<ml::Ddp> ddp_;
+  std::optional<ml::Optimizer> optimizer_;
+};
+
+class Rank {
+ public:
+  std::vector<double> measure(std::int64_t batch, std::int64_t tokens, int pairs) {
+    torch::set_num_threads(1);
+    ml::Communicator& ranks = ml::communicator();
+    torch::manual_seed(ranks.rank() + 1);
+    const Tensor x = torch::randn({batch, tokens, kWidth});
+    Side with{&ranks};
+    Side without{nullptr};
+    const auto data = ranks.allocate<float>(with.gradient_bytes() / sizeof(float));
+
+    const auto slowest = [&](const std::function<void()>& block) {
+      ranks.barrier();
+      const auto began = Clock::now();
+      block();
+      double time = seconds_since(began);
+      ranks.all_reduce(std::span{&time, 1}, ml::Reduction::kMax);
+      return time;
+    };
+    const auto steps = [&](Side& side, bool meet) {
+      return slowest([&] {
+        for (int i = 0; i < kSteps; ++i) {
+          side.step(x);
+          if (meet) ranks.barrier();
+        }
+      });
+    };
+    const auto add = [&] {
+      return slowest([&] {
+        for (float& each : data.span()) each += 1;
+      });
+    };
+    steps(with, false);
+    steps(without, true);
+    add();
+    std::vector<double> found;  // of each pair: with, without, the floor
+    for (int pair = 0; pair < pairs; ++pair) {
+      const double first = pair % 2 == 0 ? steps(with, false) : steps(without, true);
+      const double second = pair % 2 == 0 ? steps(without, true) : steps(with, false);
+      found.push_back((pair % 2 == 0 ? first : second) / kSteps);
+      found.push_back((pair % 2 == 0 ? second : first) / kSteps);
+      found.push_back(add());
+    }
+    return found;
+  }
+};
+
+struct Sides {
+  std::vector<double> with;
+  std::vector<double> without;
+  std::vector<double> floor;
+};
+
+Sides measured(pharos::Runtime& runtime, std::int64_t batch, std::int64_t tokens, int pairs) {
+  const auto ranks = runtime.spawn_group<Rank>({.name = "ranks", .size = 2});
+  ml::connect(ranks);
+  const auto all = ranks.gather<&Rank::measure>(batch, tokens, pairs).get()[0];
+  Sides sides;
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    sides.with.push_back(all[i]);
+    sides.without.push_back(all[i + 1]);
+    sides.floor.push_back(all[i + 2]);
+  }
+  return sides;
+}
+
+void say(const char* name, double value, const char* unit) {
+  std::printf("%s %.9g %s\n", name, value, unit);
+}
+
+/// The median of what each pair gives, with the interval in which it lies with 95 of 100 (from the order of the
+/// values).
+void say_with_interval(const std::string& name, std::vector<double> values, const char* unit) {
+  std::sort(values.begin(), values.end());
+  const double n = static_cast<double>(values.size());
+  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(n / 2 - 0.98 * std::sqrt(n))));
+  const auto high = std::min(values.size() - 1, values.size() - 1 - low);
+  say(name.c_str(), median(values), unit);
+  say((name + "_low").c_str(), values[low], unit);
+  say((name + "_high").c_str(), values[high], unit);
+}
+
+}  // namespace
+
+void measure_ddp(pharos::Runtime& runtime) {
+  const Sides usual = measured(runtime, 4, 128, 20);
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < usual.with.size(); ++i) ratios.push_back(usual.with[i] / usual.without[i]);
+  say("ddp_step_ms", median(usual.with) * 1e3, "ms");
+  say("local_step_ms", median(usual.without) * 1e3, "ms");
+  say_with_interval("ddp_step_over_local", ratios, "times");
+
+  const Sides heavy = measured(runtime, 1, 16, 40);
+  std::vector<double> excesses;
+  const double floor = median(heavy.floor);
+  for (std::size_t i = 0; i < heavy.with.size(); ++i) excesses.push_back((heavy.with[i] - heavy.without[i]) / floor);
+  say("ddp_comm_heavy_step_ms", median(heavy.with) * 1e3, "ms");
+  say("ddp_comm_heavy_floor_ms", floor * 1e3, "ms");
+  say_with_interval("ddp_comm_heavy_excess_over_floor", excesses, "floors");
+}
+
+}  // namespace bench
