@@ -13,15 +13,24 @@ namespace {
 
 using namespace std::chrono_literals;
 
-enum class Are { kThreads, kProcesses };
+enum class Are { kThreads, kProcesses, kStreams };
 
 class Conformance : public testing::TestWithParam<std::pair<Are, std::uint32_t>> {
  protected:
   static void run(const Rank& body, const CommunicatorOptions& options = {}) {
     const auto [are, count] = GetParam();
-    are == Are::kThreads ? run_threads(count, options, body) : run_processes(count, options, body);
+    switch (are) {
+      case Are::kThreads: return run_threads(count, options, body);
+      case Are::kProcesses: return run_processes(count, options, body);
+      case Are::kStreams: return run_streams(count, options, body);
+    }
   }
 };
+
+std::string name_of(Are are, std::uint32_t count) {
+  constexpr const char* kNames[] = {"Threads", "Processes", "OverTcp"};
+  return std::to_string(count) + kNames[static_cast<int>(are)];
+}
 
 /// What rank `rank` gives at `place`: small integers, so that every sum is exact.
 template <class T>
@@ -270,11 +279,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Conformance,
                          testing::Values(std::pair{Are::kThreads, 1U}, std::pair{Are::kThreads, 2U},
                                          std::pair{Are::kThreads, 3U}, std::pair{Are::kThreads, 8U},
                                          std::pair{Are::kProcesses, 2U}, std::pair{Are::kProcesses, 3U},
-                                         std::pair{Are::kProcesses, 4U}, std::pair{Are::kProcesses, 8U}),
-                         [](const auto& chosen) {
-                           return std::to_string(chosen.param.second) +
-                                  (chosen.param.first == Are::kThreads ? "Threads" : "Processes");
-                         });
+                                         std::pair{Are::kProcesses, 4U}, std::pair{Are::kProcesses, 8U},
+                                         std::pair{Are::kStreams, 1U}, std::pair{Are::kStreams, 2U},
+                                         std::pair{Are::kStreams, 3U}, std::pair{Are::kStreams, 5U}),
+                         [](const auto& chosen) { return name_of(chosen.param.first, chosen.param.second); });
 
 }  // namespace
 }  // namespace pharos::ml

@@ -14,12 +14,15 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/base/random.hpp>
 #include <pharos/ml/communicator.hpp>
+#include <pharos/net/address.hpp>
 
 #include "core.hpp"
 #include "meeting.hpp"
 #include "says.hpp"
 #include "shared_backend.hpp"
+#include "stream_backend.hpp"
 
 namespace pharos::ml {
 
@@ -43,11 +46,61 @@ inline void run_threads(std::uint32_t count, const CommunicatorOptions& options,
   for (std::thread& each : all) each.join();
 }
 
-/// Ranks that are processes, children of this one. Those that `may_die` need not end well.
-inline void run_processes(std::uint32_t count, const CommunicatorOptions& options, const Rank& body,
-                          const std::vector<std::uint32_t>& may_die = {}) {
+/// How a rank joins the others, in a process or thread of its own.
+using Join = std::function<Result<std::unique_ptr<detail::Backend>>(std::uint32_t rank)>;
+
+/// Over TCP, on this machine's loopback.
+inline Join join_streams(std::uint32_t count, Duration time) {
+  auto listeners = std::make_shared<std::vector<Fd>>();
+  std::vector<std::string> addresses;
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    auto listener = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+    EXPECT_TRUE(listener);
+    addresses.push_back(net::bound_address(listener->get())->to_string());
+    listeners->push_back(*std::move(listener));
+  }
+  net::Key key;
+  fill_random(key);
+  return [=](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
+    PHAROS_TRY(auto backend, StreamBackend::make((*listeners)[rank], addresses, key, rank, time));
+    return std::unique_ptr<detail::Backend>{std::move(backend)};
+  };
+}
+
+/// In memory that is shared with children of this process.
+inline Join join_memory(std::uint32_t count, Duration time) {
   auto memory = Mapping::of(-1, Meeting::bytes_for(count));
-  ASSERT_TRUE(memory);
+  EXPECT_TRUE(memory);
+  const auto shared = std::make_shared<Mapping>(*std::move(memory));
+  return [=](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
+    PHAROS_TRY(auto backend, SharedBackend::make(std::move(*shared), rank, count, time));
+    return std::unique_ptr<detail::Backend>{std::move(backend)};
+  };
+}
+
+inline void run_as_rank(std::uint32_t rank, const CommunicatorOptions& options, const Join& join, const Rank& body) {
+  try {
+    auto backend = join(rank);
+    if (!backend) throw_error(backend.error());
+    Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), options)};
+    body(ranks);
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "rank " << rank << ": " << e.what();
+  }
+}
+
+/// Ranks that are threads of this process, and reach each other by TCP.
+inline void run_streams(std::uint32_t count, const CommunicatorOptions& options, const Rank& body) {
+  const Join join = join_streams(count, options.timeout);
+  std::vector<std::thread> all;
+  for (std::uint32_t rank = 0; rank < count; ++rank)
+    all.emplace_back([&, rank] { run_as_rank(rank, options, join, body); });
+  for (std::thread& each : all) each.join();
+}
+
+/// Ranks that are processes, children of this one. Those that `may_die` need not end well.
+inline void run_processes(std::uint32_t count, const CommunicatorOptions& options, const Join& join, const Rank& body,
+                          const std::vector<std::uint32_t>& may_die = {}) {
   std::vector<pid_t> children;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
     const pid_t child = ::fork();
@@ -55,14 +108,7 @@ inline void run_processes(std::uint32_t count, const CommunicatorOptions& option
       children.push_back(child);
       continue;
     }
-    try {
-      auto backend = SharedBackend::make(*std::move(memory), rank, count, options.timeout);
-      if (!backend) throw_error(backend.error());
-      Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), options)};
-      body(ranks);
-    } catch (const std::exception& e) {
-      ADD_FAILURE() << "rank " << rank << ": " << e.what();
-    }
+    run_as_rank(rank, options, join, body);
     std::fflush(nullptr);
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
@@ -72,6 +118,10 @@ inline void run_processes(std::uint32_t count, const CommunicatorOptions& option
     const bool dies = std::find(may_die.begin(), may_die.end(), rank) != may_die.end();
     EXPECT_TRUE(dies || status == 0) << "rank " << rank << " ended with " << status;
   }
+}
+inline void run_processes(std::uint32_t count, const CommunicatorOptions& options, const Rank& body,
+                          const std::vector<std::uint32_t>& may_die = {}) {
+  run_processes(count, options, join_memory(count, options.timeout), body, may_die);
 }
 
 }  // namespace pharos::ml

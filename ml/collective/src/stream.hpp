@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/base/result.hpp>
+
+#include "operation.hpp"
+
+namespace pharos::ml {
+
+/// What ranks of different machines say to each other: this, and the bytes that belong to it. As it lies in memory.
+struct StreamMessage {
+  enum class Kind : std::uint32_t {
+    kBegun,   ///< the sender has begun this operation: it takes data of it from now on
+    kData,    ///< a part of an operation, which the receiver has begun
+    kFailed,  ///< why, as text: everything ends
+    kLeft,    ///< the sender will begin nothing more
+  };
+
+  Kind kind = Kind::kBegun;
+  std::uint32_t tag = 0;     ///< kData: which part; kFailed: the error's code
+  std::uint64_t number = 0;  ///< of the operation
+  std::uint64_t bytes = 0;   ///< that follow
+  Operation operation{};
+
+  bool makes_sense() const;
+};
+
+/// A connection to another rank. One thread. Bounds: what is sent stays where it is until it is gone, but for texts;
+/// what comes goes where the receiver says.
+class Stream {
+ public:
+  class Receiver {
+   public:
+    virtual ~Receiver() = default;
+    /// Where its bytes go. An error: it is not allowed here.
+    virtual Result<std::byte*> place(const StreamMessage& message) = 0;
+    virtual void came(const StreamMessage& message) = 0;
+  };
+
+  explicit Stream(Fd socket) : socket_{std::move(socket)} {}
+
+  int descriptor() const { return socket_.get(); }
+  /// `sent` is called once the bytes need not stay any more.
+  void send(const StreamMessage& message, const std::byte* bytes, std::function<void()> sent = {});
+  void send_text(StreamMessage message, const std::string& text);
+  bool has_to_send() const { return !going_.empty(); }
+  /// But for what is on its way already.
+  void drop_unsent();
+
+  /// As much as goes without waiting. kUnavailable: the other end is gone.
+  Result<void> write();
+  Result<void> read(Receiver& receiver);
+
+ private:
+  struct Going {
+    StreamMessage message;
+    const std::byte* bytes;
+    std::vector<std::byte> text;
+    std::function<void()> sent;
+    std::size_t done = 0;  // of message and bytes
+  };
+  Result<bool> read_message(Receiver& receiver);
+
+  Fd socket_;
+  std::deque<Going> going_;
+  StreamMessage coming_{};
+  std::size_t come_ = 0;  // of message and bytes
+  std::byte* place_ = nullptr;
+};
+
+}  // namespace pharos::ml

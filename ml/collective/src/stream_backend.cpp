@@ -1,0 +1,496 @@
+#include "stream_backend.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include <pharos/base/check.hpp>
+#include <pharos/net/address.hpp>
+
+#include "greeting.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = StreamMessage::Kind;
+
+constexpr std::uint64_t kAheadMax = 1 << 16;  // operations that another rank may have begun before this one
+constexpr std::uint64_t kWakes = ~std::uint64_t{0};
+constexpr Duration kFarewellTime = 200ms;  // for what is sent at the end
+constexpr int kSocketBufferBytes = 4 << 20;
+constexpr std::size_t kLineBytes = 64;
+
+std::string who(std::uint32_t rank) {
+  return "rank " + std::to_string(rank);
+}
+
+}  // namespace
+
+struct StreamBackend::Running final : detail::Work {
+  Running(std::uint64_t number_given, const Operation& operation_given, const detail::Places& places,
+          std::uint32_t rank, std::uint32_t ranks)
+      : order{number_given}, operation{operation_given}, plan{operation_given, places, rank, ranks} {}
+
+  std::string describe() const { return to_string(operation) + ", operation " + std::to_string(order) + ','; }
+
+  const std::uint64_t order;
+  const Operation operation;
+  StreamPlan plan;
+  bool ended = false;  // under the mutex
+};
+
+/// What another rank says.
+class StreamBackend::FromRank final : public Stream::Receiver {
+ public:
+  FromRank(StreamBackend& backend, std::uint32_t rank) : backend_{backend}, rank_{rank} {}
+
+  Result<std::byte*> place(const StreamMessage& message) override {
+    if (backend_.failing_) return Error{ErrorCode::kCancelled, "this rank fails"};
+    if (message.kind == Kind::kBegun) {
+      PHAROS_TRY_VOID(backend_.begun_by(rank_, message.number, message.operation));
+    }
+    if (message.kind == Kind::kFailed) {
+      text_.resize(message.bytes);
+      return reinterpret_cast<std::byte*>(text_.data());
+    }
+    if (message.kind != Kind::kData) return nullptr;
+    const auto found = backend_.running_.find(message.number);
+    std::byte* const place =
+        found == backend_.running_.end() ? nullptr : found->second->plan.place(rank_, message.tag, message.bytes);
+    if (place == nullptr) return Error{ErrorCode::kCorrupt, "it sends what nobody waits for"};
+    return place;
+  }
+  void came(const StreamMessage& message) override {
+    if (message.kind == Kind::kLeft) return backend_.left_by(rank_);
+    if (message.kind == Kind::kFailed) {
+      const auto code = static_cast<ErrorCode>(std::min(message.tag, static_cast<std::uint32_t>(ErrorCode::kInternal)));
+      const std::size_t end = std::min(text_.find('\n'), text_.size());
+      return backend_.give_up(Error{code, text_.substr(0, end), text_.substr(std::min(end + 1, text_.size()))});
+    }
+    if (message.kind != Kind::kData) return;
+    const auto found = backend_.running_.find(message.number);
+    if (found == backend_.running_.end()) return;
+    const auto running = found->second;
+    running->plan.came(rank_, message.tag, [&](const StreamPlan::Chunk& chunk) { backend_.send(*running, chunk); });
+    backend_.end_if_done(*running);
+  }
+
+ private:
+  StreamBackend& backend_;
+  const std::uint32_t rank_;
+  std::string text_;
+};
+
+struct StreamBackend::Peer {
+  std::array<std::optional<Stream>, kStreams> streams;
+  std::array<std::unique_ptr<FromRank>, kStreams> receivers;
+  std::array<bool, kStreams> waits_to_write{};
+  std::map<std::uint64_t, Operation> begun;  // before this one
+  bool left = false;
+};
+
+// ---- Making
+
+Result<std::unique_ptr<StreamBackend>> StreamBackend::make(const Fd& listener,
+                                                           const std::vector<std::string>& addresses,
+                                                           const net::Key& key, std::uint32_t rank, Duration time) {
+  const Deadline deadline = Deadline::in(time);
+  const auto ranks = static_cast<std::uint32_t>(addresses.size());
+  std::vector<std::unique_ptr<Peer>> peers(ranks);
+  for (std::uint32_t each = 0; each < ranks; ++each) {
+    if (each != rank) peers[each] = std::make_unique<Peer>();
+  }
+  const auto keep = [&](std::uint32_t of, std::uint32_t stream, Fd socket) -> Result<void> {
+    for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
+      ::setsockopt(socket.get(), SOL_SOCKET, which, &kSocketBufferBytes, sizeof kSocketBufferBytes);
+    }
+    PHAROS_TRY_VOID(net::set_up_far_socket(socket.get()));
+    peers[of]->streams[stream].emplace(std::move(socket));
+    return {};
+  };
+  // Each to those before it, and those behind it to it: rank 0 waits for nobody that waits for it.
+  for (std::uint32_t other = 0; other < rank; ++other) {
+    PHAROS_TRY(const net::Address address, net::parse_address(addresses[other]));
+    for (std::uint32_t stream = 0; stream < kStreams; ++stream) {
+      auto socket = net::connect_to(address, deadline);
+      if (!socket) return Error{socket.error()}.with("looking for " + who(other));
+      const auto proved = net::initiate(socket->get(), key, {net::Role::kWorker, rank * kStreams + stream}, deadline);
+      if (!proved) return Error{proved.error()}.with("looking for " + who(other));
+      PHAROS_TRY_VOID(keep(other, stream, *std::move(socket)));
+    }
+  }
+  Greeting greeting{listener, key, {net::Role::kWorker, rank}};
+  for (std::uint32_t left = (ranks - 1 - rank) * kStreams; left > 0;) {
+    auto guest = greeting.next(deadline);
+    if (!guest) {
+      const auto is_there = [](const auto& peer) {
+        return peer == nullptr || std::all_of(peer->streams.begin(), peer->streams.end(),
+                                              [](const auto& each) { return each.has_value(); });
+      };
+      const auto missing = std::find_if_not(peers.begin(), peers.end(), is_there) - peers.begin();
+      return Error{ErrorCode::kDeadlineExceeded,
+                   who(static_cast<std::uint32_t>(missing)) + " did not come to the group",
+                   "See what its process does, and whether it reaches " + addresses[rank] + '.'};
+    }
+    const std::uint64_t other = guest->id / kStreams;
+    const std::uint64_t stream = guest->id % kStreams;
+    if (other >= ranks || other <= rank || peers[other]->streams[stream]) continue;
+    PHAROS_TRY_VOID(
+        keep(static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(stream), std::move(guest->socket)));
+    --left;
+  }
+  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers)}};
+  PHAROS_TRY_VOID(backend->start());
+  return backend;
+}
+
+StreamBackend::StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers)
+    : rank_{rank},
+      ranks_{static_cast<std::uint32_t>(peers.size())},
+      wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      events_{::epoll_create1(EPOLL_CLOEXEC)},
+      peers_{std::move(peers)} {}
+
+Result<void> StreamBackend::start() {
+  if (!wake_ || !events_) return Error::from_errno("making what waits for other ranks", errno);
+  const auto watch = [&](int descriptor, std::uint64_t data) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = data;
+    return ::epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
+  };
+  bool all = watch(wake_.get(), kWakes);
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    for (std::uint32_t stream = 0; peers_[rank] && stream < kStreams; ++stream) {
+      Peer& peer = *peers_[rank];
+      peer.receivers[stream] = std::make_unique<FromRank>(*this, rank);
+      all = all && watch(peer.streams[stream]->descriptor(), rank * kStreams + stream);
+    }
+  }
+  if (!all) return Error::from_errno("waiting for other ranks", errno);
+  thread_ = std::thread{[this] { run(); }};
+  return {};
+}
+
+StreamBackend::~StreamBackend() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock{mutex_};
+    closes_ = true;
+  }
+  changed_.notify_all();
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+// ---- What the owner asks for
+
+std::shared_ptr<detail::Work> StreamBackend::begin(const Operation& operation, const detail::Places& places) {
+  auto running = std::make_shared<Running>(++last_, operation, places, rank_, ranks_);
+  {
+    const std::lock_guard lock{mutex_};
+    running->ended = running->plan.ended();  // a world of one
+    if (running->ended || failed_) return running;
+    new_.push_back(running);
+  }
+  ::eventfd_write(wake_.get(), 1);
+  return running;
+}
+
+Result<bool> StreamBackend::advance(detail::Work& work) {
+  const auto& running = static_cast<const Running&>(work);
+  const std::lock_guard lock{mutex_};
+  if (!running.ended && failed_) return *failed_;
+  return running.ended;
+}
+
+Result<void> StreamBackend::finish(detail::Work& work, Duration time) {
+  auto& running = static_cast<Running&>(work);
+  std::unique_lock lock{mutex_};
+  const auto is_over = [&] { return running.ended || failed_.has_value(); };
+  if (!changed_.wait_until(lock, Deadline::in(time).when(), is_over)) {
+    overdue_ = running.order;
+    ::eventfd_write(wake_.get(), 1);
+    changed_.wait(lock, is_over);  // its thread does not wait for anybody
+  }
+  if (running.ended) return {};
+  return *failed_;
+}
+
+Result<std::byte*> StreamBackend::allocate(std::size_t bytes, Duration time) {
+  const auto work = begin({.kind = Operation::Kind::kAllocate, .count = bytes}, {});
+  PHAROS_TRY_VOID(finish(*work, time));
+  Memory memory{new (std::align_val_t{kLineBytes}, std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)]{}};
+  std::byte* const begin = memory.get();
+  if (begin == nullptr) {
+    const Error why{ErrorCode::kExhausted,
+                    "there are no " + std::to_string(bytes) + " bytes of memory for " + who(rank_)};
+    fail(why);
+    return why;
+  }
+  memory_.emplace(begin, std::move(memory));
+  return begin;
+}
+
+void StreamBackend::FreeAligned::operator()(std::byte* memory) const {
+  ::operator delete[](memory, std::align_val_t{kLineBytes});
+}
+
+void StreamBackend::free(std::byte* memory) {
+  memory_.erase(memory);
+}
+
+void StreamBackend::fail(const Error& why) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!asked_to_fail_) asked_to_fail_ = why;
+  }
+  ::eventfd_write(wake_.get(), 1);
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return failed_.has_value(); });
+}
+
+// ---- Its own thread
+
+void StreamBackend::run() {
+  while (take_requests()) {
+    write_all();
+    if (!failing_) serve_sockets();
+    if (failing_) end_failed();
+  }
+  for_streams([](Peer&, Stream& stream) { stream.send({.kind = Kind::kLeft}, nullptr); });
+  say_farewell();
+}
+
+/// False: it is to end.
+bool StreamBackend::take_requests() {
+  std::deque<std::shared_ptr<Running>> begun;
+  std::optional<Error> fails;
+  std::uint64_t overdue = 0;
+  {
+    const std::lock_guard lock{mutex_};
+    if (closes_) return false;
+    begun = std::exchange(new_, {});
+    fails = asked_to_fail_;
+    overdue = std::exchange(overdue_, 0);
+  }
+  for (const auto& running : begun) {
+    if (!failing_) begin_here(running);
+  }
+  if (fails) give_up(*fails);
+  if (const auto found = running_.find(overdue); found != running_.end()) {
+    const auto missing = found->second->plan.missing();
+    give_up(Error{ErrorCode::kDeadlineExceeded,
+                  found->second->describe() + " waits for " + (missing ? who(*missing) : "what it sends to go"),
+                  "See what it does, and the network between; or give the operation more time."});
+  }
+  return true;
+}
+
+void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
+  begun_ = running->order;
+  running_.emplace(running->order, running);
+  for_streams([&](Peer& peer, Stream& stream) {
+    if (&stream != &*peer.streams[0]) return;
+    stream.send({.kind = Kind::kBegun, .number = running->order, .operation = running->operation}, nullptr);
+  });
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (peers_[rank] == nullptr) continue;
+    if (const auto early = peers_[rank]->begun.extract(running->order)) {
+      if (const auto same = begun_by(rank, running->order, early.mapped()); !same) lose(rank, same.error());
+    } else if (peers_[rank]->left) {
+      left_by(rank);
+    }
+  }
+}
+
+/// Rule 1.
+Result<void> StreamBackend::begun_by(std::uint32_t rank, std::uint64_t number, const Operation& operation) {
+  if (number > begun_) {
+    if (number > begun_ + kAheadMax) return Error{ErrorCode::kCorrupt, "it is too far ahead"};
+    peers_[rank]->begun.emplace(number, operation);
+    return {};
+  }
+  const auto found = running_.find(number);
+  if (found == running_.end() || found->second->plan.is_begun_by(rank)) {
+    return Error{ErrorCode::kCorrupt, "it begins an operation twice"};
+  }
+  const auto running = found->second;
+  if (running->operation != operation) {
+    const auto at = [&](std::uint32_t each) { return to_string(each == rank_ ? running->operation : operation); };
+    give_up(Error{ErrorCode::kInvalidArgument,
+                  "ranks do not agree: " + who(std::min(rank, rank_)) + " is at " + at(std::min(rank, rank_)) +
+                      ", and " + who(std::max(rank, rank_)) + " at " + at(std::max(rank, rank_)) + ", operation " +
+                      std::to_string(number),
+                  "All ranks call the same operations in the same order."});
+    return {};
+  }
+  running->plan.begun_by(rank, [&](const StreamPlan::Chunk& chunk) { send(*running, chunk); });
+  end_if_done(*running);
+  return {};
+}
+
+/// Rule 2.
+void StreamBackend::send(Running& running, const StreamPlan::Chunk& chunk) {
+  auto& stream = peers_[chunk.rank]->streams[chunk.tag % kStreams];
+  if (!stream) return;
+  stream->send({.kind = Kind::kData, .tag = chunk.tag, .number = running.order, .bytes = chunk.size}, chunk.bytes,
+               [this, number = running.order] {
+                 const auto found = running_.find(number);
+                 if (found == running_.end()) return;
+                 const auto sent = found->second;
+                 sent->plan.sent();
+                 end_if_done(*sent);
+               });
+}
+
+void StreamBackend::end_if_done(Running& running) {
+  if (!running.plan.ended()) return;
+  const std::uint64_t number = running.order;
+  {
+    const std::lock_guard lock{mutex_};
+    running.ended = true;
+  }
+  changed_.notify_all();
+  running_.erase(number);
+}
+
+template <class F>
+void StreamBackend::for_streams(const F& f) {
+  for (const auto& peer : peers_) {
+    for (std::uint32_t i = 0; peer != nullptr && i < kStreams; ++i) {
+      if (peer->streams[i]) f(*peer, *peer->streams[i]);
+    }
+  }
+}
+
+void StreamBackend::write_all() {
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    for (std::uint32_t i = 0; peers_[rank] && i < kStreams; ++i) {
+      Peer& peer = *peers_[rank];
+      auto& stream = peer.streams[i];
+      if (!stream) continue;
+      if (const auto written = stream->write(); !written) {
+        lose(rank, written.error());
+        return;
+      }
+      if (stream->has_to_send() == peer.waits_to_write[i]) continue;
+      peer.waits_to_write[i] = stream->has_to_send();
+      epoll_event event{};
+      event.events = EPOLLIN | (peer.waits_to_write[i] ? std::uint32_t{EPOLLOUT} : 0U);
+      event.data.u64 = rank * kStreams + i;
+      ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, stream->descriptor(), &event);
+    }
+  }
+}
+
+void StreamBackend::serve_sockets() {
+  std::array<epoll_event, 64> events{};
+  const int n = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), -1);
+  for (int i = 0; i < n && !failing_; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == kWakes) {
+      eventfd_t times = 0;
+      ::eventfd_read(wake_.get(), &times);
+      continue;
+    }
+    const auto rank = static_cast<std::uint32_t>(event.data.u64 / kStreams);
+    const auto which = event.data.u64 % kStreams;
+    Peer& peer = *peers_[rank];
+    if (!peer.streams[which] || (event.events & ~std::uint32_t{EPOLLOUT}) == 0) continue;
+    const auto read = peer.streams[which]->read(*peer.receivers[which]);
+    if (read) continue;
+    if (!peer.left) {
+      lose(rank, read.error());
+    } else {
+      peer.streams[which].reset();
+    }
+  }
+}
+
+void StreamBackend::left_by(std::uint32_t rank) {
+  peers_[rank]->left = true;
+  for (const auto& [number, running] : running_) {
+    if (running->plan.is_begun_by(rank)) continue;
+    return give_up(Error{ErrorCode::kActorDied,
+                         who(rank) + " has left the group, and " + running->describe() + " waits for it",
+                         "All ranks call the same operations in the same order."});
+  }
+}
+
+void StreamBackend::lose(std::uint32_t rank, const Error& why) {
+  std::string text = who(rank) + " cannot be reached any more: " + why.message();
+  if (why.code() == ErrorCode::kUnavailable) text = who(rank) + " has died: its connection has ended";
+  if (!running_.empty()) text += "; " + running_.begin()->second->describe() + " waits for it";
+  give_up(Error{ErrorCode::kActorDied, text, "Begin a new term without it, or with another in its place."});
+}
+
+void StreamBackend::give_up(const Error& why) {
+  if (!failing_) failing_ = why;
+}
+
+/// Rule 3, also for what others have told: else they might see this one end before they hear it. Once it is known here,
+/// nothing touches what belongs to operations any more.
+void StreamBackend::end_failed() {
+  running_.clear();
+  for_streams([&](Peer&, Stream& stream) {
+    stream.drop_unsent();
+    const auto code = static_cast<std::uint32_t>(failing_->code());
+    stream.send_text({.kind = Kind::kFailed, .tag = code}, failing_->message() + '\n' + failing_->remedy());
+  });
+  say_farewell();
+  {
+    const std::lock_guard lock{mutex_};
+    failed_ = failing_;
+  }
+  changed_.notify_all();
+  // What the owner asks for from now on has failed already: it only ends.
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return closes_; });
+}
+
+/// What is to be sent goes, if the others take it; what they still send is let go, so that the connection ends well.
+void StreamBackend::say_farewell() {
+  const TimePoint end = std::chrono::steady_clock::now() + kFarewellTime;
+  std::vector<std::byte> let_go(64 << 10);
+  for (;;) {
+    std::vector<pollfd> waited;
+    for (const auto& peer : peers_) {
+      for (std::uint32_t i = 0; peer != nullptr && i < kStreams; ++i) {
+        auto& stream = peer->streams[i];
+        if (!stream) continue;
+        bool lives = static_cast<bool>(stream->write());
+        if (lives && !stream->has_to_send()) ::shutdown(stream->descriptor(), SHUT_WR);
+        ssize_t n = 0;
+        do {
+          n = ::recv(stream->descriptor(), let_go.data(), let_go.size(), MSG_DONTWAIT);
+        } while (n > 0);
+        lives = lives && n < 0 && errno == EAGAIN;
+        if (!lives) {
+          stream.reset();
+        } else {
+          const auto events = static_cast<short>(POLLIN | (stream->has_to_send() ? POLLOUT : 0));
+          waited.push_back({.fd = stream->descriptor(), .events = events, .revents = 0});
+        }
+      }
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (waited.empty() || left.count() <= 0) break;
+    ::poll(waited.data(), waited.size(), static_cast<int>(left.count()));
+  }
+  for (const auto& peer : peers_) {
+    if (peer != nullptr) peer->streams = {};
+  }
+}
+
+}  // namespace pharos::ml

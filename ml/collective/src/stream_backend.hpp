@@ -1,0 +1,107 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/base/fd.hpp>
+#include <pharos/net/handshake.hpp>
+
+#include "backend.hpp"
+#include "stream.hpp"
+#include "stream_plan.hpp"
+
+namespace pharos::ml {
+
+/// Ranks that reach each other by TCP. A thread of its own sends, receives and reduces.
+///
+/// 1. A rank that begins an operation tells all others what it is. Who has begun another one under that number makes
+/// all
+///    of them fail.
+/// 2. Data of an operation goes to a rank that has begun it, and there to where it belongs: nothing is kept on the way.
+/// 3. Who fails first tells the others why, and they fail with that.
+class StreamBackend final : public detail::Backend {
+ public:
+  static constexpr std::uint32_t kStreams = 2;  // between two ranks
+
+  /// Comes back when all ranks have found each other. `addresses`: where they listen, by rank, each at a socket as
+  /// `listener` is. Nobody else knows the key.
+  static Result<std::unique_ptr<StreamBackend>> make(const Fd& listener, const std::vector<std::string>& addresses,
+                                                     const net::Key& key, std::uint32_t rank, Duration time);
+  ~StreamBackend() override;
+
+  std::uint32_t rank() const override { return rank_; }
+  std::uint32_t ranks() const override { return ranks_; }
+  std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
+  Result<bool> advance(detail::Work& work) override;
+  Result<void> finish(detail::Work& work, Duration time) override;
+  Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
+  void free(std::byte* memory) override;
+  void fail(const Error& why) override;
+
+ private:
+  struct Peer;
+  struct Running;
+  class FromRank;
+
+  StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers);
+  Result<void> start();
+
+  // Its own thread.
+  void run();
+  bool take_requests();
+  void begin_here(const std::shared_ptr<Running>& running);
+  void write_all();
+  void serve_sockets();
+  Result<void> begun_by(std::uint32_t rank, std::uint64_t number, const Operation& operation);
+  void left_by(std::uint32_t rank);
+  void send(Running& running, const StreamPlan::Chunk& chunk);
+  void end_if_done(Running& running);
+  void lose(std::uint32_t rank, const Error& why);
+  /// Soon. Only the first reason counts.
+  void give_up(const Error& why);
+  void end_failed();
+  void say_farewell();
+  template <class F>
+  void for_streams(const F& f);
+
+  const std::uint32_t rank_;
+  const std::uint32_t ranks_;
+  const Fd wake_;
+  const Fd events_;
+
+  std::mutex mutex_;
+  // What the owner asks for.
+  std::deque<std::shared_ptr<Running>> new_;
+  std::optional<Error> asked_to_fail_;
+  std::uint64_t overdue_ = 0;  // an operation; 0: none
+  bool closes_ = false;
+  // What it is told.
+  std::condition_variable changed_;
+  std::optional<Error> failed_;
+
+  // Of its own thread.
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one
+  std::map<std::uint64_t, std::shared_ptr<Running>> running_;
+  std::uint64_t begun_ = 0;       // the last one here
+  std::optional<Error> failing_;  // why all of it is to end, or has
+
+  // Of the owner's.
+  std::uint64_t last_ = 0;
+  struct FreeAligned {
+    void operator()(std::byte* memory) const;
+  };
+  using Memory = std::unique_ptr<std::byte[], FreeAligned>;
+  std::map<std::byte*, Memory> memory_;
+
+  std::thread thread_;
+};
+
+}  // namespace pharos::ml

@@ -1,0 +1,224 @@
+#include "stream_plan.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "kernels.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using Kind = Operation::Kind;
+
+constexpr std::size_t kWholeMax = 16 << 10;  // bytes; with more of them they go by parts
+constexpr std::size_t kChunkBytes = 512 << 10;
+constexpr std::size_t kLineBytes = 64;
+constexpr std::uint32_t kResult = std::uint32_t{1} << 31;  // in a tag: a part that its rank passes on
+
+}  // namespace
+
+StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places, std::uint32_t rank,
+                       std::uint32_t ranks)
+    : operation_{operation},
+      places_{places},
+      rank_{rank},
+      ranks_{ranks},
+      element_{size_of(operation.dtype)},
+      bytes_{operation.count * element_},
+      begun_(ranks),
+      due_(ranks),
+      left_from_(ranks),
+      begun_left_{ranks - 1} {
+  begun_[rank_] = true;
+  if (operation.count != 0) begin();
+}
+
+void StreamPlan::begin() {
+  switch (operation_.kind) {
+    case Kind::kBarrier:
+    case Kind::kAllocate: return;
+    case Kind::kAllGather: return begin_whole();
+    case Kind::kAllToAll: return begin_own();
+    case Kind::kReduceScatter: return begin_parts();
+    case Kind::kAllReduce:
+    case Kind::kBroadcast: return bytes_ <= kWholeMax || ranks_ == 1 ? begin_whole() : begin_parts();
+  }
+}
+
+bool StreamPlan::gives(std::uint32_t from, std::uint32_t to) const {
+  return from != to && (operation_.kind != Kind::kBroadcast || from == operation_.root);
+}
+bool StreamPlan::reduces() const {
+  return operation_.kind == Kind::kAllReduce || operation_.kind == Kind::kReduceScatter;
+}
+bool StreamPlan::passes_on() const {
+  return way_ == Way::kParts && operation_.kind != Kind::kReduceScatter;
+}
+/// In a broadcast the root needs nothing.
+bool StreamPlan::takes_from(std::uint32_t rank) const {
+  return rank != rank_ && (operation_.kind != Kind::kBroadcast || rank_ != operation_.root);
+}
+
+void StreamPlan::begin_whole() {
+  way_ = Way::kWhole;
+  if (reduces()) room_.resize(bytes_ * ranks_);
+  for (std::uint32_t other = 0; other < ranks_; ++other) {
+    if (gives(rank_, other)) add({other, 0, places_.from, bytes_}, {});
+    if (gives(other, rank_)) expect(other, 1);
+  }
+  finish_whole_if_all();
+}
+
+void StreamPlan::begin_own() {
+  way_ = Way::kOwn;
+  const std::size_t own = bytes_ / ranks_;
+  std::memcpy(places_.to + rank_ * own, places_.from + rank_ * own, own);
+  for (std::uint32_t other = 0; other < ranks_; ++other) {
+    if (other == rank_) continue;
+    add({other, 0, places_.from + other * own, own}, {});
+    expect(other, 1);
+  }
+}
+
+void StreamPlan::begin_parts() {
+  way_ = Way::kParts;
+  if (reduces()) room_.resize(part_of(rank_).size * ranks_);
+  std::uint32_t givers = 0;
+  for (std::uint32_t other = 0; other < ranks_; ++other) {
+    for (std::uint32_t chunk = 0; gives(rank_, other) && chunk < chunks_of(other); ++chunk) {
+      const Part part = chunk_of(other, chunk);
+      add({other, chunk, places_.from + part.begin, part.size}, {});
+    }
+    if (gives(other, rank_)) {
+      expect(other, chunks_of(rank_));
+      ++givers;
+    }
+    if (passes_on() && takes_from(other)) expect(other, chunks_of(other));
+  }
+  chunk_left_.assign(chunks_of(rank_), givers);
+  if (givers != 0) return;
+  for (std::uint32_t chunk = 0; chunk < chunks_of(rank_); ++chunk) finish_chunk(chunk, {});
+}
+
+// ---- Parts and chunks
+
+/// Lines, so that no two ranks write to one.
+StreamPlan::Part StreamPlan::part_of(std::uint32_t rank) const {
+  if (operation_.kind == Kind::kReduceScatter) return {rank * (bytes_ / ranks_), bytes_ / ranks_};
+  const std::size_t lines = (bytes_ + kLineBytes - 1) / kLineBytes;
+  const auto at = [&](std::size_t r) { return std::min(bytes_, lines * r / ranks_ * kLineBytes); };
+  return {at(rank), at(rank + 1) - at(rank)};
+}
+
+std::uint32_t StreamPlan::chunks_of(std::uint32_t rank) const {
+  return static_cast<std::uint32_t>((part_of(rank).size + kChunkBytes - 1) / kChunkBytes);
+}
+
+StreamPlan::Part StreamPlan::chunk_of(std::uint32_t rank, std::uint32_t chunk) const {
+  const Part part = part_of(rank);
+  const std::size_t begin = chunk * kChunkBytes;
+  return {part.begin + begin, std::min(kChunkBytes, part.size - begin)};
+}
+
+// ---- Sending
+
+void StreamPlan::add(const Chunk& chunk, const Send& send) {
+  if (chunk.size == 0) return;
+  ++sends_left_;
+  if (begun_[chunk.rank] && send) return send(chunk);
+  due_[chunk.rank].push_back(chunk);
+}
+
+void StreamPlan::begun_by(std::uint32_t rank, const Send& send) {
+  begun_[rank] = true;
+  --begun_left_;
+  for (const Chunk& chunk : std::exchange(due_[rank], {})) send(chunk);
+}
+
+// ---- Receiving
+
+void StreamPlan::expect(std::uint32_t from, std::uint64_t chunks) {
+  left_from_[from] += chunks;
+  receives_left_ += chunks;
+}
+
+std::byte* StreamPlan::place(std::uint32_t from, std::uint32_t tag, std::size_t size) {
+  if (left_from_[from] == 0) return nullptr;
+  if (way_ == Way::kWhole || way_ == Way::kOwn) {
+    const std::size_t each = way_ == Way::kOwn ? bytes_ / ranks_ : bytes_;
+    if (tag != 0 || size != each) return nullptr;
+    if (operation_.kind == Kind::kBroadcast) return places_.to;
+    return (reduces() ? room_.data() : places_.to) + from * each;
+  }
+  const bool is_result = (tag & kResult) != 0;
+  const std::uint32_t chunk = tag & ~kResult;
+  const std::uint32_t whose = is_result ? from : rank_;
+  if (chunk >= chunks_of(whose)) return nullptr;
+  const Part part = chunk_of(whose, chunk);
+  if (part.size != size) return nullptr;
+  if (is_result) return passes_on() && takes_from(from) ? places_.to + part.begin : nullptr;
+  if (!gives(from, rank_) || chunk_left_[chunk] == 0) return nullptr;
+  if (!reduces()) return places_.to + part.begin;
+  return room_.data() + from * part_of(rank_).size + chunk * kChunkBytes;
+}
+
+void StreamPlan::came(std::uint32_t from, std::uint32_t tag, const Send& send) {
+  --left_from_[from];
+  --receives_left_;
+  finish_whole_if_all();
+  if (way_ == Way::kParts && (tag & kResult) == 0 && --chunk_left_[tag] == 0) finish_chunk(tag, send);
+}
+
+void StreamPlan::sent() {
+  --sends_left_;
+  finish_whole_if_all();
+}
+
+/// The result may lie where what is sent does.
+void StreamPlan::finish_whole_if_all() {
+  if (way_ != Way::kWhole || receives_left_ != 0 || sends_left_ != 0) return;
+  if (operation_.kind == Kind::kAllGather) {
+    std::byte* const own = places_.to + rank_ * bytes_;
+    if (own != places_.from) std::memcpy(own, places_.from, bytes_);
+  }
+  if (operation_.kind != Kind::kAllReduce) return;
+  std::vector<const std::byte*> from;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    from.push_back(rank == rank_ ? places_.from : room_.data() + rank * bytes_);
+  }
+  reduce(operation_.dtype, operation_.reduction, from, {&places_.to, 1}, operation_.count);
+}
+
+/// All have given their share of it.
+void StreamPlan::finish_chunk(std::uint32_t chunk, const Send& send) {
+  const Part part = chunk_of(rank_, chunk);
+  std::byte* const to = places_.to + (operation_.kind == Kind::kReduceScatter ? chunk * kChunkBytes : part.begin);
+  if (reduces()) {
+    std::vector<const std::byte*> from;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      from.push_back(rank == rank_ ? places_.from + part.begin
+                                   : room_.data() + rank * part_of(rank_).size + chunk * kChunkBytes);
+    }
+    reduce(operation_.dtype, operation_.reduction, from, {&to, 1}, part.size / element_);
+  }
+  if (!passes_on()) return;
+  for (std::uint32_t other = 0; other < ranks_; ++other) {
+    const bool needs_it = other != rank_ && (operation_.kind != Kind::kBroadcast || other != operation_.root);
+    if (needs_it) add({other, chunk | kResult, to, part.size}, send);
+  }
+}
+
+std::optional<std::uint32_t> StreamPlan::missing() const {
+  // Who has not even begun holds up those that have.
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (!begun_[rank]) return rank;
+  }
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (left_from_[rank] != 0) return rank;
+  }
+  return std::nullopt;
+}
+
+}  // namespace pharos::ml

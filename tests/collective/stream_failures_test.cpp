@@ -1,0 +1,180 @@
+// Ranks over TCP that do not agree, do not come, stop or die; and strangers.
+
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/net/handshake.hpp>
+
+#include "ranks.hpp"
+#include "stream.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::chrono::steady_clock::time_point now() {
+  return std::chrono::steady_clock::now();
+}
+
+TEST(StreamDisagreement, IsToldOnAllRanksWithBothDescriptions) {
+  run_streams(3, {}, [](Communicator& ranks) {
+    std::vector<float> data(ranks.rank() == 1 ? 100'000 : 9, 1);
+    const std::string text = message_of<InvalidArgument>([&] { ranks.all_reduce(std::span{data}); });
+    EXPECT_SAYS(text, "at all_reduce(sum of 9 f32)");
+    EXPECT_SAYS(text, "at all_reduce(sum of 100000 f32)");
+    EXPECT_SAYS(text, "operation 1");
+    EXPECT_EQ(message_of<InvalidArgument>([&] { ranks.barrier(); }), text);
+  });
+}
+
+TEST(StreamAbsence, EndsAtTheDeadlineWithTheNameOfWhoIsMissing) {
+  run_streams(3, {.timeout = 5s}, [](Communicator& ranks) {
+    std::vector<float> data(100'000);
+    if (ranks.rank() == 1) return;
+    const auto begin = now();
+    EXPECT_SAYS(message_of<ActorDied>([&] { ranks.all_reduce(std::span{data}); }),
+                "rank 1 has left the group, and all_reduce(sum of 100000 f32), operation 1, waits for it");
+    EXPECT_LT(now() - begin, 2s);
+  });
+  run_streams(3, {.timeout = 300ms}, [](Communicator& ranks) {
+    std::vector<float> data(100'000);
+    if (ranks.rank() == 1) return std::this_thread::sleep_for(1s);
+    const auto begin = now();
+    EXPECT_SAYS(message_of<DeadlineExceeded>([&] { ranks.all_reduce(std::span{data}); }),
+                "all_reduce(sum of 100000 f32), operation 1, waits for rank 1");
+    EXPECT_GE(now() - begin, 200ms);
+    EXPECT_LT(now() - begin, 900ms);
+  });
+  const Join join = join_streams(2, 200ms);
+  EXPECT_SAYS(join(0).error().message(), "rank 1 did not come to the group");
+}
+
+TEST(StreamAbsence, WhoGivesUpSaysWhyToTheOthersAtOnce) {
+  run_processes(3, {}, join_streams(3, 20s), [](Communicator& ranks) {
+    const auto begin = now();
+    if (ranks.rank() == 2) return ranks.abort("the loss is not a number");
+    EXPECT_SAYS(message_of<Cancelled>([&] { ranks.barrier(); }), "rank 2 has given up: the loss is not a number");
+    EXPECT_LT(now() - begin, 1s);
+  });
+}
+
+TEST(StreamDeath, AtAnyInstantEndsAllOthersWithTheRank) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    run_processes(3, {}, join_streams(3, 20s),
+                  [&](Communicator& ranks) {
+                    std::vector<float> large(300'000);
+                    std::vector<double> small(100);
+                    ranks.barrier();
+                    if (ranks.rank() == seed % 3) {
+                      std::thread{[seed] {
+                        std::this_thread::sleep_for(std::chrono::microseconds{seed * 737});
+                        ::raise(SIGKILL);
+                      }}.detach();
+                    }
+                    const auto begin = now();
+                    const std::string text = message_of<ActorDied>([&] {
+                      for (;;) {
+                        ranks.all_reduce(std::span{large});
+                        ranks.all_reduce(std::span{small});
+                        ranks.broadcast(std::span{large}, 1);
+                      }
+                    });
+                    EXPECT_SAYS(text, "rank " + std::to_string(seed % 3) + " has died");
+                    EXPECT_LT(now() - begin, 2s) << "seed " << seed;
+                  },
+                  {seed % 3});
+  }
+}
+
+TEST(StreamStop, IsADeadlineWithTheRank) {
+  run_processes(2, {.timeout = 1s}, join_streams(2, 20s), [](Communicator& ranks) {
+    std::int64_t process = ::getpid();
+    std::vector<std::int64_t> all(2);
+    ranks.all_gather(std::span<const std::int64_t>{&process, 1}, std::span{all});
+    if (ranks.rank() == 1) {
+      message_of<DeadlineExceeded>([&] {
+        for (;;) ranks.barrier();
+      });
+      return;
+    }
+    ::kill(static_cast<pid_t>(all[1]), SIGSTOP);
+    EXPECT_SAYS(message_of<DeadlineExceeded>([&] {
+                  for (;;) ranks.barrier();
+                }),
+                "waits for rank 1");
+    ::kill(static_cast<pid_t>(all[1]), SIGCONT);
+  });
+}
+
+TEST(StreamStrangers, WithoutTheKeyAreNobodyAndRanksFindEachOther) {
+  auto first = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  auto second = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(first && second);
+  const net::Address address = *net::bound_address(first->get());
+  const std::vector<std::string> addresses{address.to_string(), net::bound_address(second->get())->to_string()};
+  net::Key key;
+  net::Key wrong;
+  fill_random(key);
+  fill_random(wrong);
+  const auto silent = net::connect_to(address, Deadline::in(1s));
+  const auto liar = net::connect_to(address, Deadline::in(1s));
+  std::thread lies{[&] {
+    EXPECT_FALSE(net::initiate(liar->get(), wrong, {net::Role::kWorker, 2}, Deadline::in(10s)));
+  }};
+  std::thread other{[&] {
+    const auto backend = StreamBackend::make(*second, addresses, key, 1, 20s);
+    EXPECT_TRUE(backend);
+  }};
+  EXPECT_TRUE(StreamBackend::make(*first, addresses, key, 0, 20s));
+  lies.join();
+  other.join();
+}
+
+/// With the key, but not with sense.
+TEST(StreamStrangers, BytesThatMakeNoSenseEndTheGroupAndAllocateNothing) {
+  auto first = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(first);
+  const net::Address address = *net::bound_address(first->get());
+  net::Key key;
+  fill_random(key);
+  const std::vector<StreamMessage> nonsense{
+      {.kind = static_cast<StreamMessage::Kind>(77)},
+      {.kind = StreamMessage::Kind::kData, .number = 1, .bytes = std::uint64_t{1} << 60},
+      {.kind = StreamMessage::Kind::kFailed, .bytes = std::uint64_t{1} << 40},
+      {.kind = StreamMessage::Kind::kBegun, .number = std::uint64_t{1} << 50},
+      {.kind = StreamMessage::Kind::kBegun, .operation = {.kind = static_cast<Operation::Kind>(99)}},
+      {.kind = StreamMessage::Kind::kBegun, .number = 0},
+  };
+  for (const StreamMessage& message : nonsense) {
+    std::thread stranger{[&] {
+      std::vector<Fd> sockets;
+      for (std::uint32_t stream = 0; stream < StreamBackend::kStreams; ++stream) {
+        auto socket = net::connect_to(address, Deadline::in(5s));
+        ASSERT_TRUE(socket);
+        const net::Identity self{net::Role::kWorker, StreamBackend::kStreams + stream};
+        ASSERT_TRUE(net::initiate(socket->get(), key, self, Deadline::in(5s)));
+        sockets.push_back(*std::move(socket));
+      }
+      EXPECT_TRUE(net::send_all(sockets[0].get(), std::as_bytes(std::span{&message, 1}), Deadline::in(1s)));
+      std::byte end{};
+      while (const auto n = net::receive_some(sockets[0].get(), {&end, 1})) std::this_thread::sleep_for(1ms);
+    }};
+    auto backend = StreamBackend::make(*first, {address.to_string(), address.to_string()}, key, 0, 20s);
+    ASSERT_TRUE(backend);
+    const auto work = (*backend)->begin({.kind = Operation::Kind::kBarrier}, {});
+    const auto ended = (*backend)->finish(*work, 20s);
+    ASSERT_FALSE(ended);
+    EXPECT_SAYS(ended.error().message(), "rank 1 cannot be reached any more: it ");
+    backend->reset();
+    stranger.join();
+  }
+}
+
+}  // namespace
+}  // namespace pharos::ml
