@@ -192,6 +192,10 @@ class Daemon final {
     host_ = std::make_unique<ReactorHost>(
         reactor_,
         ReactorHost::Settings{.node = identity(), .token = token_, .programs_folder = kept_.run_folder + "/programs"});
+    // Wherever else it listens: at every address is at none.
+    if (const std::string here = listening_at_.substr(0, listening_at_.rfind(':')); here != "0.0.0.0") {
+      host_->set_place(here);
+    }
     const Node::Settings settings{
         .id = id_,
         .address = "unix:" + kept_.run_folder + "/node.sock",
@@ -354,6 +358,7 @@ class Daemon final {
     if (listening_at_.empty()) {
       PHAROS_TRY_VOID(listen_at(options_.listen.empty() ? here.place + ":0" : options_.listen));
     }
+    host_->set_place(here.place);
     return here.place + listening_at_.substr(listening_at_.rfind(':'));
   }
 

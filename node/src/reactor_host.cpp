@@ -28,6 +28,7 @@ using namespace std::chrono_literals;
 
 constexpr int kInherited = 3;  // the zygote's number for its socket
 constexpr auto kReachTime = 3s;
+const std::string kNodeHost = "PHAROS_NODE_HOST=";
 
 }  // namespace
 
@@ -97,6 +98,8 @@ Result<pid_t> ReactorHost::start_zygote(const wire::RegisterJob& job, int execut
                            .folder = job.folder,
                            .new_session = true};
   program.environment.push_back(process::role_variable(process::InheritedRole::kZygote, kInherited));
+  std::erase_if(program.environment, [](const std::string& each) { return each.starts_with(kNodeHost); });
+  if (!place_.empty()) program.environment.push_back(kNodeHost + place_);
   return process::spawn(program);
 }
 

@@ -24,6 +24,8 @@ class ReactorHost final : public Host {
     std::string programs_folder{};  ///< for those that come from other nodes
   };
   ReactorHost(net::Reactor& reactor, const Settings& settings);
+  /// Where other nodes reach this one: programs are told so, and may listen there (PHAROS_NODE_HOST).
+  void set_place(const std::string& host) { place_ = host; }
 
   Result<net::SocketPair> make_connection() override;
   Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) override;
@@ -70,6 +72,7 @@ class ReactorHost final : public Host {
   net::Reactor& reactor_;
   const Settings settings_;
   const MachineLimits limits_;
+  std::string place_;
   std::unique_ptr<async::BlockingPool> aside_;  // null until first needed
   std::unique_ptr<Transfers> transfers_;        // the same
   async::AsyncGroup background_;

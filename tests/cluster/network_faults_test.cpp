@@ -82,6 +82,30 @@ class NetworkFaultsTest : public SeveralNodes {
   std::optional<Network> network_;
 };
 
+TEST_F(NetworkFaultsTest, RanksOnSeveralMachinesWorkTogetherAndHearAtOnceWhenANodeGoes) {
+  must_end_within(90s);
+  start_head_at(false);
+  start_node_at(kB, "cpu=2,rank=2");
+  start_node_at(kC, "cpu=2,rank=2");
+  const auto program =
+      network_->start(kProgram, RANKS_APART, {}, {{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}});
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(program->next_line(), "sum 10.000000");
+  read_until(*program, "ready");
+  nodes_.back()->kill(SIGKILL);
+  const auto since = std::chrono::steady_clock::now();
+  int of_ranks = 0;
+  for (int i = 0; i < 4; ++i) {
+    const std::string line = read_until(*program, "failed: ");
+    of_ranks += line.find(" has died: its connection has ended") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(of_ranks, 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 5s);
+  EXPECT_EQ(program->next_line(), "then 3.000000");
+  EXPECT_EQ(program->next_line(), "then 3.000000");
+  EXPECT_EQ(program->wait(20s).status, 0);
+  nodes_.pop_back();
+}
+
 // What is tested is how long the cuts are.
 TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAnybody) {
   must_end_within(90s);

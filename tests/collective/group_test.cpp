@@ -115,7 +115,7 @@ TEST_F(GroupCommunicators, WhoDiesBeforeItHasComeIsMissedAtOnce) {
   const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 3, .on_death = OnDeath::kRestart});
   const auto processes = group.gather<&Trainer::process>().get(soon());
   auto offers = group.gather<&ml::detail::offer<Trainer>>().get(soon());
-  const auto first = group.call<&ml::detail::join<Trainer>>(0, offers, Duration{20s});
+  const auto first = group.call<&ml::detail::join<Trainer>>(0, offers, ml::detail::new_rank_key(), Duration{20s});
   ::kill(processes[1], SIGKILL);
   const auto time = time_of([&] { EXPECT_SAYS(message_of<ActorDied>([&] { first.get(soon()); }), "rank 1"); });
   EXPECT_LT(time, 5s);
@@ -128,7 +128,9 @@ TEST_F(GroupCommunicators, MemoryOfAnotherProcessIsNotTakenForTheirs) {
   const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 2});
   auto offers = group.gather<&ml::detail::offer<Trainer>>().get(soon());
   const auto join = [&] {
-    for (const auto& joined : group.call_all<&ml::detail::join<Trainer>>(offers, Duration{200ms})) joined.get(soon());
+    for (const auto& joined :
+         group.call_all<&ml::detail::join<Trainer>>(offers, ml::detail::RankKey{}, Duration{200ms}))
+      joined.get(soon());
   };
   auto given = offers;
   offers[0].process = ::getpid();

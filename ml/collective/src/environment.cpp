@@ -38,7 +38,7 @@ Result<std::unique_ptr<detail::Backend>> join(const Launch& launch, Duration tim
   PHAROS_TRY(const std::string folder, process::ensure_base_folder());
   const net::Address place{.unix_socket = true, .place = folder + "/ranks-" + short_name(launch.job)};
   PHAROS_TRY(const auto offers, meet_at(place, launch.rank, launch.ranks, own.offer(), deadline));
-  return work_together(offers, launch.rank, time);
+  return own.work_together(offers, {}, launch.rank, time);  // of one machine: no key
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <pharos/actors/member.hpp>
+#include <pharos/base/random.hpp>
 #include <pharos/ml/group.hpp>
 
 #include "core.hpp"
@@ -52,7 +53,13 @@ RankOffer offer_member() {
   return membership.offered->offer();
 }
 
-void join_members(const std::vector<RankOffer>& offers, Duration timeout) {
+RankKey new_rank_key() {
+  RankKey key;
+  fill_random(key);
+  return key;
+}
+
+void join_members(const std::vector<RankOffer>& offers, const RankKey& key, Duration timeout) {
   const Member member = pharos::member();
   Membership& membership = Memberships::of_process().of(member);
   if (!membership.offered || offers.size() != member.size || !membership.offered->is(offers[member.rank])) {
@@ -60,7 +67,7 @@ void join_members(const std::vector<RankOffer>& offers, Duration timeout) {
                       "Connect it once in a term."});
   }
   membership.communicator.reset();
-  auto backend = work_together(offers, member.rank, timeout);
+  auto backend = membership.offered->work_together(offers, key, member.rank, timeout);
   if (!backend) throw_error(backend.error());
   membership.communicator.emplace(std::make_shared<Core>(*std::move(backend), CommunicatorOptions{.timeout = timeout}));
   membership.offered.reset();

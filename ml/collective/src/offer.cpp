@@ -5,27 +5,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <pharos/base/random.hpp>
+#include <pharos/net/address.hpp>
 
 #include "meeting.hpp"
 #include "shared_backend.hpp"
+#include "stream_backend.hpp"
 
 namespace pharos::ml {
 namespace {
 
 /// Processes that see each other under the same numbers, and may open each other's files: one boot of one kernel, one
-/// namespace of processes, one user.
+/// namespace of processes, one user; and one of the network, or somebody wants them to be as two machines.
 std::string this_machine() {
   std::string boot;
   std::ifstream{"/proc/sys/kernel/random/boot_id"} >> boot;
-  struct stat processes {};
-  ::stat("/proc/self/ns/pid", &processes);
-  return boot + '/' + std::to_string(processes.st_ino) + '/' + std::to_string(::getuid());
+  const auto number_of = [](const char* path) {
+    struct stat its {};
+    ::stat(path, &its);
+    return '/' + std::to_string(its.st_ino);
+  };
+  return boot + number_of("/proc/self/ns/pid") + number_of("/proc/self/ns/net") + '/' + std::to_string(::getuid());
 }
 
 // Its process may be gone, and its number another's by now: memory of another name is a stranger's.
@@ -59,22 +67,41 @@ Result<Offered> Offered::make(std::uint32_t ranks) {
   const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(Meeting::bytes_for(ranks)));
   if (error != 0) return Error::from_errno("making memory where ranks meet", error);
   offer.meeting = file.get();
-  return Offered{std::move(file), std::move(offer)};
+  Fd listener;
+  const char* const host = std::getenv("PHAROS_NODE_HOST");
+  if (host != nullptr && !std::string_view{host}.starts_with("127.")) {
+    PHAROS_TRY(listener, net::listen_at({.unix_socket = false, .place = host, .port = 0}));
+    PHAROS_TRY(const net::Address place, net::bound_address(listener.get()));
+    offer.address = place.to_string();
+  }
+  return Offered{std::move(file), std::move(listener), std::move(offer)};
 }
 
-Result<std::unique_ptr<detail::Backend>> work_together(const std::vector<detail::RankOffer>& offers, std::uint32_t rank,
-                                                       Duration time) {
+Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vector<detail::RankOffer>& offers,
+                                                                const detail::RankKey& key, std::uint32_t rank,
+                                                                Duration time) const {
+  const auto ranks = static_cast<std::uint32_t>(offers.size());
   std::vector<std::int32_t> processes;
+  std::vector<std::string> addresses;
+  bool one_machine = true;
   for (const detail::RankOffer& each : offers) {
     processes.push_back(each.process);
-    if (each.machine != offers.front().machine) {
-      return Error{ErrorCode::kUnsupported, "ranks on several machines cannot work together yet",
-                   "Place them on one: Strategy::kStrictPack."};
-    }
+    addresses.push_back(each.address);
+    one_machine = one_machine && each.machine == offers.front().machine;
   }
-  const auto ranks = static_cast<std::uint32_t>(offers.size());
-  PHAROS_TRY(Mapping meeting, map_offered(offers.front(), Meeting::bytes_for(ranks)));
-  PHAROS_TRY(auto backend, SharedBackend::make(std::move(meeting), rank, ranks, time, processes));
+  if (one_machine) {
+    PHAROS_TRY(Mapping meeting, map_offered(offers.front(), Meeting::bytes_for(ranks)));
+    PHAROS_TRY(auto backend, SharedBackend::make(std::move(meeting), rank, ranks, time, processes));
+    return std::unique_ptr<detail::Backend>{std::move(backend)};
+  }
+  const auto unreached = std::find(addresses.begin(), addresses.end(), std::string{});
+  if (unreached != addresses.end()) {
+    return Error{
+        ErrorCode::kFailedPrecondition,
+        "rank " + std::to_string(unreached - addresses.begin()) + " is on a machine that the other ranks' do not reach",
+        "Nodes have to listen at addresses that others reach; or place all ranks on one machine."};
+  }
+  PHAROS_TRY(auto backend, StreamBackend::make(listener_, addresses, key, rank, time));
   return std::unique_ptr<detail::Backend>{std::move(backend)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <pharos/base/clock.hpp>
@@ -20,16 +21,18 @@ class Offered {
 
   const detail::RankOffer& offer() const { return offer_; }
   bool is(const detail::RankOffer& offer) const { return offer.name == offer_.name; }
+  /// With all ranks, whose offers these are, in their order. Comes back when all have come.
+  Result<std::unique_ptr<detail::Backend>> work_together(const std::vector<detail::RankOffer>& offers,
+                                                         const detail::RankKey& key, std::uint32_t rank,
+                                                         Duration time) const;
 
  private:
-  Offered(Fd meeting, detail::RankOffer offer) : meeting_{std::move(meeting)}, offer_{std::move(offer)} {}
+  Offered(Fd meeting, Fd listener, detail::RankOffer offer)
+      : meeting_{std::move(meeting)}, listener_{std::move(listener)}, offer_{std::move(offer)} {}
 
   Fd meeting_;
+  Fd listener_;  // none: other machines do not reach this one
   detail::RankOffer offer_;
 };
-
-/// Comes back when all of them have come. The offers are in the order of the ranks.
-Result<std::unique_ptr<detail::Backend>> work_together(const std::vector<detail::RankOffer>& offers, std::uint32_t rank,
-                                                       Duration time);
 
 }  // namespace pharos::ml

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,32 +21,37 @@ struct RankOffer {
   std::int32_t process = 0;   ///< its number there
   std::int32_t meeting = -1;  ///< its descriptor of memory where they can meet
   std::string name{};         ///< of that memory, which nobody can guess
+  std::string address{};      ///< where ranks of other machines reach it; empty: nowhere
 };
+/// What proves to a rank that another one is of its group.
+using RankKey = std::array<std::byte, 32>;
+PHAROS_API RankKey new_rank_key();
 
 /// By the running member.
 PHAROS_API RankOffer offer_member();
-PHAROS_API void join_members(const std::vector<RankOffer>& offers, Duration timeout);
+PHAROS_API void join_members(const std::vector<RankOffer>& offers, const RankKey& key, Duration timeout);
 
 template <class T>
 RankOffer offer(T&) {
   return offer_member();
 }
 template <class T>
-void join(T&, const std::vector<RankOffer>& offers, Duration timeout) {
-  join_members(offers, timeout);
+void join(T&, const std::vector<RankOffer>& offers, const RankKey& key, Duration timeout) {
+  join_members(offers, key, timeout);
 }
 
 }  // namespace detail
 
 /// Makes the members of a group, as they are in its present term, ranks that work together: communicator() is theirs
-/// from then on. A new term needs this again. Waits for all of them to come; throws what has kept one from it.
+/// from then on. A new term needs this again. Waits for all of them to come; throws what has kept one from it. Those of
+/// one machine share memory; between machines they use TCP.
 template <class T>
 void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}) {
   for (;;) {
     const std::uint64_t term = group.term();
     try {
       const auto offers = group.template gather<&detail::offer<T>>().get();
-      group.template gather<&detail::join<T>>(offers, options.timeout).get();
+      group.template gather<&detail::join<T>>(offers, detail::new_rank_key(), options.timeout).get();
       return;
     } catch (const Exception&) {
       if (group.term() == term) throw;  // else: those that are there now

@@ -1,0 +1,58 @@
+// Ranks on several nodes: sums, until a node goes; then those that are left.
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <pharos/ml/group.hpp>
+#include <pharos/pharos.hpp>
+
+#include "report.hpp"
+
+namespace {
+
+namespace ml = pharos::ml;
+using pharos::cluster::say;
+
+class Ranks {
+ public:
+  double sum(std::size_t elements) {
+    ml::Communicator& ranks = ml::communicator();
+    std::vector<double> data(elements, ranks.rank() + 1);
+    ranks.all_reduce(std::span{data});
+    ranks.broadcast(std::span{data}, ranks.size() - 1);
+    return data.back();
+  }
+  void sum_until_it_fails() {
+    for (;;) static_cast<void>(sum(100'000));
+  }
+};
+
+}  // namespace
+
+int main() {
+  return pharos::cluster::report([] {
+    pharos::Runtime runtime;
+    const auto group = runtime.spawn_group<Ranks>({.name = "ranks",
+                                                   .size = 4,
+                                                   .member = {.resources = {{"rank", 1}}},
+                                                   .on_death = pharos::OnDeath::kShrink,
+                                                   .deaths_max = 4});
+    ml::connect(group);
+    for (const std::size_t elements : {std::size_t{1}, std::size_t{1000}, std::size_t{1'000'000}}) {
+      for (const double sum : group.gather<&Ranks::sum>(elements).get()) say("sum " + std::to_string(sum));
+    }
+    const auto loops = group.call_all<&Ranks::sum_until_it_fails>();
+    say("ready");
+    for (const auto& loop : loops) {
+      const auto ended = loop.try_get();
+      say("failed: " + ended.error().message());
+    }
+    while (group.size() != 2) ::usleep(1000);
+    ml::connect(group);
+    for (const double sum : group.gather<&Ranks::sum>(std::size_t{1000}).get()) say("then " + std::to_string(sum));
+  });
+}
