@@ -106,6 +106,26 @@ TEST_F(NetworkFaultsTest, RanksOnSeveralMachinesWorkTogetherAndHearAtOnceWhenANo
   nodes_.pop_back();
 }
 
+TEST_F(NetworkFaultsTest, RanksThatALauncherHasStartedOnSeveralMachinesFindEachOther) {
+  start_head_at(false);  // for its token
+  const auto start_rank = [&](int place, const std::string& rank) {
+    return network_->start(place, RANKS_APART, {},
+                           {{"RANK", rank},
+                            {"WORLD_SIZE", "3"},
+                            {"LOCAL_WORLD_SIZE", "1"},
+                            {"MASTER_ADDR", Network::address_of(kB)},
+                            {"MASTER_PORT", "29500"},
+                            {"PHAROS_TOKEN_FILE", token_file()}});
+  };
+  const auto first = start_rank(kB, "0");
+  const auto second = start_rank(kC, "1");
+  const auto third = start_rank(kProgram, "2");
+  for (auto* const rank : {&first, &second, &third}) {
+    const auto ended = (*rank)->wait(20s);
+    EXPECT_EQ(ended.output, "sum 6.000000\ndone\n") << ended.error;
+  }
+}
+
 // What is tested is how long the cuts are.
 TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAnybody) {
   must_end_within(90s);

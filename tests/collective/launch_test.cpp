@@ -71,6 +71,30 @@ TEST(LaunchTest, SeveralMachinesAreToldFromOne) {
       found_in({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}}).one_machine);
 }
 
+TEST(LaunchTest, Rank0IsWhereTheLauncherSays) {
+  const Environment torchrun{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(found_in(torchrun).master, "n1");
+  EXPECT_EQ(found_in(torchrun).port, 29500);
+  Environment with_agent = torchrun;
+  with_agent["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_EQ(found_in(with_agent).port, 29501);
+  Environment srun{
+      {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_JOB_ID", "12345"}};
+  for (const auto& [list, first] : std::map<std::string, std::string>{{"n1", "n1"},
+                                                                      {"n[3-7]", "n3"},
+                                                                      {"n[03-17,20],m1", "n03"},
+                                                                      {"n[5,7]", "n5"},
+                                                                      {"a,b", "a"},
+                                                                      {"gpu-[1]", "gpu-1"}}) {
+    srun["SLURM_STEP_NODELIST"] = list;
+    EXPECT_EQ(found_in(srun).master, first);
+    EXPECT_EQ(found_in(srun).port, 22345);
+  }
+  Environment wrong = torchrun;
+  wrong["MASTER_PORT"] = "65536";
+  EXPECT_SAYS(launch_in(wrong).error().message(), "no port 65536");
+}
+
 TEST(LaunchTest, LaunchesOnOneMachineAreToldApart) {
   const Environment one{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
   Environment other = one;

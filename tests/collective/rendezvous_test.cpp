@@ -27,13 +27,16 @@ using namespace std::chrono_literals;
 class RendezvousTest : public testing::Test {
  protected:
   TemporaryFolder folder_;
-  const net::Address place_{.unix_socket = true, .place = folder_.path() / "ranks"};
+  const MeetingPlace at_{.address = {.unix_socket = true, .place = folder_.path() / "ranks"}};
+  const net::Address& place_ = at_.address;
 
   static detail::RankOffer offer_of(std::uint32_t rank) {
     return {.machine = "here", .process = static_cast<int>(rank)};
   }
   auto meet(std::uint32_t rank, std::uint32_t ranks, Duration time) const {
-    return meet_at(place_, rank, ranks, offer_of(rank), Deadline::in(time));
+    return meet_at(
+        at_, rank, ranks, [&](const std::string&) { return Result<detail::RankOffer>{offer_of(rank)}; },
+        Deadline::in(time));
   }
 };
 
@@ -45,8 +48,8 @@ TEST_F(RendezvousTest, AllHaveTheOffersOfAllWhoeverComesFirst) {
         if (rank == late) std::this_thread::sleep_for(50ms);
         const auto offers = meet(rank, 4, 20s);
         ASSERT_TRUE(offers) << offers.error().message();
-        ASSERT_EQ(offers->size(), 4U);
-        for (std::uint32_t each = 0; each < 4; ++each) EXPECT_EQ((*offers)[each].process, static_cast<int>(each));
+        ASSERT_EQ(offers->offers.size(), 4U);
+        for (std::uint32_t each = 0; each < 4; ++each) EXPECT_EQ(offers->offers[each].process, static_cast<int>(each));
       });
     }
     for (auto& each : ranks) each.join();
@@ -110,6 +113,36 @@ TEST_F(RendezvousTest, BytesThatMakeNoSenseAreNoRank) {
   }
   EXPECT_TRUE(meet(1, 2, 20s));
   rank_0.join();
+}
+
+TEST_F(RendezvousTest, OverTcpOnlyThoseWithTheTokenMeet) {
+  net::Key token;
+  net::Key wrong;
+  fill_random(token);
+  fill_random(wrong);
+  auto free = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(free);
+  const net::Address address = *net::bound_address(free->get());
+  free->reset();
+  const auto meet_with = [&](std::uint32_t rank, const net::Key& key) {
+    std::string host;
+    const auto make = [&](const std::string& reached_at) -> Result<detail::RankOffer> {
+      host = reached_at;
+      return offer_of(rank);
+    };
+    auto met = meet_at({.address = address, .token = key}, rank, 2, make, Deadline::in(20s));
+    EXPECT_EQ(host, met ? "127.0.0.1" : "");
+    return met;
+  };
+  Met at_0;
+  std::thread rank_0{[&] { at_0 = *meet_with(0, token); }};
+  EXPECT_EQ(meet_with(1, wrong).error().code(), ErrorCode::kPermissionDenied);
+  const auto at_1 = meet_with(1, token);
+  rank_0.join();
+  ASSERT_TRUE(at_1);
+  EXPECT_EQ(at_1->key, at_0.key);
+  EXPECT_EQ(at_1->offers[0].process, 0);
+  EXPECT_EQ(at_1->offers[1].process, 1);
 }
 
 /// All the way: processes that only know their environment.

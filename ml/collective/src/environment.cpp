@@ -1,11 +1,16 @@
+#include <arpa/inet.h>
+#include <netdb.h>
+
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/communicator.hpp>
 #include <pharos/process/run_folder.hpp>
+#include <pharos/process/token.hpp>
 
 #include "core.hpp"
 #include "launch.hpp"
@@ -28,17 +33,50 @@ std::string short_name(const std::string& job) {
   return std::to_string(hash);
 }
 
-Result<std::unique_ptr<detail::Backend>> join(const Launch& launch, Duration time) {
-  if (!launch.one_machine) {
-    return Error{ErrorCode::kUnsupported, "ranks on several machines cannot work together yet",
-                 "Launch all of them on one."};
+/// Numeric IPv4.
+Result<std::string> address_of(const std::string& host) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int why = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); why != 0) {
+    return Error{ErrorCode::kNotFound, "nobody knows the host \"" + host + "\" of rank 0: " + ::gai_strerror(why),
+                 "Set MASTER_ADDR to a name or address that all ranks know."};
   }
-  const Deadline deadline = Deadline::in(time);
-  PHAROS_TRY(const Offered own, Offered::make(launch.ranks));
-  PHAROS_TRY(const std::string folder, process::ensure_base_folder());
-  const net::Address place{.unix_socket = true, .place = folder + "/ranks-" + short_name(launch.job)};
-  PHAROS_TRY(const auto offers, meet_at(place, launch.rank, launch.ranks, own.offer(), deadline));
-  return own.work_together(offers, {}, launch.rank, time);  // of one machine: no key
+  char text[INET_ADDRSTRLEN] = {};
+  ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text, sizeof text);
+  ::freeaddrinfo(found);
+  return text;
+}
+
+Result<MeetingPlace> place_of(const Launch& launch) {
+  if (launch.one_machine) {
+    PHAROS_TRY(const std::string folder, process::ensure_base_folder());
+    return MeetingPlace{.address = {.unix_socket = true, .place = folder + "/ranks-" + short_name(launch.job)}};
+  }
+  const auto token_file = variable("PHAROS_TOKEN_FILE");
+  if (launch.master.empty() || launch.port == 0 || !token_file) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "ranks on several machines do not know where rank 0 is, or how to prove that they are its group's",
+                 "Set MASTER_ADDR and MASTER_PORT to where rank 0 may listen, and PHAROS_TOKEN_FILE to a file that all "
+                 "of them have, of 32 bytes and mode 0600."};
+  }
+  MeetingPlace place;
+  PHAROS_TRY(const std::string host, address_of(launch.master));
+  place.address = {.unix_socket = false, .place = host, .port = launch.port};
+  PHAROS_TRY(place.token, process::read_token(*token_file));
+  return place;
+}
+
+Result<std::unique_ptr<detail::Backend>> join(const Launch& launch, Duration time) {
+  std::optional<Offered> own;
+  const auto make = [&](const std::string& host) -> Result<detail::RankOffer> {
+    PHAROS_TRY(own, Offered::make(launch.ranks, host));
+    return own->offer();
+  };
+  PHAROS_TRY(const MeetingPlace place, place_of(launch));
+  PHAROS_TRY(const Met met, meet_at(place, launch.rank, launch.ranks, make, Deadline::in(time)));
+  return own->work_together(met.offers, met.key, launch.rank, time);
 }
 
 }  // namespace

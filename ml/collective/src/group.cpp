@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -46,7 +47,9 @@ namespace detail {
 
 RankOffer offer_member() {
   const Member member = pharos::member();
-  auto offered = Offered::make(member.size);
+  const char* const place = std::getenv("PHAROS_NODE_HOST");
+  const std::string host = place == nullptr ? "" : place;
+  auto offered = Offered::make(member.size, host.starts_with("127.") ? "" : host);
   if (!offered) throw_error(offered.error());
   Membership& membership = Memberships::of_process().of(member);
   membership.offered = *std::move(offered);

@@ -51,6 +51,30 @@ Result<bool> is_one_machine(const Variable& variable, const Launcher& launcher, 
   return master == "localhost" || master.starts_with("127.");
 }
 
+/// Of a list as Slurm writes it: "n[03-17,20],m1" begins with n03.
+std::string first_host(const std::string& list) {
+  const std::size_t bracket = list.find_first_of("[,");
+  if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
+  const std::size_t end = list.find_first_of("-,]", bracket);
+  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
+}
+
+/// torchrun's agent listens at MASTER_PORT itself: then it is the next one.
+Result<std::uint16_t> find_port(const Variable& variable) {
+  constexpr std::uint32_t kFirst = 20'000;
+  constexpr std::uint32_t kPorts = 10'000;
+  std::uint32_t port = 0;
+  if (variable("MASTER_PORT")) {
+    PHAROS_TRY(port, read_number(variable, "MASTER_PORT"));
+    if (variable("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True") ++port;
+  } else if (variable("SLURM_JOB_ID")) {
+    PHAROS_TRY(const std::uint32_t job, read_number(variable, "SLURM_JOB_ID"));
+    port = kFirst + job % kPorts;
+  }
+  if (port > 65'535) return Error{ErrorCode::kInvalidArgument, "there is no port " + std::to_string(port)};
+  return static_cast<std::uint16_t>(port);
+}
+
 }  // namespace
 
 Result<std::optional<Launch>> find_launch(const Variable& variable) {
@@ -70,6 +94,8 @@ Result<std::optional<Launch>> find_launch(const Variable& variable) {
       if (const auto value = variable(name)) launch.job += std::string{name} + '=' + *value + ' ';
     }
     if (launch.job.empty()) launch.job = "parent=" + std::to_string(::getppid());
+    launch.master = variable("MASTER_ADDR").value_or(first_host(variable("SLURM_STEP_NODELIST").value_or("")));
+    PHAROS_TRY(launch.port, find_port(variable));
     return launch;
   }
   return std::nullopt;

@@ -14,7 +14,9 @@ struct Launch {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   bool one_machine = true;
-  std::string job{};  ///< the same for all ranks of one launch, and another for others on this machine
+  std::string job{};       ///< the same for all ranks of one launch, and another for others on this machine
+  std::string master{};    ///< where rank 0 is: a host; empty: nobody has said so
+  std::uint16_t port = 0;  ///< there; 0: nobody has said so
 };
 
 /// `variable`: what the environment has of that name. Nothing: no launcher has started this process. kInvalidArgument:

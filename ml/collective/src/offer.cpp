@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -54,7 +53,7 @@ Result<Mapping> map_offered(const detail::RankOffer& offer, std::size_t bytes) {
 
 }  // namespace
 
-Result<Offered> Offered::make(std::uint32_t ranks) {
+Result<Offered> Offered::make(std::uint32_t ranks, const std::string& host) {
   if (ranks == 0 || ranks > Meeting::kRanksMax) {
     return Error{ErrorCode::kInvalidArgument, "a group of " + std::to_string(ranks) + " ranks makes no sense",
                  "Give between 1 and " + std::to_string(Meeting::kRanksMax) + '.'};
@@ -68,8 +67,7 @@ Result<Offered> Offered::make(std::uint32_t ranks) {
   if (error != 0) return Error::from_errno("making memory where ranks meet", error);
   offer.meeting = file.get();
   Fd listener;
-  const char* const host = std::getenv("PHAROS_NODE_HOST");
-  if (host != nullptr && !std::string_view{host}.starts_with("127.")) {
+  if (!host.empty()) {
     PHAROS_TRY(listener, net::listen_at({.unix_socket = false, .place = host, .port = 0}));
     PHAROS_TRY(const net::Address place, net::bound_address(listener.get()));
     offer.address = place.to_string();

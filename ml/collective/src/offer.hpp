@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,8 @@ namespace pharos::ml {
 /// How this rank is found by others. Lives until they work together.
 class Offered {
  public:
-  static Result<Offered> make(std::uint32_t ranks);
+  /// `host`: where ranks of other machines reach this one; empty: nowhere.
+  static Result<Offered> make(std::uint32_t ranks, const std::string& host);
 
   const detail::RankOffer& offer() const { return offer_; }
   bool is(const detail::RankOffer& offer) const { return offer.name == offer_.name; }

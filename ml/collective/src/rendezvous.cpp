@@ -17,6 +17,8 @@
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
+#include "greeting.hpp"
+
 namespace pharos::ml {
 namespace {
 
@@ -31,7 +33,7 @@ struct Arrival {
   detail::RankOffer offer{};
 };
 struct Answer {
-  std::vector<detail::RankOffer> offers{};  ///< none: it has failed
+  Met met{};  ///< without offers: it has failed
   ErrorCode code{};
   std::string why{};
   std::string remedy{};
@@ -68,20 +70,23 @@ Result<Fd> listen(const net::Address& place) {
 
 class Host {
  public:
-  Host(Fd listener, std::uint32_t ranks, const detail::RankOffer& own, Deadline deadline)
+  Host(Fd listener, const std::optional<net::Key>& token, std::uint32_t ranks, const detail::RankOffer& own,
+       Deadline deadline)
       : listener_{std::move(listener)}, deadline_{deadline}, sockets_(ranks), offers_(ranks) {
+    if (token) greeting_.emplace(listener_, *token, net::Identity{net::Role::kWorker, 0});
     offers_[0] = own;
   }
 
-  Result<std::vector<detail::RankOffer>> run() {
+  Result<Met> run() {
     auto all = wait_for_all();
-    const Answer answer = all ? Answer{.offers = offers_} : Answer::of(all.error());
+    const Met met{offers_, detail::new_rank_key()};
+    const Answer answer = all ? Answer{.met = met} : Answer::of(all.error());
     // Who does not take it is found missing where they work together.
     for (const Fd& socket : sockets_) {
       if (socket) static_cast<void>(send(socket.get(), answer, deadline_));
     }
     if (!all) return all.error();
-    return std::move(offers_);
+    return met;
   }
 
  private:
@@ -117,6 +122,11 @@ class Host {
   }
 
   Result<Fd> accept() {
+    if (greeting_) {
+      auto guest = greeting_->next(deadline_);
+      if (!guest) return missing();
+      return std::move(guest->socket);
+    }
     for (;;) {
       Fd socket{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
       if (socket && net::check_peer_is_this_user(socket.get())) return socket;
@@ -141,41 +151,66 @@ class Host {
   }
 
   const Fd listener_;
+  std::optional<Greeting> greeting_;  // of those that have to prove the token
   const Deadline deadline_;
   std::vector<Fd> sockets_;  // by rank
   std::vector<detail::RankOffer> offers_;
 };
 
-Result<Fd> reach(const net::Address& place, Deadline deadline) {
+Result<Fd> connect(const MeetingPlace& place, std::uint32_t rank, Deadline deadline) {
+  PHAROS_TRY(Fd socket, net::connect_to(place.address, deadline));
+  if (place.token) {
+    PHAROS_TRY_VOID(net::set_up_far_socket(socket.get()));
+    PHAROS_TRY_VOID(net::initiate(socket.get(), *place.token, {net::Role::kWorker, rank}, deadline));
+  }
+  return socket;
+}
+
+Result<Fd> reach(const MeetingPlace& place, std::uint32_t rank, Deadline deadline) {
   for (;;) {
-    auto socket = net::connect_to(place, deadline);
+    auto socket = connect(place, rank, deadline);
     if (socket || socket.error().code() == ErrorCode::kPermissionDenied) return socket;
     if (deadline.expired(std::chrono::steady_clock::now())) {
-      return Error{ErrorCode::kDeadlineExceeded, "rank 0 did not come to " + place.to_string(),
+      return Error{ErrorCode::kDeadlineExceeded, "rank 0 did not come to " + place.address.to_string(),
                    "See what its process does."};
     }
     std::this_thread::sleep_for(kPause);
   }
 }
 
+/// By which address rank 0 is reached from here, others reach this one.
+Result<std::string> host_of(int socket) {
+  PHAROS_TRY(const net::Address here, net::bound_address(socket));
+  return here.place;
+}
+
 }  // namespace
 
-Result<std::vector<detail::RankOffer>> meet_at(const net::Address& place, std::uint32_t rank, std::uint32_t ranks,
-                                               const detail::RankOffer& own, Deadline deadline) {
+Result<Met> meet_at(const MeetingPlace& place, std::uint32_t rank, std::uint32_t ranks, const MakeOffer& make,
+                    Deadline deadline) {
+  const net::Address& address = place.address;
   if (rank == 0) {
-    PHAROS_TRY(Fd listener, listen(place));
-    auto offers = Host{std::move(listener), ranks, own, deadline}.run();
-    if (place.unix_socket) ::unlink(place.place.c_str());
-    return offers;
+    PHAROS_TRY(const detail::RankOffer own, make(address.unix_socket ? "" : address.place));
+    PHAROS_TRY(Fd listener, listen(address));
+    auto met = Host{std::move(listener), place.token, ranks, own, deadline}.run();
+    if (address.unix_socket) ::unlink(address.place.c_str());
+    return met;
   }
-  PHAROS_TRY(const Fd socket, reach(place, deadline));
+  PHAROS_TRY(const Fd socket, reach(place, rank, deadline));
+  std::string host;
+  if (!address.unix_socket) {
+    PHAROS_TRY(host, host_of(socket.get()));
+  }
+  PHAROS_TRY(const detail::RankOffer own, make(host));
   PHAROS_TRY_VOID(send(socket.get(), Arrival{rank, ranks, own}, deadline));
   // Rank 0 waits until the deadline for others, and says then who is missing.
   auto answer = receive<Answer>(socket.get(), Deadline::after(1s, deadline.when()));
   if (!answer) return Error{answer.error()}.with("waiting for rank 0 to say who the ranks are");
-  if (answer->offers.empty()) return Error{answer->code, answer->why, answer->remedy};
-  if (answer->offers.size() != ranks) return Error{ErrorCode::kCorrupt, "rank 0 speaks of another number of ranks"};
-  return std::move(answer->offers);
+  if (answer->met.offers.empty()) return Error{answer->code, answer->why, answer->remedy};
+  if (answer->met.offers.size() != ranks) {
+    return Error{ErrorCode::kCorrupt, "rank 0 speaks of another number of ranks"};
+  }
+  return std::move(answer->met);
 }
 
 }  // namespace pharos::ml

@@ -1,18 +1,36 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/ml/group.hpp>
 #include <pharos/net/address.hpp>
+#include <pharos/net/handshake.hpp>
 
 namespace pharos::ml {
 
-/// How ranks that nobody has introduced find each other: all of them tell rank 0, which listens at `place`, and has the
-/// answer for all when the last one has come. Returns the offers in the order of the ranks.
-Result<std::vector<detail::RankOffer>> meet_at(const net::Address& place, std::uint32_t rank, std::uint32_t ranks,
-                                               const detail::RankOffer& own, Deadline deadline);
+/// Where rank 0 listens.
+struct MeetingPlace {
+  net::Address address{};
+  /// Over TCP: what ranks have to know. A Unix socket takes this user's processes alone.
+  std::optional<net::Key> token{};
+};
+/// What all of them know then.
+struct Met {
+  std::vector<detail::RankOffer> offers{};  ///< in the order of the ranks
+  detail::RankKey key{};                    ///< new
+};
+/// What this rank offers, where others reach it: the host; empty over a Unix socket.
+using MakeOffer = std::function<Result<detail::RankOffer>(const std::string& host)>;
+
+/// How ranks that nobody has introduced find each other: all of them tell rank 0, which has the answer for all when the
+/// last one has come.
+Result<Met> meet_at(const MeetingPlace& place, std::uint32_t rank, std::uint32_t ranks, const MakeOffer& make,
+                    Deadline deadline);
 
 }  // namespace pharos::ml

@@ -1,7 +1,9 @@
-// Ranks on several nodes: sums, until a node goes; then those that are left.
+// Ranks on several nodes, or that a launcher has started: sums, of a group until a node goes; then of those that are
+// left.
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -35,6 +37,13 @@ class Ranks {
 
 int main() {
   return pharos::cluster::report([] {
+    // One of those that a launcher has started.
+    ml::Communicator launched = ml::Communicator::from_environment({.timeout = std::chrono::seconds{20}});
+    if (launched.size() > 1) {
+      std::vector<double> data(1000, launched.rank() + 1);
+      launched.all_reduce(std::span{data});
+      return say("sum " + std::to_string(data.back()));
+    }
     pharos::Runtime runtime;
     const auto group = runtime.spawn_group<Ranks>({.name = "ranks",
                                                    .size = 4,

@@ -87,7 +87,8 @@ class PHAROS_API Communicator {
   static Communicator alone();
   /// For programs that torchrun, mpirun or srun has started, once in each process: reads what they say in the
   /// environment (RANK and WORLD_SIZE, or the like), and waits until all ranks have come. Started by none of them:
-  /// alone.
+  /// alone. On several machines rank 0 listens at MASTER_ADDR and MASTER_PORT (under torchrun at the next port; under
+  /// srun both may be left out), and PHAROS_TOKEN_FILE names a file of 32 bytes that all of them have.
   static Communicator from_environment(const CommunicatorOptions& options = {});
   /// For each of so many ranks that are threads of this process. Each thread takes its own by join().
   class Threads;
