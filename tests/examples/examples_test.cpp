@@ -1,4 +1,5 @@
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -156,6 +157,16 @@ TEST_F(ExamplesTest, AnMlpLearnsTheSameAsRanksOfALauncher) {
     return output.substr(begin, output.find(" %", begin) - begin);
   };
   EXPECT_EQ(last_epoch(first.output), last_epoch(output_of(MLP_DDP, {"--epochs", "12"})));
+}
+
+/// In a network of its own: both listen at all addresses that there are.
+TEST_F(ExamplesTest, AnMlpLearnsUnderBothKindsOfMpirun) {
+  if (::geteuid() != 0) GTEST_SKIP() << "network namespaces cannot be made here";
+  for (const std::string mpirun :
+       {"mpirun.openmpi --allow-run-as-root --oversubscribe --mca btl self,vader,tcp", "mpirun.mpich -iface lo"}) {
+    const std::string commands = "ip link set lo up; exec " + mpirun + " -n 3 " + MLP_DDP + " --epochs 12";
+    EXPECT_SAYS(output_of("/usr/bin/unshare", {"-n", "sh", "-c", commands}), kRanksAgree);
+  }
 }
 #endif
 
