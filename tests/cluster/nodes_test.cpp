@@ -330,9 +330,13 @@ TEST_F(NodesTest, CtrlCEndsAHeadAndItsNodesWithAllBelowThem) {
   const auto driver = start_driver("quiet");
   read_until(*driver, "ready");
   for (const auto& node : nodes_) node->kill_group(SIGINT);
-  for (const auto& node : nodes_) EXPECT_EQ(node->wait().status, 0);
+  for (const auto& node : nodes_) {
+    const auto ended = node->wait();
+    EXPECT_EQ(ended.status, 0) << ended.error;
+  }
   head_->kill_group(SIGINT);
-  EXPECT_EQ(head_->wait().status, 0);
+  const auto ended = head_->wait();
+  EXPECT_EQ(ended.status, 0) << ended.error;
   head_.reset();
 }
 
