@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/ddp.hpp>
+#include <pharos/ml/sync_batch_norm.hpp>
 
 #include "says.hpp"
 
@@ -360,6 +362,53 @@ TEST_P(DdpTest, WhatIsGivenToReductionsIsKnownAndHalfOfItAsBf16) {
   });
 }
 
+struct NormedImpl : torch::nn::Module {
+  explicit NormedImpl(Communicator& ranks)
+      : first{register_module("first", torch::nn::Linear(7, 5))},
+        norm{register_module("norm", SyncBatchNorm(ranks, 5))},
+        second{register_module("second", torch::nn::Linear(5, 2))} {}
+  Tensor forward(const Tensor& x) { return second(norm(first(x).view({-1, 5, 1})).squeeze(2)); }
+  torch::nn::Linear first;
+  SyncBatchNorm norm;
+  torch::nn::Linear second;
+};
+TORCH_MODULE(Normed);
+
+TEST_P(DdpTest, BatchNormalisationIsThatOfTheWholeBatchAlsoOfUnevenShares) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    torch::nn::BatchNorm1d norm{5};
+    torch::nn::Sequential one{torch::nn::Linear(7, 5), norm, torch::nn::Linear(5, 2)};
+    one->to(torch::kDouble);
+    fill(*one, 3);
+    Normed copy{ranks};
+    copy->to(torch::kDouble);
+    fill(*copy, 3);
+    Ddp ddp{ranks, *copy};
+    // Rank r has 2r + 1 samples.
+    const std::int64_t n = ranks.size();
+    const std::int64_t r = ranks.rank();
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const Tensor x = 3 + numbers(step, {n * n + 1, 7}, torch::kDouble);
+      const std::int64_t end = r + 1 == n ? n * n + 1 : (r + 1) * (r + 1);
+      one->zero_grad();
+      copy->zero_grad();
+      const Tensor y = one->forward(x);
+      const Tensor share_of_y = copy(x.slice(0, r * r, end));
+      EXPECT_TRUE(torch::allclose(share_of_y, y.slice(0, r * r, end), 1e-10, 1e-12));
+      (y.pow(2).sum() / static_cast<double>(n)).backward();
+      share_of_y.pow(2).sum().backward();
+      EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-9, 1e-11));
+    }
+    EXPECT_TRUE(torch::allclose(norm->running_mean, copy->norm->running_mean, 1e-10, 1e-12));
+    EXPECT_TRUE(torch::allclose(norm->running_var, copy->norm->running_var, 1e-10, 1e-12));
+    one->eval();
+    copy->eval();
+    const Tensor x = numbers(9, {2, 7}, torch::kDouble);
+    EXPECT_TRUE(torch::allclose(one->forward(x), copy(x), 1e-10, 1e-12));
+    message_of<InvalidArgument>([&] { copy->norm->forward(torch::zeros({4, 6})); });
+  });
+}
+
 /// Runs a module again in backward, as checkpointing does.
 struct Again : torch::autograd::Function<Again> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, std::int64_t module) {
@@ -435,15 +484,19 @@ TEST(DdpErrorsTest, ANumberThatIsNoneIsFound) {
     Ddp ddp{ranks, *copy, {.check_numbers = true}};
     Tensor x = torch::ones({2, 7});
     copy(x).sum().backward();
-    if (ranks.rank() == 1) {
-      copy->second->weight.register_hook([](const Tensor& gradient) {
-        Tensor with_nan = gradient.clone();
-        with_nan[0][0] = std::numeric_limits<float>::quiet_NaN();
-        return with_nan;
-      });
-    }
+    bool breaks = ranks.rank() == 1;
+    copy->second->weight.register_hook([&](const Tensor& gradient) {
+      Tensor with_nan = gradient.clone();
+      if (std::exchange(breaks, false)) with_nan[0][0] = std::numeric_limits<float>::quiet_NaN();
+      return with_nan;
+    });
     EXPECT_SAYS(message_of<FailedPrecondition>([&] { copy(x).sum().backward(); }),
                 "in step 2 the gradient of \"second.weight\" on rank 1 has elements that are no finite numbers");
+    copy->zero_grad();
+    copy(x * (1.0 + ranks.rank())).sum().backward();
+    expect_alike(ranks, gradients(*copy));
+    EXPECT_TRUE(torch::isfinite(gradients(*copy)).all().item<bool>());
+    EXPECT_EQ(ddp.last_step().number, 2U);
   });
 }
 

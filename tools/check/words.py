@@ -38,13 +38,13 @@ def refused_part(name: str) -> str | None:
 
 def check_words(tree: Tree) -> list[Problem]:
     problems = []
+    modules = {match[1] + "Impl" for name in tree.cpp_files for match in TORCH_MODULE.finditer(tree.code(name))}
     for name in tree.files:
         for part in pathlib.PurePath(name).parts:
             if word := refused_part(part):
                 problems.append(Problem(name, 1, f'"{word}" in the name "{part}": {REFUSED[word]}; rename it'))
     for name in tree.cpp_files:
         code = re.sub(r"(?m)^[ \t]*#[ \t]*include.*$", lambda match: " " * len(match[0]), tree.code(name))
-        modules = {match[1] + "Impl" for match in TORCH_MODULE.finditer(code)}
         for match in IDENTIFIER.finditer(code):
             word = None if match[0] in modules else refused_part(match[0])
             before = code[max(0, match.start() - 80) : match.start()]

@@ -104,7 +104,10 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
     ~Backward() {
       if (core_ != nullptr) core_->forget();
     }
-    void end() { std::exchange(core_, nullptr)->end(); }
+    void end() {
+      core_->end();
+      core_.reset();
+    }
 
    private:
     std::shared_ptr<Core> core_;
@@ -186,6 +189,7 @@ void Ddp::Core::arrive(std::size_t parameter) {
 
 void Ddp::Core::begin() {
   under_way_ = true;
+  came_.clear();
   step_.operations = 0;
   step_.bytes = 0;
   step_.waited = {};

@@ -1,0 +1,131 @@
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/sync_batch_norm.hpp>
+
+namespace pharos::ml {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// All but the features.
+std::vector<std::int64_t> others_of(const Tensor& x) {
+  std::vector<std::int64_t> dimensions{0};
+  for (std::int64_t i = 2; i < x.dim(); ++i) dimensions.push_back(i);
+  return dimensions;
+}
+/// A number for each feature, beside x.
+Tensor beside(const Tensor& values, const Tensor& x) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
+  sizes[1] = x.size(1);
+  return values.to(x.scalar_type()).view(sizes);
+}
+
+/// One row for each rank.
+Tensor gather_rows(Communicator& ranks, const Tensor& row) {
+  Tensor rows = at::zeros({ranks.size(), row.numel()}, row.options());
+  const auto elements = static_cast<std::size_t>(row.numel());
+  ranks.all_gather(std::span<const double>{row.const_data_ptr<double>(), elements},
+                   std::span{rows.data_ptr<double>(), elements * ranks.size()});
+  return rows;
+}
+
+struct Moments {
+  Tensor mean;
+  Tensor variance;
+  double count;
+};
+/// Of what all ranks have, in double: sums of squares would lose what is far from zero.
+Moments moments_of(Communicator& ranks, const Tensor& x) {
+  const std::int64_t features = x.size(1);
+  const auto others = others_of(x);
+  Tensor row = at::zeros({2 * features + 1}, at::TensorOptions{}.dtype(at::kDouble));
+  if (x.numel() != 0) {
+    const Tensor wide = x.to(at::kDouble);
+    row.narrow(0, 0, features).copy_(wide.mean(others));
+    row.narrow(0, features, features).copy_(wide.var(others, false));
+    row[2 * features] = static_cast<double>(x.numel() / features);
+  }
+  const Tensor rows = gather_rows(ranks, row);
+  const Tensor means = rows.narrow(1, 0, features);
+  const Tensor counts = rows.narrow(1, 2 * features, 1);
+  const double count = counts.sum().item<double>();
+  const Tensor mean = (means * counts).sum(0) / count;
+  const Tensor variance = ((rows.narrow(1, features, features) + (means - mean).pow(2)) * counts).sum(0) / count;
+  return {mean, variance, count};
+}
+
+struct Normalise : torch::autograd::Function<Normalise> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        const Tensor& mean, const Tensor& variance, double count, double eps, std::int64_t ranks) {
+    const Tensor scale = (variance + eps).rsqrt();
+    const Tensor normal = (x - beside(mean, x)) * beside(scale, x);
+    context->save_for_backward({normal, weight, scale});
+    context->saved_data["count"] = count;
+    context->saved_data["ranks"] = ranks;
+    return normal * beside(weight, x) + beside(bias, x);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor& normal = saved[0];
+    const Tensor& gradient = gradients[0];
+    Communicator& ranks = *reinterpret_cast<Communicator*>(context->saved_data["ranks"].toInt());
+    const auto others = others_of(normal);
+    const std::int64_t features = normal.size(1);
+    const Tensor row = at::zeros({2 * features}, at::TensorOptions{}.dtype(at::kDouble));
+    row.narrow(0, 0, features).copy_(gradient.to(at::kDouble).sum(others));
+    row.narrow(0, features, features).copy_((gradient * normal).to(at::kDouble).sum(others));
+    const Tensor means = gather_rows(ranks, row).sum(0) / context->saved_data["count"].toDouble();
+    const Tensor of_x = (gradient - beside(means.narrow(0, 0, features), gradient) -
+                         normal * beside(means.narrow(0, features, features), gradient)) *
+                        beside(saved[1] * saved[2].to(saved[1].scalar_type()), gradient);
+    // Of this rank's loss alone: they are reduced with all other gradients.
+    const Tensor of_weight = row.narrow(0, features, features).to(saved[1].scalar_type());
+    const Tensor of_bias = row.narrow(0, 0, features).to(saved[1].scalar_type());
+    return {of_x, of_weight, of_bias, Tensor{}, Tensor{}, Tensor{}, Tensor{}, Tensor{}};
+  }
+};
+
+}  // namespace
+
+SyncBatchNormImpl::SyncBatchNormImpl(Communicator& ranks, std::int64_t features, const SyncBatchNormOptions& options)
+    : weight{register_parameter("weight", at::ones({features}))},
+      bias{register_parameter("bias", at::zeros({features}))},
+      running_mean{register_buffer("running_mean", at::zeros({features}))},
+      running_var{register_buffer("running_var", at::ones({features}))},
+      ranks_{ranks},
+      options_{options} {}
+
+Tensor SyncBatchNormImpl::forward(const Tensor& x) {
+  if (x.dim() < 2 || x.size(1) != weight.numel()) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "a batch of " + std::to_string(x.dim()) + " dimensions does not fit " +
+                          std::to_string(weight.numel()) + " features",
+                      "Give (batch, features, …)."});
+  }
+  if (!is_training()) {
+    return at::batch_norm(x, weight, bias, running_mean, running_var, false, 0, options_.eps, false);
+  }
+  const Moments all = [&] {
+    const at::NoGradGuard no_grad;
+    const Moments found = moments_of(ranks_, x);
+    running_mean.lerp_(found.mean.to(running_mean.scalar_type()), options_.momentum);
+    const Tensor unbiased = found.variance * (found.count / std::max(found.count - 1, 1.0));
+    running_var.lerp_(unbiased.to(running_var.scalar_type()), options_.momentum);
+    return found;
+  }();
+  return Normalise::apply(x, weight, bias, all.mean, all.variance, all.count, options_.eps,
+                          reinterpret_cast<std::int64_t>(&ranks_));
+}
+
+}  // namespace pharos::ml
