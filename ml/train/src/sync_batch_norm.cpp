@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,9 +12,17 @@
 #include <pharos/ml/sync_batch_norm.hpp>
 
 namespace pharos::ml {
+
+struct SyncBatchNormImpl::Moments {
+  torch::Tensor mean;
+  torch::Tensor variance;
+  double count;
+};
+
 namespace {
 
 using torch::Tensor;
+using Moments = SyncBatchNormImpl::Moments;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -39,11 +48,6 @@ Tensor gather_rows(Communicator& ranks, const Tensor& row) {
   return rows;
 }
 
-struct Moments {
-  Tensor mean;
-  Tensor variance;
-  double count;
-};
 /// Of what all ranks have, in double: sums of squares would lose what is far from zero.
 Moments moments_of(Communicator& ranks, const Tensor& x) {
   const std::int64_t features = x.size(1);
@@ -53,7 +57,8 @@ Moments moments_of(Communicator& ranks, const Tensor& x) {
     const Tensor wide = x.to(at::kDouble);
     row.narrow(0, 0, features).copy_(wide.mean(others));
     row.narrow(0, features, features).copy_(wide.var(others, false));
-    row[2 * features] = static_cast<double>(x.numel() / features);
+    const std::int64_t samples = x.numel() / features;
+    row[2 * features] = static_cast<double>(samples);
   }
   const Tensor rows = gather_rows(ranks, row);
   const Tensor means = rows.narrow(1, 0, features);
@@ -106,6 +111,16 @@ SyncBatchNormImpl::SyncBatchNormImpl(Communicator& ranks, std::int64_t features,
       ranks_{ranks},
       options_{options} {}
 
+/// Of this step, which the running ones learn of.
+SyncBatchNormImpl::Moments SyncBatchNormImpl::take_moments(const Tensor& x) {
+  const at::NoGradGuard no_grad;
+  Moments found = moments_of(ranks_, x);
+  running_mean.lerp_(found.mean.to(running_mean.scalar_type()), options_.momentum);
+  const Tensor unbiased = found.variance * (found.count / std::max(found.count - 1, 1.0));
+  running_var.lerp_(unbiased.to(running_var.scalar_type()), options_.momentum);
+  return found;
+}
+
 Tensor SyncBatchNormImpl::forward(const Tensor& x) {
   if (x.dim() < 2 || x.size(1) != weight.numel()) {
     throw_error(Error{ErrorCode::kInvalidArgument,
@@ -116,14 +131,7 @@ Tensor SyncBatchNormImpl::forward(const Tensor& x) {
   if (!is_training()) {
     return at::batch_norm(x, weight, bias, running_mean, running_var, false, 0, options_.eps, false);
   }
-  const Moments all = [&] {
-    const at::NoGradGuard no_grad;
-    const Moments found = moments_of(ranks_, x);
-    running_mean.lerp_(found.mean.to(running_mean.scalar_type()), options_.momentum);
-    const Tensor unbiased = found.variance * (found.count / std::max(found.count - 1, 1.0));
-    running_var.lerp_(unbiased.to(running_var.scalar_type()), options_.momentum);
-    return found;
-  }();
+  const Moments all = take_moments(x);
   return Normalise::apply(x, weight, bias, all.mean, all.variance, all.count, options_.eps,
                           reinterpret_cast<std::int64_t>(&ranks_));
 }

@@ -27,12 +27,16 @@ class PHAROS_API SyncBatchNormImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x);
 
+  struct Moments;
+
   torch::Tensor weight;
   torch::Tensor bias;
   torch::Tensor running_mean;
   torch::Tensor running_var;
 
  private:
+  Moments take_moments(const torch::Tensor& x);
+
   Communicator& ranks_;
   const SyncBatchNormOptions options_;
 };
