@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <barrier>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -525,6 +526,38 @@ TEST(DdpErrorsTest, WhatARankThrowsInBackwardIsItsOwnAndTheNextStepGoesOn) {
     loss().backward();
     one(x).pow(2).mean().backward();
     EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14));
+  });
+}
+
+/// When the first bucket is on its way, on all ranks.
+TEST(DdpErrorsTest, WhatABackwardThatThrewHadBegunDoesNotMeetTheNext) {
+  std::barrier all_have_thrown{2};
+  on_ranks(2, [&](Communicator& ranks) {
+    Mlp one;
+    one->to(torch::kDouble);
+    fill(*one, 3);
+    Mlp copy;
+    copy->to(torch::kDouble);
+    fill(*copy, 3);
+    Ddp ddp{ranks, *copy, {.first_bucket_bytes = 1, .bucket_bytes = 1}};
+    const Tensor x = numbers(1, {8, 7}, torch::kDouble);
+    copy(share(x, ranks)).pow(2).mean().backward();
+    int come = 0;
+    for (const Tensor& each : copy->parameters()) {
+      each.register_hook([&](const Tensor& gradient) {
+        if (++come == 2) throw std::runtime_error{"not now"};
+        return gradient;
+      });
+    }
+    EXPECT_ANY_THROW((100 * copy(share(x, ranks))).pow(2).mean().backward());
+    all_have_thrown.arrive_and_wait();
+    for (int step = 0; step < 3; ++step) {
+      one->zero_grad();
+      copy->zero_grad();
+      one(x).pow(2).mean().backward();
+      copy(share(x, ranks)).pow(2).mean().backward();
+      EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14));
+    }
   });
 }
 

@@ -1,5 +1,4 @@
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/mul.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
@@ -41,8 +40,7 @@ constexpr double kFinished = -1;  // instead of a number of samples
 class Ddp::Core : public std::enable_shared_from_this<Core> {
  public:
   Core(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
-      : ranks_{ranks}, options_{options}, buffers_{buffers_of(module)} {
-    for (NamedTensor& each : parameters_of(module)) all_parameters_.push_back(std::move(each));
+      : ranks_{ranks}, options_{options}, all_parameters_{parameters_of(module)}, buffers_{buffers_of(module)} {
     check_alike(ranks_, all_parameters_);
     check_alike(ranks_, buffers_);
     broadcast(ranks_, all_parameters_, 0);
@@ -119,6 +117,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   std::uint32_t first_active() const;
   void arrive(std::size_t parameter);
   void begin();
+  void begin_backward();
   void take(std::size_t parameter);
   void complete(std::size_t parameter);
   void reduce_next();
@@ -131,8 +130,8 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
 
   Communicator& ranks_;
   const DdpOptions options_;
-  std::vector<NamedTensor> all_parameters_;
-  std::vector<NamedTensor> buffers_;
+  const std::vector<NamedTensor> all_parameters_;
+  const std::vector<NamedTensor> buffers_;
   std::vector<std::string> names_;  // of those that are trained
   std::vector<at::Tensor> parameters_;
   std::vector<State> states_;
@@ -169,7 +168,7 @@ void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
 
 void Ddp::Core::arrive(std::size_t parameter) {
   if (holds_back_ > 0) return;
-  if (!under_way_) begin();
+  if (!under_way_) begin_backward();
   State& state = states_[parameter];
   ++state.parts;
   const bool is_first_step = step_.number == 0;
@@ -188,11 +187,16 @@ void Ddp::Core::arrive(std::size_t parameter) {
 }
 
 void Ddp::Core::begin() {
-  under_way_ = true;
+  exchange_->finish();  // of a backward that threw: what it had begun must not meet what comes now
   came_.clear();
   step_.operations = 0;
   step_.bytes = 0;
   step_.waited = {};
+}
+
+void Ddp::Core::begin_backward() {
+  under_way_ = true;
+  begin();
   const auto backward = std::make_shared<Backward>(shared_from_this());
   at_end_of_backward(std::make_shared<const std::function<void()>>([backward] { backward->end(); }));
 }
@@ -203,20 +207,14 @@ void Ddp::Core::take(std::size_t parameter) {
   at::Tensor& gradient = parameters_[parameter].mutable_grad();
   const at::Tensor& view = buckets_->view(parameter);
   const bool counts = gradient.defined();
-  if (!counts) {
-    view.zero_();
-  } else {
+  if (counts) {
+    if (gradient.layout() != at::kStrided) gradient = gradient.to_dense();
     if (options_.check_numbers) states_[parameter].finite = at::isfinite(gradient).all().item<bool>();
-    if (gradient.layout() == at::kStrided && gradient.data_ptr() == view.data_ptr()) {
-      if (factor_ != 1) view.mul_(factor_);
-    } else if (gradient.layout() != at::kStrided) {
-      view.copy_(gradient.to_dense()).mul_(factor_);
-    } else if (factor_ != 1) {
-      view.copy_(gradient).mul_(factor_);
-    } else {
-      view.copy_(gradient);
-    }
+    if (gradient.data_ptr() != view.data_ptr()) view.copy_(gradient);
+    if (factor_ != 1) view.mul_(factor_);
     gradient = view;
+  } else {
+    view.zero_();
   }
   buckets_->mark(parameter, counts);
 }
@@ -298,13 +296,14 @@ void Ddp::Core::rebuild() {
   }
   std::vector<std::int64_t> order(came_.begin(), came_.end());
   for (std::size_t i = parameters_.size(); i-- > 0;) {
-    if (std::find(came_.begin(), came_.end(), i) == came_.end()) order.push_back(static_cast<std::int64_t>(i));
+    if (states_[i].parts == 0) order.push_back(static_cast<std::int64_t>(i));
   }
   ranks_.broadcast(std::span{order}, 0);
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
-  for (const at::Tensor& each : parameters_)
+  for (const at::Tensor& each : parameters_) {
     gradients.push_back(each.grad().defined() ? each.grad().clone() : at::Tensor{});
+  }
   make_buckets(std::vector<std::size_t>(order.begin(), order.end()));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!gradients[i].defined()) continue;
@@ -345,16 +344,9 @@ void Ddp::Core::finish() {
 
 /// A step of the others.
 void Ddp::Core::give_nothing() {
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].mutable_grad().reset();
-    take(i);
-    complete(i);
-  }
-  reduce_rest();
-  if (options_.check_numbers) check_finite();
-  if (step_.number++ == 0) rebuild();
-  forget();
+  for (const at::Tensor& each : parameters_) each.mutable_grad().reset();
+  begin();
+  end();
 }
 
 // ---- Ddp
