@@ -20,31 +20,12 @@
 
 #include "core.hpp"
 #include "meeting.hpp"
+#include "rank_threads.hpp"
 #include "says.hpp"
 #include "shared_backend.hpp"
 #include "stream_backend.hpp"
 
 namespace pharos::ml {
-
-/// What a rank of a test runs.
-using Rank = std::function<void(Communicator& ranks)>;
-
-/// Ranks that are threads of this process.
-inline void run_threads(std::uint32_t count, const CommunicatorOptions& options, const Rank& body) {
-  Communicator::Threads threads{count, options};
-  std::vector<std::thread> all;
-  for (std::uint32_t rank = 0; rank < count; ++rank) {
-    all.emplace_back([&, rank] {
-      try {
-        Communicator ranks = threads.join(rank);
-        body(ranks);
-      } catch (const std::exception& e) {
-        ADD_FAILURE() << "rank " << rank << ": " << e.what();
-      }
-    });
-  }
-  for (std::thread& each : all) each.join();
-}
 
 /// How a rank joins the others, in a process or thread of its own.
 using Join = std::function<Result<std::unique_ptr<detail::Backend>>(std::uint32_t rank)>;

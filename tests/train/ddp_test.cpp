@@ -15,6 +15,7 @@
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
 
+#include "rank_threads.hpp"
 #include "says.hpp"
 
 namespace pharos::ml {
@@ -23,20 +24,8 @@ namespace {
 using torch::Tensor;
 
 /// Ranks that are threads. Each has a module of its own, with the same values or not.
-void on_ranks(std::uint32_t count, const std::function<void(Communicator& ranks)>& body) {
-  Communicator::Threads threads{count, {.timeout = std::chrono::seconds{20}}};
-  std::vector<std::thread> all;
-  for (std::uint32_t rank = 0; rank < count; ++rank) {
-    all.emplace_back([&, rank] {
-      try {
-        Communicator ranks = threads.join(rank);
-        body(ranks);
-      } catch (const std::exception& e) {
-        ADD_FAILURE() << "rank " << rank << ": " << e.what();
-      }
-    });
-  }
-  for (auto& each : all) each.join();
+void on_ranks(std::uint32_t count, const Rank& body) {
+  run_threads(count, {.timeout = std::chrono::seconds{20}}, body);
 }
 
 /// What differs from rank to rank unless somebody sees to it.
@@ -57,6 +46,19 @@ struct MlpImpl : torch::nn::Module {
   torch::nn::Linear second;
 };
 TORCH_MODULE(Mlp);
+
+/// Two of one value: what one process would train, and a rank's copy.
+struct Twins {
+  explicit Twins(torch::Dtype dtype = torch::kDouble, const Mlp& first = Mlp{}, const Mlp& second = Mlp{})
+      : one{first}, copy{second} {
+    for (auto* const each : {&one, &copy}) {
+      (*each)->to(dtype);
+      fill(**each, 3);
+    }
+  }
+  Mlp one;
+  Mlp copy;
+};
 
 Tensor numbers(std::uint64_t seed, std::vector<std::int64_t> sizes, torch::Dtype dtype) {
   auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -164,12 +166,7 @@ TEST_P(DdpTest, HoweverTheUserClearsGradients) {
   on_ranks(GetParam(), [](Communicator& ranks) {
     const Tensor x = numbers(1, {8, 7}, torch::kDouble);
     for (const int way : {0, 1, 2}) {
-      Mlp one;
-      one->to(torch::kDouble);
-      fill(*one, 3);
-      Mlp copy;
-      copy->to(torch::kDouble);
-      fill(*copy, 3);
+      auto [one, copy] = Twins{};
       Ddp ddp{ranks, *copy};
       for (int step = 0; step < 3; ++step) {
         for (auto* each : {&one, &copy}) {
@@ -186,12 +183,7 @@ TEST_P(DdpTest, HoweverTheUserClearsGradients) {
 
 TEST_P(DdpTest, GradientsAreSummedUpHereWithoutSync) {
   on_ranks(GetParam(), [](Communicator& ranks) {
-    Mlp one;
-    one->to(torch::kDouble);
-    fill(*one, 3);
-    Mlp copy;
-    copy->to(torch::kDouble);
-    fill(*copy, 3);
+    auto [one, copy] = Twins{};
     Ddp ddp{ranks, *copy};
     for (std::uint64_t step = 0; step < 3; ++step) {
       one->zero_grad();
@@ -261,12 +253,7 @@ TEST_P(DdpTest, ParametersOfAnyShapeFrozenTiedAndUnused) {
 
 TEST_P(DdpTest, UnevenSharesCountByTheirSamples) {
   on_ranks(GetParam(), [](Communicator& ranks) {
-    Mlp one;
-    one->to(torch::kDouble);
-    fill(*one, 3);
-    Mlp copy;
-    copy->to(torch::kDouble);
-    fill(*copy, 3);
+    auto [one, copy] = Twins{};
     Ddp ddp{ranks, *copy};
     // Rank r has 2r + 1 samples of each batch.
     const std::int64_t n = ranks.size();
@@ -287,12 +274,7 @@ TEST_P(DdpTest, UnevenSharesCountByTheirSamples) {
 TEST_P(DdpTest, RanksWithFewerBatchesWaitForTheOthers) {
   on_ranks(GetParam(), [](Communicator& ranks) {
     // Rank r has r + 1 batches of four: as one process that has in step k those of all that have one.
-    Mlp one;
-    one->to(torch::kDouble);
-    fill(*one, 3);
-    Mlp copy;
-    copy->to(torch::kDouble);
-    fill(*copy, 3);
+    auto [one, copy] = Twins{};
     torch::optim::SGD one_optimizer{one->parameters(), 0.1};
     torch::optim::SGD optimizer{copy->parameters(), 0.1};
     const auto batch = [](std::uint64_t rank, std::uint64_t step) {
@@ -435,12 +417,7 @@ TEST_P(DdpTest, BackwardsInsideOfABackwardBelongToIt) {
       // The same module twice: its gradients come in two parts.
       return through(torch::tanh(through(x))).pow(2).mean();
     };
-    Mlp one{5, 16, 5};
-    one->to(torch::kDouble);
-    fill(*one, 3);
-    Mlp copy{5, 16, 5};
-    copy->to(torch::kDouble);
-    fill(*copy, 3);
+    auto [one, copy] = Twins{torch::kDouble, Mlp{5, 16, 5}, Mlp{5, 16, 5}};
     Ddp ddp{ranks, *copy, {.first_bucket_bytes = 1, .bucket_bytes = 1, .static_graph = true}};
     for (std::uint64_t step = 0; step < 3; ++step) {
       const Tensor x = numbers(step, {8, 5}, torch::kDouble);
@@ -503,12 +480,7 @@ TEST(DdpErrorsTest, ANumberThatIsNoneIsFound) {
 
 TEST(DdpErrorsTest, WhatARankThrowsInBackwardIsItsOwnAndTheNextStepGoesOn) {
   on_ranks(2, [](Communicator& ranks) {
-    Mlp one;
-    one->to(torch::kDouble);
-    fill(*one, 3);
-    Mlp copy;
-    copy->to(torch::kDouble);
-    fill(*copy, 3);
+    auto [one, copy] = Twins{};
     Ddp ddp{ranks, *copy};
     const Tensor x = numbers(1, {8, 7}, torch::kDouble);
     bool throws = true;
@@ -533,12 +505,7 @@ TEST(DdpErrorsTest, WhatARankThrowsInBackwardIsItsOwnAndTheNextStepGoesOn) {
 TEST(DdpErrorsTest, WhatABackwardThatThrewHadBegunDoesNotMeetTheNext) {
   std::barrier all_have_thrown{2};
   on_ranks(2, [&](Communicator& ranks) {
-    Mlp one;
-    one->to(torch::kDouble);
-    fill(*one, 3);
-    Mlp copy;
-    copy->to(torch::kDouble);
-    fill(*copy, 3);
+    auto [one, copy] = Twins{};
     Ddp ddp{ranks, *copy, {.first_bucket_bytes = 1, .bucket_bytes = 1}};
     const Tensor x = numbers(1, {8, 7}, torch::kDouble);
     copy(share(x, ranks)).pow(2).mean().backward();

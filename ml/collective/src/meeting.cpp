@@ -223,10 +223,7 @@ Result<void> Meeting::look_after(std::uint64_t round, Phase phase, TimePoint dea
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     // It is looked for what it has said before it went.
     if (is_gone(rank) && !has(round, phase, rank)) {
-      return fail(
-          Error{ErrorCode::kActorDied,
-                "rank " + std::to_string(rank) + " has left the group, and " + describe(round) + " waits for it",
-                "All ranks call the same operations in the same order."});
+      return fail(has_left(rank, describe(round)));
     }
     if (!has_died(rank) || has(round, phase, rank)) continue;
     return fail(Error{ErrorCode::kActorDied,
@@ -250,7 +247,7 @@ Error Meeting::fail(const Error& why) {
   std::uint32_t none = 0;
   if (shared_.failed.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
     shared_.code = static_cast<std::uint8_t>(why.code());
-    const std::string text = why.message() + '\n' + why.remedy();
+    const std::string text = told(why);
     std::memcpy(shared_.why, text.data(), std::min(text.size(), kWhyMax - 1));
     shared_.failed.store(2, std::memory_order_seq_cst);
     ring();
@@ -266,9 +263,7 @@ std::optional<Error> Meeting::failure() const {
   if (shared_.failed.load(std::memory_order_acquire) != 2) {
     return Error{ErrorCode::kActorDied, "a rank has died while it said that it failed"};
   }
-  const std::string text{shared_.why, ::strnlen(shared_.why, kWhyMax)};
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  return Error{static_cast<ErrorCode>(shared_.code), text.substr(0, end), text.substr(std::min(end + 1, text.size()))};
+  return error_of(shared_.code, {shared_.why, ::strnlen(shared_.why, kWhyMax)});
 }
 
 // ---- Offers

@@ -1,5 +1,7 @@
 #include "operation.hpp"
 
+#include <algorithm>
+
 namespace pharos::ml {
 
 std::string to_string(const Operation& operation) {
@@ -15,6 +17,37 @@ std::string to_string(const Operation& operation) {
   text += std::to_string(operation.count) + ' ' + std::string{to_string(operation.dtype)};
   if (operation.kind == Kind::kBroadcast) text += " from rank " + std::to_string(operation.root);
   return text + ')';
+}
+
+Part part_of(std::size_t bytes, std::uint32_t rank, std::uint32_t ranks) {
+  constexpr std::size_t kLineBytes = 64;
+  const std::size_t lines = (bytes + kLineBytes - 1) / kLineBytes;
+  const auto at = [&](std::size_t r) { return std::min(bytes, lines * r / ranks * kLineBytes); };
+  return {at(rank), at(rank + 1) - at(rank)};
+}
+
+Error disagreement(std::uint32_t rank, const Operation& its, std::uint32_t other, const Operation& others,
+                   const std::string& when) {
+  if (rank > other) return disagreement(other, others, rank, its, when);
+  return {ErrorCode::kInvalidArgument,
+          "ranks do not agree: rank " + std::to_string(rank) + " is at " + to_string(its) + ", and rank " +
+              std::to_string(other) + " at " + to_string(others) + ", " + when,
+          "All ranks call the same operations in the same order."};
+}
+
+Error has_left(std::uint32_t rank, const std::string& waits) {
+  return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has left the group, and " + waits + " waits for it",
+          "All ranks call the same operations in the same order."};
+}
+
+std::string told(const Error& error) {
+  return error.message() + '\n' + error.remedy();
+}
+
+Error error_of(std::uint32_t code, std::string_view text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  return {static_cast<ErrorCode>(std::min(code, static_cast<std::uint32_t>(ErrorCode::kInternal))),
+          std::string{text.substr(0, end)}, std::string{text.substr(std::min(end + 1, text.size()))}};
 }
 
 }  // namespace pharos::ml

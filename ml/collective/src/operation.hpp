@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
+#include <pharos/base/error.hpp>
 #include <pharos/ml/dtype.hpp>
 
 namespace pharos::ml {
@@ -22,5 +25,23 @@ struct Operation {
 
 /// For people: "all_reduce(sum of 1024 f32)".
 std::string to_string(const Operation& operation);
+
+/// A rank's part of data that all ranks reduce: bytes. No two of them write to one cache line.
+struct Part {
+  std::size_t begin;
+  std::size_t size;
+};
+Part part_of(std::size_t bytes, std::uint32_t rank, std::uint32_t ranks);
+
+// What all ranks are told, whatever they reach each other by.
+
+/// `when`: "round 7".
+Error disagreement(std::uint32_t rank, const Operation& its, std::uint32_t other, const Operation& others,
+                   const std::string& when);
+/// `waits`: "barrier, round 7,".
+Error has_left(std::uint32_t rank, const std::string& waits);
+/// An error's words as they go to others, and back.
+std::string told(const Error& error);
+Error error_of(std::uint32_t code, std::string_view text);
 
 }  // namespace pharos::ml

@@ -1,11 +1,8 @@
 #include "rendezvous.hpp"
 
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -70,10 +67,12 @@ Result<Fd> listen(const net::Address& place) {
 
 class Host {
  public:
-  Host(Fd listener, const std::optional<net::Key>& token, std::uint32_t ranks, const detail::RankOffer& own,
-       Deadline deadline)
-      : listener_{std::move(listener)}, deadline_{deadline}, sockets_(ranks), offers_(ranks) {
-    if (token) greeting_.emplace(listener_, *token, net::Identity{net::Role::kWorker, 0});
+  Host(Fd listener, const net::Key& token, std::uint32_t ranks, const detail::RankOffer& own, Deadline deadline)
+      : listener_{std::move(listener)},
+        greeting_{listener_, token, {net::Role::kWorker, 0}},
+        deadline_{deadline},
+        sockets_(ranks),
+        offers_(ranks) {
     offers_[0] = own;
   }
 
@@ -92,15 +91,15 @@ class Host {
  private:
   Result<void> wait_for_all() {
     for (std::size_t come = 1; come < offers_.size();) {
-      PHAROS_TRY(Fd socket, accept());
-      // Somebody who looks whether this place is taken says nothing.
-      auto arrival = receive<Arrival>(socket.get(), std::min(deadline_, Deadline::in(1s)));
+      auto guest = greeting_.next(deadline_);
+      if (!guest) return missing();
+      auto arrival = receive<Arrival>(guest->socket.get(), std::min(deadline_, Deadline::in(1s)));
       if (!arrival) continue;
       if (auto may = check(*arrival); !may) {
-        static_cast<void>(send(socket.get(), Answer::of(may.error()), deadline_));
+        static_cast<void>(send(guest->socket.get(), Answer::of(may.error()), deadline_));
         return may;
       }
-      sockets_[arrival->rank] = std::move(socket);
+      sockets_[arrival->rank] = std::move(guest->socket);
       offers_[arrival->rank] = std::move(arrival->offer);
       ++come;
     }
@@ -121,26 +120,6 @@ class Host {
     return {};
   }
 
-  Result<Fd> accept() {
-    if (greeting_) {
-      auto guest = greeting_->next(deadline_);
-      if (!guest) return missing();
-      return std::move(guest->socket);
-    }
-    for (;;) {
-      Fd socket{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-      if (socket && net::check_peer_is_this_user(socket.get())) return socket;
-      if (socket) continue;
-      if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
-        return Error::from_errno("waiting for other ranks", errno);
-      }
-      const Duration left = std::min<Duration>(deadline_.left(std::chrono::steady_clock::now()), 1h);
-      if (left == Duration::zero()) return missing();
-      pollfd waited{.fd = listener_.get(), .events = POLLIN, .revents = 0};
-      ::poll(&waited, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
-    }
-  }
-
   Error missing() const {
     std::string who;
     for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
@@ -151,7 +130,7 @@ class Host {
   }
 
   const Fd listener_;
-  std::optional<Greeting> greeting_;  // of those that have to prove the token
+  Greeting greeting_;
   const Deadline deadline_;
   std::vector<Fd> sockets_;  // by rank
   std::vector<detail::RankOffer> offers_;
@@ -159,10 +138,8 @@ class Host {
 
 Result<Fd> connect(const MeetingPlace& place, std::uint32_t rank, Deadline deadline) {
   PHAROS_TRY(Fd socket, net::connect_to(place.address, deadline));
-  if (place.token) {
-    PHAROS_TRY_VOID(net::set_up_far_socket(socket.get()));
-    PHAROS_TRY_VOID(net::initiate(socket.get(), *place.token, {net::Role::kWorker, rank}, deadline));
-  }
+  if (!place.address.unix_socket) PHAROS_TRY_VOID(net::set_up_far_socket(socket.get()));
+  PHAROS_TRY_VOID(net::initiate(socket.get(), place.token, {net::Role::kWorker, rank}, deadline));
   return socket;
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,8 @@ namespace pharos::ml {
 /// Where rank 0 listens.
 struct MeetingPlace {
   net::Address address{};
-  /// Over TCP: what ranks have to know. A Unix socket takes this user's processes alone.
-  std::optional<net::Key> token{};
+  /// What ranks prove to know. Any, at a Unix socket in a folder that this user's processes alone may enter.
+  net::Key token{};
 };
 /// What all of them know then.
 struct Met {

@@ -31,14 +31,6 @@ TimePoint after(Duration time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-/// Elements [begin, end) of `count` that are this rank's to reduce. No two ranks write to one cache line.
-std::pair<std::size_t, std::size_t> part_of(std::uint32_t rank, std::uint32_t ranks, std::size_t count, DType dtype) {
-  const std::size_t in_line = kLineBytes / size_of(dtype);
-  const std::size_t lines = (count + in_line - 1) / in_line;
-  const auto at = [&](std::size_t r) { return std::min(count, lines * r / ranks * in_line); };
-  return {at(rank), at(rank + 1)};
-}
-
 /// So many pieces a rank gives, one for each rank.
 std::size_t pieces_of(Kind kind, std::uint32_t ranks) {
   return kind == Kind::kReduceScatter || kind == Kind::kAllToAll ? ranks : 1;
@@ -329,15 +321,8 @@ Result<void> SharedBackend::check(const Running& running) {
     const Meeting::Said said = meeting_.said(running.round(), each);
     const auto who = [&](std::uint32_t which) { return "rank " + std::to_string(which); };
     if (said.operation != own.operation) {
-      const std::uint32_t one = std::min(each, rank());
-      const std::uint32_t other = std::max(each, rank());
-      const Meeting::Said& first = one == rank() ? own : said;
-      const Meeting::Said& second = one == rank() ? said : own;
-      return meeting_.fail(Error{ErrorCode::kInvalidArgument,
-                                 "ranks do not agree: " + who(one) + " is at " + to_string(first.operation) + ", and " +
-                                     who(other) + " at " + to_string(second.operation) + ", round " +
-                                     std::to_string(running.round()),
-                                 "All ranks call the same operations in the same order."});
+      return meeting_.fail(
+          disagreement(rank(), own.operation, each, said.operation, "round " + std::to_string(running.round())));
     }
     if (said.window != own.window || (own.window != 0 && said.offset != own.offset)) {
       return meeting_.fail(
@@ -373,10 +358,10 @@ void SharedBackend::reduce_part(const Running& running) {
     const std::vector<const std::byte*> from(pieces.begin(), pieces.end());
     return reduce(operation.dtype, operation.reduction, from, {&running.places.to, 1}, running.unit);
   }
-  const auto [begin, end] = part_of(rank(), ranks(), running.part_size(), operation.dtype);
-  const auto part = moved(data, begin * element);
+  const auto [begin, size] = part_of(running.part_size() * element, rank(), ranks());
+  const auto part = moved(data, begin);
   const std::vector<const std::byte*> from(part.begin(), part.end());
-  reduce(operation.dtype, operation.reduction, from, part, end - begin);
+  reduce(operation.dtype, operation.reduction, from, part, size / element);
 }
 
 /// Where all ranks have staged the present round.

@@ -73,9 +73,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
   void came(const StreamMessage& message) override {
     if (message.kind == Kind::kLeft) return backend_.left_by(rank_);
     if (message.kind == Kind::kFailed) {
-      const auto code = static_cast<ErrorCode>(std::min(message.tag, static_cast<std::uint32_t>(ErrorCode::kInternal)));
-      const std::size_t end = std::min(text_.find('\n'), text_.size());
-      return backend_.give_up(Error{code, text_.substr(0, end), text_.substr(std::min(end + 1, text_.size()))});
+      return backend_.give_up(error_of(message.tag, text_));
     }
     if (message.kind != Kind::kData) return;
     const auto found = backend_.running_.find(message.number);
@@ -327,12 +325,7 @@ Result<void> StreamBackend::begun_by(std::uint32_t rank, std::uint64_t number, c
   }
   const auto running = found->second;
   if (running->operation != operation) {
-    const auto at = [&](std::uint32_t each) { return to_string(each == rank_ ? running->operation : operation); };
-    give_up(Error{ErrorCode::kInvalidArgument,
-                  "ranks do not agree: " + who(std::min(rank, rank_)) + " is at " + at(std::min(rank, rank_)) +
-                      ", and " + who(std::max(rank, rank_)) + " at " + at(std::max(rank, rank_)) + ", operation " +
-                      std::to_string(number),
-                  "All ranks call the same operations in the same order."});
+    give_up(disagreement(rank_, running->operation, rank, operation, "operation " + std::to_string(number)));
     return {};
   }
   running->plan.begun_by(rank, [&](const StreamPlan::Chunk& chunk) { send(*running, chunk); });
@@ -422,9 +415,7 @@ void StreamBackend::left_by(std::uint32_t rank) {
   peers_[rank]->left = true;
   for (const auto& [number, running] : running_) {
     if (running->plan.is_begun_by(rank)) continue;
-    return give_up(Error{ErrorCode::kActorDied,
-                         who(rank) + " has left the group, and " + running->describe() + " waits for it",
-                         "All ranks call the same operations in the same order."});
+    return give_up(has_left(rank, running->describe()));
   }
 }
 
@@ -446,7 +437,7 @@ void StreamBackend::end_failed() {
   for_streams([&](Peer&, Stream& stream) {
     stream.drop_unsent();
     const auto code = static_cast<std::uint32_t>(failing_->code());
-    stream.send_text({.kind = Kind::kFailed, .tag = code}, failing_->message() + '\n' + failing_->remedy());
+    stream.send_text({.kind = Kind::kFailed, .tag = code}, told(*failing_));
   });
   say_farewell();
   {

@@ -14,7 +14,6 @@ using Kind = Operation::Kind;
 
 constexpr std::size_t kWholeMax = 16 << 10;  // bytes; with more of them they go by parts
 constexpr std::size_t kChunkBytes = 512 << 10;
-constexpr std::size_t kLineBytes = 64;
 constexpr std::uint32_t kResult = std::uint32_t{1} << 31;  // in a tag: a part that its rank passes on
 
 }  // namespace
@@ -104,19 +103,16 @@ void StreamPlan::begin_parts() {
 
 // ---- Parts and chunks
 
-/// Lines, so that no two ranks write to one.
-StreamPlan::Part StreamPlan::part_of(std::uint32_t rank) const {
+Part StreamPlan::part_of(std::uint32_t rank) const {
   if (operation_.kind == Kind::kReduceScatter) return {rank * (bytes_ / ranks_), bytes_ / ranks_};
-  const std::size_t lines = (bytes_ + kLineBytes - 1) / kLineBytes;
-  const auto at = [&](std::size_t r) { return std::min(bytes_, lines * r / ranks_ * kLineBytes); };
-  return {at(rank), at(rank + 1) - at(rank)};
+  return ml::part_of(bytes_, rank, ranks_);
 }
 
 std::uint32_t StreamPlan::chunks_of(std::uint32_t rank) const {
   return static_cast<std::uint32_t>((part_of(rank).size + kChunkBytes - 1) / kChunkBytes);
 }
 
-StreamPlan::Part StreamPlan::chunk_of(std::uint32_t rank, std::uint32_t chunk) const {
+Part StreamPlan::chunk_of(std::uint32_t rank, std::uint32_t chunk) const {
   const Part part = part_of(rank);
   const std::size_t begin = chunk * kChunkBytes;
   return {part.begin + begin, std::min(kChunkBytes, part.size - begin)};

@@ -32,7 +32,6 @@ class StreamPlan {
 
   StreamPlan(const Operation& operation, const detail::Places& places, std::uint32_t rank, std::uint32_t ranks);
 
-  const Operation& operation() const { return operation_; }
   bool ended() const { return sends_left_ == 0 && receives_left_ == 0 && begun_left_ == 0; }
 
   /// That rank has begun it, too: what can go to it goes.
@@ -52,10 +51,6 @@ class StreamPlan {
     kWhole,    ///< each sends the same to all
     kOwn,      ///< each sends each something of its own
     kParts,    ///< to the rank whose part it is
-  };
-  struct Part {
-    std::size_t begin;  // bytes
-    std::size_t size;
   };
 
   void begin();

@@ -41,38 +41,25 @@ void check(const at::Tensor& parameter) {
                     "Give tensors of floating point numbers without gaps between them, in the memory of the CPU."});
 }
 
-/// A part of a parameter.
-template <class Real>
-struct Run {
-  Real* values;
-  const Real* gradient;
-  Real* kept[2];
-  std::size_t elements;
-};
-
-template <class Real>
-void update(const Rule& rule, double lr, double weight_decay, std::uint64_t step, const Run<Real>& run) {
+Update update_of(const Rule& rule, double lr, double weight_decay, std::uint64_t step) {
   const auto t = static_cast<double>(step);
   const double keep = 1 - lr * weight_decay;
-  std::visit(Overloaded{[&](const AdamW& by) {
-                          const AdamWUpdate now{by.beta1,
-                                                by.beta2,
-                                                keep,
-                                                lr / (1 - std::pow(by.beta1, t)),
-                                                1 / std::sqrt(1 - std::pow(by.beta2, t)),
-                                                by.eps};
-                          adamw(now, run.values, run.gradient, run.kept[0], run.kept[1], run.elements);
-                        },
-                        [&](const Sgd& by) {
-                          const SgdUpdate now{lr, weight_decay, by.momentum, by.nesterov};
-                          if (by.momentum == 0) return sgd(now, run.values, run.gradient, run.elements);
-                          momentum(now, run.values, run.gradient, run.kept[0], run.elements);
-                        },
-                        [&](const Lion& by) {
-                          const LionUpdate now{lr, keep, by.beta1, by.beta2};
-                          lion(now, run.values, run.gradient, run.kept[0], run.elements);
-                        }},
-             rule);
+  return std::visit(Overloaded{[&](const AdamW& by) -> Update {
+                                 return AdamWUpdate{by.beta1,
+                                                    by.beta2,
+                                                    keep,
+                                                    lr / (1 - std::pow(by.beta1, t)),
+                                                    1 / std::sqrt(1 - std::pow(by.beta2, t)),
+                                                    by.eps};
+                               },
+                               [&](const Sgd& by) -> Update {
+                                 if (by.momentum == 0) return SgdUpdate{lr, weight_decay};
+                                 return MomentumUpdate{lr, weight_decay, by.momentum, by.nesterov};
+                               },
+                               [&](const Lion& by) -> Update {
+                                 return LionUpdate{lr, keep, by.beta1, by.beta2};
+                               }},
+                    rule);
 }
 
 }  // namespace
@@ -162,13 +149,14 @@ void Optimizer::step_one(State& state, const ParameterGroup& group) {
     values = state.whole;
   }
   ++state.steps;
+  const Update by = update_of(rule_, lr_ * group.lr_factor, group.weight_decay, state.steps);
   at::parallel_for(0, parameter.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     Run<Real> run{values.data_ptr<Real>() + begin,
                   gradient.const_data_ptr<Real>() + begin,
                   {},
                   static_cast<std::size_t>(end - begin)};
     for (std::size_t i = 0; i < state.values.size(); ++i) run.kept[i] = state.values[i].data_ptr<Real>() + begin;
-    update(rule_, lr_ * group.lr_factor, group.weight_decay, state.steps, run);
+    update(by, run);
   });
   if (state.whole.defined()) in_memory_order(parameter).copy_(state.whole);
 }

@@ -15,8 +15,11 @@ namespace pharos::ml {
 namespace {
 
 template <class Real>
-PHAROS_LOOP void adamw_loop(const AdamWUpdate& by, Real* __restrict values, const Real* __restrict gradient,
-                            Real* __restrict mean, Real* __restrict square, std::size_t elements) {
+PHAROS_LOOP void run_update(const AdamWUpdate& by, const Run<Real>& run) {
+  Real* const __restrict values = run.values;
+  const Real* const __restrict gradient = run.gradient;
+  Real* const __restrict mean = run.kept[0];
+  Real* const __restrict square = run.kept[1];
   const auto beta1 = static_cast<Real>(by.beta1);
   const auto rest1 = static_cast<Real>(1 - by.beta1);
   const auto beta2 = static_cast<Real>(by.beta2);
@@ -25,7 +28,7 @@ PHAROS_LOOP void adamw_loop(const AdamWUpdate& by, Real* __restrict values, cons
   const auto size = static_cast<Real>(by.size);
   const auto correction = static_cast<Real>(by.correction);
   const auto eps = static_cast<Real>(by.eps);
-  for (std::size_t i = 0; i < elements; ++i) {
+  for (std::size_t i = 0; i < run.elements; ++i) {
     const Real g = gradient[i];
     const Real m = beta1 * mean[i] + rest1 * g;
     const Real v = beta2 * square[i] + rest2 * g * g;
@@ -36,22 +39,25 @@ PHAROS_LOOP void adamw_loop(const AdamWUpdate& by, Real* __restrict values, cons
 }
 
 template <class Real>
-PHAROS_LOOP void sgd_loop(const SgdUpdate& by, Real* __restrict values, const Real* __restrict gradient,
-                          std::size_t elements) {
+PHAROS_LOOP void run_update(const SgdUpdate& by, const Run<Real>& run) {
+  Real* const __restrict values = run.values;
+  const Real* const __restrict gradient = run.gradient;
   const auto lr = static_cast<Real>(by.lr);
   const auto decay = static_cast<Real>(by.weight_decay);
-  for (std::size_t i = 0; i < elements; ++i) values[i] -= lr * (gradient[i] + decay * values[i]);
+  for (std::size_t i = 0; i < run.elements; ++i) values[i] -= lr * (gradient[i] + decay * values[i]);
 }
 
 template <class Real>
-PHAROS_LOOP void momentum_loop(const SgdUpdate& by, Real* __restrict values, const Real* __restrict gradient,
-                               Real* __restrict velocity, std::size_t elements) {
+PHAROS_LOOP void run_update(const MomentumUpdate& by, const Run<Real>& run) {
+  Real* const __restrict values = run.values;
+  const Real* const __restrict gradient = run.gradient;
+  Real* const __restrict velocity = run.kept[0];
   const auto lr = static_cast<Real>(by.lr);
   const auto decay = static_cast<Real>(by.weight_decay);
   const auto momentum = static_cast<Real>(by.momentum);
   const auto own = static_cast<Real>(by.nesterov ? 1 : 0);
   const auto speed = static_cast<Real>(by.nesterov ? by.momentum : 1);
-  for (std::size_t i = 0; i < elements; ++i) {
+  for (std::size_t i = 0; i < run.elements; ++i) {
     const Real g = gradient[i] + decay * values[i];
     const Real v = momentum * velocity[i] + g;
     velocity[i] = v;
@@ -60,15 +66,17 @@ PHAROS_LOOP void momentum_loop(const SgdUpdate& by, Real* __restrict values, con
 }
 
 template <class Real>
-PHAROS_LOOP void lion_loop(const LionUpdate& by, Real* __restrict values, const Real* __restrict gradient,
-                           Real* __restrict mean, std::size_t elements) {
+PHAROS_LOOP void run_update(const LionUpdate& by, const Run<Real>& run) {
+  Real* const __restrict values = run.values;
+  const Real* const __restrict gradient = run.gradient;
+  Real* const __restrict mean = run.kept[0];
   const auto lr = static_cast<Real>(by.lr);
   const auto keep = static_cast<Real>(by.keep);
   const auto beta1 = static_cast<Real>(by.beta1);
   const auto rest1 = static_cast<Real>(1 - by.beta1);
   const auto beta2 = static_cast<Real>(by.beta2);
   const auto rest2 = static_cast<Real>(1 - by.beta2);
-  for (std::size_t i = 0; i < elements; ++i) {
+  for (std::size_t i = 0; i < run.elements; ++i) {
     const Real g = gradient[i];
     const Real c = beta1 * mean[i] + rest1 * g;
     const Real direction = c > 0 ? Real{1} : c < 0 ? Real{-1} : c * 0;  // what is no number stays none
@@ -77,39 +85,24 @@ PHAROS_LOOP void lion_loop(const LionUpdate& by, Real* __restrict values, const 
   }
 }
 
+/// std::visit would call loops that are not compiled for the machine.
+template <class Real>
+PHAROS_LOOP void run_any(const Update& by, const Run<Real>& run) {
+  if (const auto* const adamw = std::get_if<AdamWUpdate>(&by)) run_update(*adamw, run);
+  if (const auto* const sgd = std::get_if<SgdUpdate>(&by)) run_update(*sgd, run);
+  if (const auto* const momentum = std::get_if<MomentumUpdate>(&by)) run_update(*momentum, run);
+  if (const auto* const lion = std::get_if<LionUpdate>(&by)) run_update(*lion, run);
+}
+
 }  // namespace
 
 PHAROS_FOR_MACHINES
-void adamw(const AdamWUpdate& by, float* values, const float* gradient, float* mean, float* square, std::size_t n) {
-  adamw_loop(by, values, gradient, mean, square, n);
+void update(const Update& by, const Run<float>& run) {
+  run_any(by, run);
 }
 PHAROS_FOR_MACHINES
-void adamw(const AdamWUpdate& by, double* values, const double* gradient, double* mean, double* square, std::size_t n) {
-  adamw_loop(by, values, gradient, mean, square, n);
-}
-PHAROS_FOR_MACHINES
-void sgd(const SgdUpdate& by, float* values, const float* gradient, std::size_t n) {
-  sgd_loop(by, values, gradient, n);
-}
-PHAROS_FOR_MACHINES
-void sgd(const SgdUpdate& by, double* values, const double* gradient, std::size_t n) {
-  sgd_loop(by, values, gradient, n);
-}
-PHAROS_FOR_MACHINES
-void momentum(const SgdUpdate& by, float* values, const float* gradient, float* velocity, std::size_t n) {
-  momentum_loop(by, values, gradient, velocity, n);
-}
-PHAROS_FOR_MACHINES
-void momentum(const SgdUpdate& by, double* values, const double* gradient, double* velocity, std::size_t n) {
-  momentum_loop(by, values, gradient, velocity, n);
-}
-PHAROS_FOR_MACHINES
-void lion(const LionUpdate& by, float* values, const float* gradient, float* mean, std::size_t n) {
-  lion_loop(by, values, gradient, mean, n);
-}
-PHAROS_FOR_MACHINES
-void lion(const LionUpdate& by, double* values, const double* gradient, double* mean, std::size_t n) {
-  lion_loop(by, values, gradient, mean, n);
+void update(const Update& by, const Run<double>& run) {
+  run_any(by, run);
 }
 
 }  // namespace pharos::ml

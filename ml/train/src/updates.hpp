@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <variant>
 
 /// What optimizers do to the elements of a parameter. The same bits wherever they run.
 namespace pharos::ml {
@@ -13,27 +14,34 @@ struct AdamWUpdate {
   double correction;  ///< 1 / sqrt(1 - beta2^step)
   double eps;
 };
-void adamw(const AdamWUpdate& by, float* values, const float* gradient, float* mean, float* square, std::size_t n);
-void adamw(const AdamWUpdate& by, double* values, const double* gradient, double* mean, double* square, std::size_t n);
-
 struct SgdUpdate {
+  double lr;
+  double weight_decay;
+};
+struct MomentumUpdate {
   double lr;
   double weight_decay;
   double momentum;
   bool nesterov;
 };
-void sgd(const SgdUpdate& by, float* values, const float* gradient, std::size_t n);
-void sgd(const SgdUpdate& by, double* values, const double* gradient, std::size_t n);
-void momentum(const SgdUpdate& by, float* values, const float* gradient, float* velocity, std::size_t n);
-void momentum(const SgdUpdate& by, double* values, const double* gradient, double* velocity, std::size_t n);
-
 struct LionUpdate {
   double lr;
   double keep;  ///< of the value: 1 - lr * weight_decay
   double beta1;
   double beta2;
 };
-void lion(const LionUpdate& by, float* values, const float* gradient, float* mean, std::size_t n);
-void lion(const LionUpdate& by, double* values, const double* gradient, double* mean, std::size_t n);
+using Update = std::variant<AdamWUpdate, SgdUpdate, MomentumUpdate, LionUpdate>;
+
+/// A part of a parameter, and what is kept for it: mean and square, velocity, mean, or nothing.
+template <class Real>
+struct Run {
+  Real* values;
+  const Real* gradient;
+  Real* kept[2];
+  std::size_t elements;
+};
+
+void update(const Update& by, const Run<float>& run);
+void update(const Update& by, const Run<double>& run);
 
 }  // namespace pharos::ml
