@@ -140,10 +140,14 @@ void measure_collective(Report& report) {
     for (const std::size_t kib : {4U, 64U, 256U}) {
       const std::string name = "allreduce_" + std::to_string(kib) + "KiB_us_" + std::to_string(count);
       if (!report.wants(name)) continue;
-      const int rounds = count > 2 ? 1000 : 5000;
-      const Found found =
-          on_ranks(count, [&](Communicator& ranks) { return all_reduce_latency(ranks, kib << 10, rounds); });
-      report.add(name, found.ours, "us");
+      const int rounds = count > 2 ? 300 : 2000;
+      std::vector<double>
+          found;  // where a machine puts two processes, and what else it does, is not the same each time
+      for (int turn = 0; turn < 7; ++turn) {
+        const auto latency = [&](Communicator& ranks) { return all_reduce_latency(ranks, kib << 10, rounds); };
+        found.push_back(on_ranks(count, latency).ours);
+      }
+      report.add(name, median(found), "us");
     }
   }
   if (report.wants("parked_cpu_percent")) {

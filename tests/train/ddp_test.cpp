@@ -162,6 +162,19 @@ TEST_P(DdpTest, TrainingIsThatOfOneProcessOnTheWholeBatch) {
   }
 }
 
+TEST_P(DdpTest, BucketsInSharedMemoryAreOfAMebibyte) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    torch::nn::Sequential wide;  // four times a mebibyte and its 2 KiB of bias
+    for (int i = 0; i < 4; ++i) wide->push_back(torch::nn::Linear(512, 512));
+    Ddp ddp{ranks, *wide};
+    for (int step = 0; step < 2; ++step) {
+      wide->forward(torch::ones({1, 512})).mean().backward();
+      EXPECT_EQ(ddp.last_step().operations, 4U);
+      EXPECT_GE(ddp.last_step().bytes, 4U << 20);
+    }
+  });
+}
+
 TEST_P(DdpTest, HoweverTheUserClearsGradients) {
   on_ranks(GetParam(), [](Communicator& ranks) {
     const Tensor x = numbers(1, {8, 7}, torch::kDouble);

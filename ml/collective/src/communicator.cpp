@@ -118,6 +118,9 @@ std::uint32_t Communicator::rank() const {
 std::uint32_t Communicator::size() const {
   return core_->backend().ranks();
 }
+bool Communicator::shares_memory() const {
+  return core_->backend().shares_memory();
+}
 
 Pending Communicator::all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count) {
   const Operation operation{.kind = Kind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count};

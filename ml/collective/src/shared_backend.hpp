@@ -76,6 +76,7 @@ class SharedBackend final : public detail::Backend {
 
   std::uint32_t rank() const override { return meeting_.rank(); }
   std::uint32_t ranks() const override { return meeting_.ranks(); }
+  bool shares_memory() const override { return true; }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
   Result<void> finish(detail::Work& work, Duration time) override;

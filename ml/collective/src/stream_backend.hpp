@@ -39,6 +39,7 @@ class StreamBackend final : public detail::Backend {
 
   std::uint32_t rank() const override { return rank_; }
   std::uint32_t ranks() const override { return ranks_; }
+  bool shares_memory() const override { return false; }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
   Result<void> finish(detail::Work& work, Duration time) override;

@@ -95,6 +95,8 @@ class PHAROS_API Communicator {
 
   std::uint32_t rank() const;
   std::uint32_t size() const;
+  /// All ranks are on this machine: what is to be done for an operation its ranks do themselves.
+  bool shares_memory() const;
 
   /// Every rank's data is reduced, element by element, and every rank has the result in place.
   template <Element T>
