@@ -191,6 +191,84 @@ TEST_P(Conformance, PiecesAreReducedGatheredPassedOnAndExchanged) {
   });
 }
 
+TEST_P(Conformance, MessagesOfAnySizeArriveInTheirOrder) {
+  run([](Communicator& ranks) {
+    const std::uint32_t next = (ranks.rank() + 1) % ranks.size();
+    const std::uint32_t before = (ranks.rank() + ranks.size() - 1) % ranks.size();
+    if (ranks.size() == 1) return;
+    for (const std::size_t n : {0UL, 1UL, 4UL, 5UL, 1000UL, 700'001UL}) {
+      const auto value = [&](std::uint32_t rank, std::size_t i) { return static_cast<float>(rank * 7 + i % 1001 + n); };
+      std::vector<float> own(n);
+      std::vector<float> theirs(n);
+      for (std::size_t i = 0; i < n; ++i) own[i] = value(ranks.rank(), i);
+      // All send before they receive: it goes on while they wait.
+      auto sent = ranks.begin_send(std::span<const float>{own}, next);
+      ranks.receive(std::span{theirs}, before);
+      sent.wait();
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(theirs[i], value(before, i)) << n;
+    }
+    // From all to all, many at once, waited for backwards.
+    std::vector<Pending> pending;
+    std::vector<std::int64_t> own(ranks.size() * 50);
+    std::vector<std::int64_t> theirs(own.size());
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] = static_cast<std::int64_t>(ranks.rank() * 10'000 + i);
+    for (std::uint32_t other = 0; other < ranks.size(); ++other) {
+      for (std::size_t i = 0; i < 50 && other != ranks.rank(); ++i) {
+        const std::size_t place = other * 50 + i;
+        pending.push_back(ranks.begin_receive(std::span{theirs}.subspan(place, 1), other));
+        pending.push_back(ranks.begin_send(std::span<const std::int64_t>{own}.subspan(place, 1), other));
+      }
+    }
+    while (!pending.empty()) pending.pop_back();
+    for (std::size_t i = 0; i < theirs.size(); ++i) {
+      const auto other = static_cast<std::uint32_t>(i / 50);
+      if (other == ranks.rank()) continue;
+      ASSERT_EQ(theirs[i], static_cast<std::int64_t>(other * 10'000 + ranks.rank() * 50 + i % 50));
+    }
+  });
+}
+
+TEST_P(Conformance, MessagesGoOnBesideWhatAllDo) {
+  run([](Communicator& ranks) {
+    if (ranks.size() == 1) return;
+    // Rank 0 has the message before the sum, rank 1 behind it, in another order than they wait for them; the others
+    // have none.
+    for (const std::size_t n : {1UL, 300'000UL}) {
+      std::vector<double> sum(n, 1);
+      std::vector<double> message(n, ranks.rank() == 0 ? 7 : 0);
+      if (ranks.rank() == 0) {
+        auto sent = ranks.begin_send(std::span<const double>{message}, 1);
+        ranks.all_reduce(std::span{sum});
+        sent.wait();
+      } else if (ranks.rank() == 1) {
+        auto added = ranks.begin_all_reduce(std::span{sum});
+        ranks.receive(std::span{message}, 0);
+        added.wait();
+        EXPECT_EQ(message[n - 1], 7);
+      } else {
+        ranks.all_reduce(std::span{sum});
+      }
+      EXPECT_EQ(sum[n - 1], ranks.size());
+    }
+  });
+}
+
+TEST_P(Conformance, MessagesOnWhichTwoDoNotAgreeEndAll) {
+  run([](Communicator& ranks) {
+    if (ranks.size() == 1) return;
+    std::vector<float> data(10);
+    std::vector<double> other(9);
+    const std::string text = message_of<InvalidArgument>([&] {
+      if (ranks.rank() == 0) ranks.begin_send(std::span<const float>{data}, 1).wait();
+      if (ranks.rank() == 1) ranks.receive(std::span{other}, 0);
+      ranks.barrier();
+    });
+    EXPECT_SAYS(text,
+                "rank 0 is at message(10 f32 from rank 0 to rank 1), and rank 1 at message(9 f64 from rank 0 to rank "
+                "1), ");
+  });
+}
+
 TEST_P(Conformance, ManyOperationsAreUnderWayAtOnceAndAreWaitedForInAnyOrder) {
   run([](Communicator& ranks) {
     constexpr std::size_t kBuckets = 200;
@@ -268,6 +346,8 @@ TEST_P(Conformance, WhatMakesNoSenseIsRefusedAtOnceAndEndsNothing) {
     message_of<InvalidArgument>([&] { ranks.reduce_scatter(std::span<const float>{data}, std::span{room}); });
     message_of<InvalidArgument>([&] { ranks.all_gather(std::span<const float>{room}, std::span{data}); });
     message_of<InvalidArgument>([&] { ranks.broadcast(std::span{room}, ranks.size()); });
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { ranks.receive(std::span{room}, ranks.rank()); }), "sends no message");
+    message_of<InvalidArgument>([&] { ranks.send(std::span<const float>{room}, ranks.size()); });
     if (ranks.size() > 1) {
       message_of<InvalidArgument>([&] { ranks.all_to_all(std::span<const float>{data}, std::span{data}); });
     }

@@ -493,7 +493,9 @@ TEST(DdpErrorsTest, ANumberThatIsNoneIsFound) {
 
 TEST(DdpErrorsTest, WhatARankThrowsInBackwardIsItsOwnAndTheNextStepGoesOn) {
   on_ranks(2, [](Communicator& ranks) {
-    auto [one, copy] = Twins{};
+    Twins twins;
+    Mlp& one = twins.one;
+    Mlp& copy = twins.copy;
     Ddp ddp{ranks, *copy};
     const Tensor x = numbers(1, {8, 7}, torch::kDouble);
     bool throws = true;

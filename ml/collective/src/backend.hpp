@@ -28,8 +28,9 @@ struct Places {
   std::byte* to = nullptr;  ///< the same: in place
 };
 
-/// How ranks work together. Each rank begins the same operations in the same order; they end in any. One thread at a
-/// time. When one of them has failed all others do, on all ranks, with the same reason.
+/// How ranks work together. Each rank begins the same operations in the same order, but for messages, of which each two
+/// ranks have an order of their own; they end in any. One thread at a time. When one of them has failed all others do,
+/// on all ranks, with the same reason.
 class Backend {
  public:
   Backend() = default;
@@ -43,7 +44,7 @@ class Backend {
   virtual std::shared_ptr<Work> begin(const Operation& operation, const Places& places) = 0;
   /// Goes on as far as that is without waiting. True: it has ended.
   virtual Result<bool> advance(Work& work) = 0;
-  /// Goes on until it has ended. Those that were begun before end first.
+  /// Goes on until it has ended. Those that were begun before end first, but for messages.
   virtual Result<void> finish(Work& work, Duration time) = 0;
 
   /// Memory that this rank shares with the others, which allocate as much at the same time: operations work on it where

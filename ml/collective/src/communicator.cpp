@@ -150,7 +150,9 @@ Pending Communicator::all_gather(DType dtype, const std::byte* from, std::size_t
 
 Pending Communicator::broadcast(DType dtype, std::byte* data, std::size_t count, std::uint32_t root) {
   if (root >= size()) detail::refuse("there is no rank " + std::to_string(root), "Ranks begin with 0.");
-  return {core_, core_->begin({.kind = Kind::kBroadcast, .dtype = dtype, .root = root, .count = count}, {data, data})};
+  const Operation operation{
+      .kind = Kind::kBroadcast, .dtype = dtype, .root = static_cast<std::uint16_t>(root), .count = count};
+  return {core_, core_->begin(operation, {data, data})};
 }
 
 Pending Communicator::all_to_all(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,
@@ -161,6 +163,28 @@ Pending Communicator::all_to_all(DType dtype, const std::byte* from, std::size_t
                    "Give as many as come back: a multiple of size().");
   }
   return {core_, core_->begin({.kind = Kind::kAllToAll, .dtype = dtype, .count = from_count}, {from, to})};
+}
+
+Pending Communicator::message(DType dtype, std::uint32_t from, std::uint32_t to, const detail::Places& places,
+                              std::size_t count) {
+  const std::uint32_t other = from == rank() ? to : from;
+  if (other >= size() || other == rank()) {
+    detail::refuse("rank " + std::to_string(rank()) + " sends no message to rank " + std::to_string(other) +
+                       ", and receives none from it",
+                   "Give another rank, below size().");
+  }
+  const Operation operation{.kind = Kind::kMessage,
+                            .dtype = dtype,
+                            .root = static_cast<std::uint16_t>(from),
+                            .to = static_cast<std::uint16_t>(to),
+                            .count = count};
+  return {core_, core_->begin(operation, places)};
+}
+Pending Communicator::send(DType dtype, const std::byte* data, std::size_t count, std::uint32_t to) {
+  return message(dtype, rank(), to, {.from = data}, count);
+}
+Pending Communicator::receive(DType dtype, std::byte* data, std::size_t count, std::uint32_t from) {
+  return message(dtype, from, rank(), {.to = data}, count);
 }
 
 void Communicator::barrier() {

@@ -78,15 +78,21 @@ struct Meeting::Shared {
   std::uint8_t code;
   char why[kWhyMax];
   RankLine rank_lines[kRanksMax];
-  Line lines[];  // of a slot beside each other
+  Line lines[];  // of a slot beside each other; then those of letters; then up to which number they are taken
 
   Line& line(std::uint64_t round, std::uint32_t rank, std::uint32_t ranks) {
     return lines[round % kSlots * ranks + rank];
   }
+  Line& letter(std::uint32_t from, std::uint32_t to, std::uint64_t number, std::uint32_t ranks) {
+    return lines[kSlots * ranks + (from * ranks + to) * kLetters + number % kLetters];
+  }
+  Line& taken(std::uint32_t from, std::uint32_t to, std::uint32_t ranks) {
+    return lines[kSlots * ranks + kLetters * ranks * ranks + from * ranks + to];
+  }
 };
 
 std::size_t Meeting::bytes_for(std::uint32_t ranks) {
-  return sizeof(Shared) + kSlots * ranks * sizeof(Line);
+  return sizeof(Shared) + (kSlots + (kLetters + 1) * ranks) * ranks * sizeof(Line);
 }
 
 Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks)
@@ -158,15 +164,8 @@ void Meeting::ring() {
   ::syscall(SYS_futex, &shared_.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-std::optional<std::uint32_t> Meeting::missing(std::uint64_t round, Phase phase) const {
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (!has(round, phase, rank)) return rank;
-  }
-  return std::nullopt;
-}
-
 bool Meeting::all_have(std::uint64_t round, Phase phase) const {
-  return !missing(round, phase);
+  return is_there({.number = round, .phase = phase});
 }
 
 Meeting::Said Meeting::said(std::uint64_t round, std::uint32_t rank) const {
@@ -186,14 +185,66 @@ bool Meeting::has(std::uint64_t round, Phase phase, std::uint32_t rank) const {
   return shared_.line(round, rank, ranks_).place.load(std::memory_order_seq_cst) >= place_of(round, phase);
 }
 
+// ---- Letters
+
+void Meeting::post(std::uint32_t to, std::uint64_t letter, const Said& said) {
+  Line& line = shared_.letter(rank_, to, letter, ranks_);
+  line.said = said;
+  line.place.store(letter, std::memory_order_seq_cst);
+  if (shared_.sleepers.load(std::memory_order_seq_cst) != 0) ring();
+}
+
+bool Meeting::has_posted(std::uint32_t from, std::uint64_t letter) const {
+  return shared_.letter(from, rank_, letter, ranks_).place.load(std::memory_order_seq_cst) >= letter;
+}
+
+Meeting::Said Meeting::posted(std::uint32_t from, std::uint64_t letter) const {
+  return shared_.letter(from, rank_, letter, ranks_).said;
+}
+
+void Meeting::take(std::uint32_t from, std::uint64_t letter) {
+  shared_.taken(from, rank_, ranks_).place.store(letter, std::memory_order_seq_cst);
+  if (shared_.sleepers.load(std::memory_order_seq_cst) != 0) ring();
+}
+
+bool Meeting::has_taken(std::uint32_t to, std::uint64_t letter) const {
+  return shared_.taken(rank_, to, ranks_).place.load(std::memory_order_seq_cst) >= letter;
+}
+
 // ---- Waiting
 
-bool Meeting::spin(std::uint64_t round, Phase phase) {
+std::string Meeting::describe(const Awaited& awaited) const {
+  if (awaited.what != Awaited::What::kPhase) return to_string(awaited.operation);
+  return to_string(said(awaited.number, rank_).operation) + ", round " + std::to_string(awaited.number) + ',';
+}
+
+bool Meeting::has(const Awaited& awaited, std::uint32_t rank) const {
+  if (awaited.number == 0) return true;
+  switch (awaited.what) {
+    case Awaited::What::kPhase: return has(awaited.number, awaited.phase, rank);
+    case Awaited::What::kLetter: return rank != awaited.rank || has_posted(rank, awaited.number);
+    case Awaited::What::kRoom: return rank != awaited.rank || has_taken(rank, awaited.number);
+  }
+  return false;
+}
+
+std::optional<std::uint32_t> Meeting::missing(const Awaited& awaited) const {
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (!has(awaited, rank)) return rank;
+  }
+  return std::nullopt;
+}
+
+bool Meeting::is_any_there(std::span<const Awaited> any) const {
+  return std::any_of(any.begin(), any.end(), [this](const Awaited& each) { return is_there(each); });
+}
+
+bool Meeting::spin(std::span<const Awaited> any) {
   if (!may_spin_) return false;
   const TimePoint end = now() + spin_time_;
   do {
     for (int i = 0; i < 32; ++i) {
-      if (all_have(round, phase)) {
+      if (is_any_there(any)) {
         spin_time_ = std::min(2 * spin_time_, kSpinMax);
         return true;
       }
@@ -204,41 +255,36 @@ bool Meeting::spin(std::uint64_t round, Phase phase) {
   return false;
 }
 
-Result<void> Meeting::wait(std::uint64_t round, Phase phase, TimePoint deadline) {
-  while (!all_have(round, phase)) {
+Result<void> Meeting::wait(std::span<const Awaited> any, TimePoint deadline) {
+  while (!is_any_there(any)) {
     if (shared_.failed.load(std::memory_order_acquire) != 0) return *failure();
-    if (spin(round, phase)) break;
+    if (spin(any)) break;
     shared_.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = shared_.bell.load(std::memory_order_seq_cst);
-    const bool is_so = all_have(round, phase) || shared_.failed.load(std::memory_order_seq_cst) == 2;
+    const bool is_so = is_any_there(any) || shared_.failed.load(std::memory_order_seq_cst) == 2;
     if (!is_so) sleep_on(shared_.bell, seen, std::clamp(deadline - now(), Duration{1}, kLookTime));
     shared_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
-    if (!is_so) PHAROS_TRY_VOID(look_after(round, phase, deadline));
+    if (is_so) continue;
+    for (const Awaited& each : any) PHAROS_TRY_VOID(look_after(each));
+    const auto late = missing(any.front());
+    if (!late || now() < deadline) continue;
+    return fail(Error{ErrorCode::kDeadlineExceeded, describe(any.front()) + " waits for rank " + std::to_string(*late),
+                      "See what it does; or give the operation more time."});
   }
   return {};
 }
 
 /// Those that are missing.
-Result<void> Meeting::look_after(std::uint64_t round, Phase phase, TimePoint deadline) {
+Result<void> Meeting::look_after(const Awaited& awaited) {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     // It is looked for what it has said before it went.
-    if (is_gone(rank) && !has(round, phase, rank)) {
-      return fail(has_left(rank, describe(round)));
-    }
-    if (!has_died(rank) || has(round, phase, rank)) continue;
+    if (is_gone(rank) && !has(awaited, rank)) return fail(has_left(rank, describe(awaited)));
+    if (!has_died(rank) || has(awaited, rank)) continue;
     return fail(Error{ErrorCode::kActorDied,
-                      "rank " + std::to_string(rank) + " has died, and " + describe(round) + " waits for it",
+                      "rank " + std::to_string(rank) + " has died, and " + describe(awaited) + " waits for it",
                       "Begin a new term without it, or with another in its place."});
   }
-  if (now() < deadline) return {};
-  const auto rank = missing(round, phase);
-  if (!rank) return {};
-  return fail(Error{ErrorCode::kDeadlineExceeded, describe(round) + " waits for rank " + std::to_string(*rank),
-                    "See what it does; or give the operation more time."});
-}
-
-std::string Meeting::describe(std::uint64_t round) const {
-  return to_string(said(round, rank_).operation) + ", round " + std::to_string(round) + ',';
+  return {};
 }
 
 // ---- Failing

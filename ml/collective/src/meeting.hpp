@@ -24,10 +24,13 @@ namespace pharos::ml {
 ///
 /// 1. A rank writes its own lines alone. A line says what it thinks the round is, and where its data lies.
 /// 2. A line is used again by the round `kSlots` later, which a rank begins when all have left this one.
-/// 3. Who fails first says why; everybody else fails with that.
+/// 3. From each rank to each other one there are letters, numbered from 1; a letter's line is used again by the one
+///    `kLetters` later, when this one has been taken.
+/// 4. Who fails first says why; everybody else fails with that.
 class Meeting {
  public:
   static constexpr std::size_t kSlots = 64;
+  static constexpr std::size_t kLetters = 4;
   static constexpr std::uint32_t kRanksMax = 64;
   static constexpr std::size_t kSmallBytes = 16;  ///< of data that travel in a line
 
@@ -70,9 +73,25 @@ class Meeting {
   bool is_gone(std::uint32_t rank) const;
   bool has(std::uint64_t round, Phase phase, std::uint32_t rank) const;
 
-  /// Comes back when that is so: spins as long as that pays, then sleeps. Fails when a rank has failed, when one that
-  /// is missing has died, or at the deadline; then it is this rank's failure, too.
-  Result<void> wait(std::uint64_t round, Phase phase, TimePoint deadline);
+  void post(std::uint32_t to, std::uint64_t letter, const Said& said);
+  bool has_posted(std::uint32_t from, std::uint64_t letter) const;
+  Said posted(std::uint32_t from, std::uint64_t letter) const;
+  void take(std::uint32_t from, std::uint64_t letter);
+  bool has_taken(std::uint32_t to, std::uint64_t letter) const;
+
+  /// What a rank cannot go on without.
+  struct Awaited {
+    enum class What : std::uint8_t { kPhase, kLetter, kRoom };
+    What what = What::kPhase;    ///< that all have reached it; a letter of `rank`; that `rank` has taken one
+    std::uint64_t number = 0;    ///< of the round or letter; 0: nothing
+    Phase phase = Phase::kLeft;  ///< of the round
+    std::uint32_t rank = 0;
+    Operation operation{};  ///< of a letter
+  };
+  bool is_there(const Awaited& awaited) const { return !missing(awaited); }
+  /// Comes back when one of them is so: spins as long as that pays, then sleeps. Fails when a rank has failed, when one
+  /// that is missing has died, or at the deadline, as the first one's; then it is this rank's failure, too.
+  Result<void> wait(std::span<const Awaited> any, TimePoint deadline);
 
   /// For all of them, unless somebody was first. Returns what counts.
   Error fail(const Error& why);
@@ -91,13 +110,15 @@ class Meeting {
  private:
   struct Peer;
 
-  std::string describe(std::uint64_t round) const;
-  std::optional<std::uint32_t> missing(std::uint64_t round, Phase phase) const;
+  std::string describe(const Awaited& awaited) const;
+  bool has(const Awaited& awaited, std::uint32_t rank) const;
+  std::optional<std::uint32_t> missing(const Awaited& awaited) const;
   Result<void> come(std::uint32_t rank, TimePoint deadline);
   Result<void> watch(std::uint32_t rank, std::int32_t process);
   bool has_died(std::uint32_t rank) const;
-  Result<void> look_after(std::uint64_t round, Phase phase, TimePoint deadline);
-  bool spin(std::uint64_t round, Phase phase);
+  Result<void> look_after(const Awaited& awaited);
+  bool is_any_there(std::span<const Awaited> any) const;
+  bool spin(std::span<const Awaited> any);
   void ring();
 
   Shared& shared_;

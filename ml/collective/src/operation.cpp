@@ -6,7 +6,7 @@ namespace pharos::ml {
 
 std::string to_string(const Operation& operation) {
   constexpr std::string_view kNames[] = {"barrier",   "all_reduce", "reduce_scatter", "all_gather",
-                                         "broadcast", "all_to_all", "allocate"};
+                                         "broadcast", "all_to_all", "message",        "allocate"};
   using Kind = Operation::Kind;
   std::string text{kNames[static_cast<std::size_t>(operation.kind)]};
   if (operation.kind == Kind::kBarrier) return text;
@@ -15,7 +15,9 @@ std::string to_string(const Operation& operation) {
   text += '(';
   if (reduces) text += std::string{to_string(operation.reduction)} + " of ";
   text += std::to_string(operation.count) + ' ' + std::string{to_string(operation.dtype)};
-  if (operation.kind == Kind::kBroadcast) text += " from rank " + std::to_string(operation.root);
+  const bool is_message = operation.kind == Kind::kMessage;
+  if (is_message || operation.kind == Kind::kBroadcast) text += " from rank " + std::to_string(operation.root);
+  if (is_message) text += " to rank " + std::to_string(operation.to);
   return text + ')';
 }
 

@@ -10,20 +10,30 @@
 
 namespace pharos::ml {
 
-/// What ranks do together: all of them must want the same at the same time.
+/// What ranks do together: all of them, or the two of a message, must want the same at the same time.
 struct Operation {
-  enum class Kind : std::uint8_t { kBarrier, kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll, kAllocate };
+  enum class Kind : std::uint8_t {
+    kBarrier,
+    kAllReduce,
+    kReduceScatter,
+    kAllGather,
+    kBroadcast,
+    kAllToAll,
+    kMessage,  ///< of two ranks alone
+    kAllocate,
+  };
 
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kU8;
   Reduction reduction = Reduction::kSum;
-  std::uint32_t root = 0;
+  std::uint16_t root = 0;   ///< who gives, in a broadcast or message
+  std::uint16_t to = 0;     ///< of a message
   std::uint64_t count = 0;  ///< elements that a rank gives
 
   bool operator==(const Operation&) const = default;
 };
 
-/// For people: "all_reduce(sum of 1024 f32)".
+/// For people: "all_reduce(sum of 1024 f32)", "message(7 f64 from rank 0 to rank 1)".
 std::string to_string(const Operation& operation);
 
 /// A rank's part of data that all ranks reduce: bytes. No two of them write to one cache line.

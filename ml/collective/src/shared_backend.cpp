@@ -27,6 +27,15 @@ constexpr std::size_t kSkewBytes = 21 * kPageBytes;
 constexpr std::size_t kLineSkew = 17 * kLineBytes;
 static_assert(Meeting::kRanksMax * kLineSkew <= kSkewBytes);
 
+// Of a rank's letters there is room for this much, or for the least of each.
+constexpr std::size_t kLettersBytes = 2 << 20;
+constexpr std::size_t kLetterMin = 8 << 10;
+constexpr std::size_t kLetterMax = 128 << 10;
+
+std::size_t letter_bytes(std::uint32_t ranks) {
+  return std::clamp(kLettersBytes / (ranks * Meeting::kLetters), kLetterMin, kLetterMax) / kLineBytes * kLineBytes;
+}
+
 TimePoint after(Duration time) {
   return std::chrono::steady_clock::now() + time;
 }
@@ -59,7 +68,11 @@ Result<Mapping> Mapping::of(int file, std::size_t bytes) {
 
 // ---- An operation
 
-class SharedBackend::Running final : public detail::Work {
+struct SharedBackend::Task : detail::Work {
+  bool ended = false;
+};
+
+class SharedBackend::Running final : public Task {
  public:
   enum class Way : std::uint8_t { kInPlace, kOneShot, kTwoShot };
 
@@ -77,7 +90,6 @@ class SharedBackend::Running final : public detail::Work {
   std::size_t index = 0;       // of the present round
   std::optional<Phase> phase;  // that this rank has reached in it; none: it is to be entered
   std::size_t room = 0;        // of this rank's staging
-  bool ended = false;
 
   std::uint64_t round() const { return first_round + index; }
   std::size_t part_begin() const { return index * part_max; }
@@ -91,6 +103,28 @@ class SharedBackend::Running final : public detail::Work {
   void next_round() {
     phase.reset();
     ended = ++index == rounds;
+  }
+};
+
+class SharedBackend::Message final : public Task {
+ public:
+  Message(const Operation& operation_given, const detail::Places& places_given, std::size_t letter_max)
+      : operation{operation_given},
+        places{places_given},
+        bytes{operation.count * size_of(operation.dtype)},
+        letter{letter_max} {}
+
+  const Operation operation;
+  const detail::Places places;
+  const std::size_t bytes;
+  const std::size_t letter;
+  std::size_t done = 0;  // bytes
+
+  std::size_t next() const { return std::min(letter, bytes - done); }
+  bool is_small() const { return bytes <= Meeting::kSmallBytes; }
+  void next_letter() {
+    done += next();
+    ended = done == bytes;
   }
 };
 
@@ -114,11 +148,14 @@ SharedBackend::SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threa
                              std::uint32_t ranks)
     : shared_{std::move(shared)},
       threads_{std::move(threads)},
-      meeting_{threads_ == nullptr ? shared_.memory() : threads_->meeting(), rank, ranks} {}
+      meeting_{threads_ == nullptr ? shared_.memory() : threads_->meeting(), rank, ranks},
+      outgoing_(ranks),
+      incoming_(ranks) {}
 
 Result<void> SharedBackend::begin(Duration time, std::span<const std::int32_t> processes) {
   PHAROS_TRY_VOID(meeting_.begin(after(time), processes));
-  PHAROS_TRY_VOID(allocate(kStagings * kStagingBytes, time));
+  const std::size_t letters = ranks() == 1 ? 0 : ranks() * Meeting::kLetters * letter_bytes(ranks());
+  PHAROS_TRY_VOID(allocate(kStagings * kStagingBytes + letters, time));
   return {};
 }
 
@@ -148,19 +185,23 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   std::byte* const memory = own->memory() + rank() * kLineSkew;
 
   const std::uint64_t round = ++last_round_;
-  if (round > Meeting::kSlots) PHAROS_TRY_VOID(meeting_.wait(round - Meeting::kSlots, Phase::kLeft, deadline));
+  const auto wait_for = [&](std::uint64_t number, Phase phase) {
+    const Meeting::Awaited awaited{.number = number, .phase = phase};
+    return meeting_.wait({&awaited, 1}, deadline);
+  };
+  if (round > Meeting::kSlots) PHAROS_TRY_VOID(wait_for(round - Meeting::kSlots, Phase::kLeft));
   meeting_.offer({::getpid(), file.get(), reinterpret_cast<std::uint64_t>(memory)});
   Running running;
   running.operation = {.kind = Kind::kAllocate, .count = bytes};
   running.first_round = round;
   meeting_.enter(round, {.operation = running.operation});
-  PHAROS_TRY_VOID(meeting_.wait(round, Phase::kEntered, deadline));
+  PHAROS_TRY_VOID(wait_for(round, Phase::kEntered));
   PHAROS_TRY_VOID(check(running));
   auto window = map_all(*std::move(own), room);
   if (!window) return meeting_.fail(window.error());
   window->bytes = bytes;
   meeting_.reach(round, Phase::kReduced);
-  PHAROS_TRY_VOID(meeting_.wait(round, Phase::kReduced, deadline));
+  PHAROS_TRY_VOID(wait_for(round, Phase::kReduced));
   meeting_.reach(round, Phase::kLeft);
   windows_.emplace(++last_window_, *std::move(window));
   return memory;
@@ -213,6 +254,7 @@ std::uint32_t SharedBackend::window_of(const std::byte* memory, std::size_t byte
 // ---- Running operations
 
 std::shared_ptr<detail::Work> SharedBackend::begin(const Operation& operation, const detail::Places& places) {
+  if (operation.kind == Kind::kMessage) return begin_message(operation, places);
   auto running = std::make_shared<Running>();
   running->operation = operation;
   running->places = places;
@@ -246,8 +288,7 @@ std::shared_ptr<detail::Work> SharedBackend::begin(const Operation& operation, c
 
 bool SharedBackend::enter(Running& running) {
   if (running.uses_room() && !is_next_to_stage(running)) return false;
-  const auto free = awaited(running);
-  if (free.first != 0 && !meeting_.all_have(free.first, free.second)) return false;
+  if (!meeting_.is_there(awaited(running))) return false;
   Meeting::Said said{.operation = running.operation, .window = running.window, .offset = running.offset};
   if (running.is_small()) {
     std::memcpy(said.small.data(), running.places.from, running.unit * running.element());
@@ -272,14 +313,13 @@ bool SharedBackend::is_next_to_stage(const Running& running) const {
   return true;
 }
 
-/// What it waits for: that all have come so far in that round. Round 0: nothing.
-std::pair<std::uint64_t, Phase> SharedBackend::awaited(const Running& running) const {
-  if (running.phase) return {running.round(), *running.phase};
+Meeting::Awaited SharedBackend::awaited(const Running& running) const {
+  if (running.phase) return {.number = running.round(), .phase = *running.phase};
   if (running.round() > Meeting::kSlots) {
     const std::uint64_t before = running.round() - Meeting::kSlots;
-    if (!meeting_.all_have(before, Phase::kLeft)) return {before, Phase::kLeft};
+    if (!meeting_.all_have(before, Phase::kLeft)) return {.number = before};
   }
-  return {running.uses_room() ? staged_in_[last_staged_ % kStagings] : 0, Phase::kLeft};
+  return {.number = running.uses_room() ? staged_in_[last_staged_ % kStagings] : 0};
 }
 
 /// False: it waits for others, or something has failed.
@@ -419,8 +459,70 @@ void SharedBackend::take_staged(const Running& running) {
       if (operation.root != rank()) std::memcpy(to, from[operation.root], bytes);
       return;
     case Kind::kBarrier:
+    case Kind::kMessage:
     case Kind::kAllocate: return;
   }
+}
+
+// ---- Messages
+
+std::shared_ptr<detail::Work> SharedBackend::begin_message(const Operation& operation, const detail::Places& places) {
+  auto message = std::make_shared<Message>(operation, places, letter_bytes(ranks()));
+  const_cast<Post&>(post_of(*message)).messages.push_back(message);
+  advance_all();
+  return message;
+}
+
+const SharedBackend::Post& SharedBackend::post_of(const Message& message) const {
+  const Operation& operation = message.operation;
+  return operation.root == rank() ? outgoing_[operation.to] : incoming_[operation.root];
+}
+
+void SharedBackend::go_on(Post& post) {
+  while (!post.messages.empty() && go_on(*post.messages.front(), post)) post.messages.pop_front();
+}
+
+/// False: it waits for the other rank, or something has failed.
+bool SharedBackend::go_on(Message& message, Post& post) {
+  while (!message.ended && !failed_) {
+    if (!meeting_.is_there(awaited(message, post))) return false;
+    const std::uint64_t letter = ++post.letters;
+    const auto& [from, to] = std::pair{message.operation.root, message.operation.to};
+    std::byte* const room = letter_room(from, to, letter);
+    if (from == rank()) {
+      Meeting::Said said{.operation = message.operation};
+      std::memcpy(message.is_small() ? said.small.data() : room, message.places.from + message.done, message.next());
+      meeting_.post(to, letter, said);
+    } else {
+      const Meeting::Said said = meeting_.posted(from, letter);
+      if (said.operation != message.operation) {
+        failed_ = meeting_.fail(
+            disagreement(rank(), message.operation, from, said.operation, "the next that goes from one to the other"));
+        return false;
+      }
+      std::memcpy(message.places.to + message.done, message.is_small() ? said.small.data() : room, message.next());
+      meeting_.take(from, letter);
+    }
+    message.next_letter();
+  }
+  return message.ended;
+}
+
+Meeting::Awaited SharedBackend::awaited(const Message& message, const Post& post) const {
+  using What = Meeting::Awaited::What;
+  const std::uint64_t letter = post.letters + 1;
+  const Operation& operation = message.operation;
+  if (operation.root != rank()) {
+    return {.what = What::kLetter, .number = letter, .rank = operation.root, .operation = operation};
+  }
+  const std::uint64_t before = letter - std::min(letter, std::uint64_t{Meeting::kLetters});
+  return {.what = What::kRoom, .number = before, .rank = operation.to, .operation = operation};
+}
+
+/// Behind the staging rooms of the one that writes it.
+std::byte* SharedBackend::letter_room(std::uint32_t from, std::uint32_t to, std::uint64_t letter) const {
+  const std::size_t place = to * Meeting::kLetters + letter % Meeting::kLetters;
+  return windows_.at(1).places[from] + kStagings * kStagingBytes + place * letter_bytes(ranks());
 }
 
 // ---- What the owner asks for
@@ -429,26 +531,48 @@ std::optional<Error> SharedBackend::advance_all() {
   if (!failed_) failed_ = meeting_.failure();
   for (const auto& each : running_) go_on(*each);
   std::erase_if(running_, [](const auto& each) { return each->ended; });
+  for (auto* const posts : {&outgoing_, &incoming_}) {
+    for (Post& each : *posts) {
+      go_on(each);
+      if (failed_) each.messages.clear();
+    }
+  }
   if (failed_) running_.clear();
   return failed_;
 }
 
 Result<bool> SharedBackend::advance(detail::Work& work) {
-  const auto& running = static_cast<const Running&>(work);
-  if (running.ended) return true;
-  if (auto why = advance_all(); why && !running.ended) return *std::move(why);
-  return running.ended;
+  const auto& task = static_cast<const Task&>(work);
+  if (task.ended) return true;
+  if (auto why = advance_all(); why && !task.ended) return *std::move(why);
+  return task.ended;
+}
+
+/// Any of it lets this rank go on; the first is the task's own. Of what all do together one suffices: all have it in
+/// one order.
+std::vector<Meeting::Awaited> SharedBackend::awaited_by(const Task& task) const {
+  std::vector<Meeting::Awaited> all;
+  if (const auto* const message = dynamic_cast<const Message*>(&task)) {
+    const Post& post = post_of(*message);
+    all.push_back(awaited(*post.messages.front(), post));
+  }
+  if (!running_.empty()) all.push_back(awaited(*running_.front()));
+  for (const auto* const posts : {&outgoing_, &incoming_}) {
+    for (const Post& each : *posts) {
+      if (!each.messages.empty()) all.push_back(awaited(*each.messages.front(), each));
+    }
+  }
+  return all;
 }
 
 Result<void> SharedBackend::finish(detail::Work& work, Duration time) {
-  const auto& running = static_cast<const Running&>(work);
+  const auto& task = static_cast<const Task&>(work);
   const TimePoint deadline = after(time);
   for (;;) {
     const auto why = advance_all();
-    if (running.ended) return {};
+    if (task.ended) return {};
     if (why) return *why;
-    const auto [round, phase] = awaited(*running_.front());
-    if (const auto there = meeting_.wait(round, phase, deadline); !there) failed_ = there.error();
+    if (const auto there = meeting_.wait(awaited_by(task), deadline); !there) failed_ = there.error();
   }
 }
 

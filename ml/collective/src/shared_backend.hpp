@@ -64,6 +64,8 @@ class ThreadMemory {
 /// all
 ///   of them. Each byte is read once and written once.
 /// - More, elsewhere: by parts, in the staging rooms, in either way.
+///
+/// Messages go by letters, through rooms that a rank keeps for those that it writes.
 class SharedBackend final : public detail::Backend {
  public:
   /// The numbers of the ranks' processes: none, if nobody knows them before they come.
@@ -94,7 +96,14 @@ class SharedBackend final : public detail::Backend {
     std::vector<std::byte*> places;  // by rank
     std::size_t bytes = 0;
   };
+  struct Task;
   class Running;
+  class Message;
+  /// What goes from one rank to another: in order.
+  struct Post {
+    std::deque<std::shared_ptr<Message>> messages;
+    std::uint64_t letters = 0;  // that have been posted, or taken
+  };
 
   SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks);
 
@@ -102,16 +111,23 @@ class SharedBackend final : public detail::Backend {
   /// In which one these bytes of this rank's lie; 0: in none.
   std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
   Result<Window> map_all(Mapping own, std::size_t bytes) const;
+  std::shared_ptr<detail::Work> begin_message(const Operation& operation, const detail::Places& places);
+  void go_on(Post& post);
+  bool go_on(Message& message, Post& post);
+  Meeting::Awaited awaited(const Message& message, const Post& post) const;
+  std::byte* letter_room(std::uint32_t from, std::uint32_t to, std::uint64_t letter) const;
+  const Post& post_of(const Message& message) const;
   bool go_on(Running& running);
   bool enter(Running& running);
   bool is_next_to_stage(const Running& running) const;
-  std::pair<std::uint64_t, Meeting::Phase> awaited(const Running& running) const;
+  Meeting::Awaited awaited(const Running& running) const;
   Result<void> check(const Running& running);
   void reduce_part(const Running& running);
   std::vector<std::byte*> rooms(const Running& running) const;
   void stage(const Running& running, std::byte* room) const;
   void take_staged(const Running& running);
   std::optional<Error> advance_all();
+  std::vector<Meeting::Awaited> awaited_by(const Task& task) const;
 
   const Mapping shared_;
   const std::shared_ptr<ThreadMemory> threads_;  // null: ranks are processes
@@ -122,6 +138,8 @@ class SharedBackend final : public detail::Backend {
   std::uint64_t last_staged_ = 0;
   std::array<std::uint64_t, kStagings> staged_in_{};  // the round that used a staging room last
   std::deque<std::shared_ptr<Running>> running_;      // in the order in which they were begun
+  std::vector<Post> outgoing_;                        // by rank
+  std::vector<Post> incoming_;
   std::optional<Error> failed_;
 };
 

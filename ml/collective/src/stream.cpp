@@ -21,8 +21,8 @@ constexpr std::size_t kReadsInTurn = 32;  // then the other ranks'
 
 bool StreamMessage::makes_sense() const {
   return kind <= Kind::kLeft && operation.kind <= Operation::Kind::kAllocate && operation.dtype <= DType::kF64 &&
-         operation.reduction <= Reduction::kMin && (kind == Kind::kData || bytes <= kTextMax) &&
-         (kind == Kind::kData || kind == Kind::kFailed || bytes == 0);
+         operation.reduction <= Reduction::kMin &&
+         (kind == Kind::kData || kind == Kind::kLetter || bytes <= (kind == Kind::kFailed ? kTextMax : 0));
 }
 
 void Stream::send(const StreamMessage& message, const std::byte* bytes, std::function<void()> sent) {

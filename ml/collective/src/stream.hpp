@@ -21,13 +21,14 @@ struct StreamMessage {
   enum class Kind : std::uint32_t {
     kBegun,   ///< the sender has begun this operation: it takes data of it from now on
     kData,    ///< a part of an operation, which the receiver has begun
+    kLetter,  ///< a part of a message, which the receiver has begun to receive
     kFailed,  ///< why, as text: everything ends
     kLeft,    ///< the sender will begin nothing more
   };
 
   Kind kind = Kind::kBegun;
-  std::uint32_t tag = 0;     ///< kData: which part; kFailed: the error's code
-  std::uint64_t number = 0;  ///< of the operation
+  std::uint32_t tag = 0;     ///< kData, kLetter: which part; kFailed: the error's code
+  std::uint64_t number = 0;  ///< of the operation, or of the message among those from one of the two to the other
   std::uint64_t bytes = 0;   ///< that follow
   Operation operation{};
 

@@ -37,13 +37,13 @@ std::string who(std::uint32_t rank) {
 }  // namespace
 
 struct StreamBackend::Running final : detail::Work {
-  Running(std::uint64_t number_given, const Operation& operation_given, const detail::Places& places,
-          std::uint32_t rank, std::uint32_t ranks)
-      : order{number_given}, operation{operation_given}, plan{operation_given, places, rank, ranks} {}
+  Running(const Order& order_given, const Operation& operation_given, const detail::Places& places, std::uint32_t rank,
+          std::uint32_t ranks)
+      : order{order_given}, operation{operation_given}, plan{operation_given, places, rank, ranks} {}
 
-  std::string describe() const { return to_string(operation) + ", operation " + std::to_string(order) + ','; }
+  std::string describe() const { return to_string(operation) + ", operation " + std::to_string(order.number) + ','; }
 
-  const std::uint64_t order;
+  const Order order;
   const Operation operation;
   StreamPlan plan;
   bool ended = false;  // under the mutex
@@ -63,10 +63,9 @@ class StreamBackend::FromRank final : public Stream::Receiver {
       text_.resize(message.bytes);
       return reinterpret_cast<std::byte*>(text_.data());
     }
-    if (message.kind != Kind::kData) return nullptr;
-    const auto found = backend_.running_.find(message.number);
-    std::byte* const place =
-        found == backend_.running_.end() ? nullptr : found->second->plan.place(rank_, message.tag, message.bytes);
+    if (message.kind != Kind::kData && message.kind != Kind::kLetter) return nullptr;
+    const auto running = backend_.find(order_of(message));
+    std::byte* const place = running == nullptr ? nullptr : running->plan.place(rank_, message.tag, message.bytes);
     if (place == nullptr) return Error{ErrorCode::kCorrupt, "it sends what nobody waits for"};
     return place;
   }
@@ -75,15 +74,18 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     if (message.kind == Kind::kFailed) {
       return backend_.give_up(error_of(message.tag, text_));
     }
-    if (message.kind != Kind::kData) return;
-    const auto found = backend_.running_.find(message.number);
-    if (found == backend_.running_.end()) return;
-    const auto running = found->second;
+    if (message.kind != Kind::kData && message.kind != Kind::kLetter) return;
+    const auto running = backend_.find(order_of(message));
+    if (running == nullptr) return;
     running->plan.came(rank_, message.tag, [&](const StreamPlan::Chunk& chunk) { backend_.send(*running, chunk); });
     backend_.end_if_done(*running);
   }
 
  private:
+  Order order_of(const StreamMessage& message) const {
+    return {message.kind == Kind::kLetter ? row_from(rank_) : 0, message.number};
+  }
+
   StreamBackend& backend_;
   const std::uint32_t rank_;
   std::string text_;
@@ -93,7 +95,7 @@ struct StreamBackend::Peer {
   std::array<std::optional<Stream>, kStreams> streams;
   std::array<std::unique_ptr<FromRank>, kStreams> receivers;
   std::array<bool, kStreams> waits_to_write{};
-  std::map<std::uint64_t, Operation> begun;  // before this one
+  std::map<Order, Operation> begun;  // before this one
   bool left = false;
 };
 
@@ -157,7 +159,9 @@ StreamBackend::StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Pee
       ranks_{static_cast<std::uint32_t>(peers.size())},
       wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       events_{::epoll_create1(EPOLL_CLOEXEC)},
-      peers_{std::move(peers)} {}
+      peers_{std::move(peers)},
+      begun_(1 + 2 * ranks_),
+      last_(1 + 2 * ranks_) {}
 
 Result<void> StreamBackend::start() {
   if (!wake_ || !events_) return Error::from_errno("making what waits for other ranks", errno);
@@ -194,7 +198,8 @@ StreamBackend::~StreamBackend() {
 // ---- What the owner asks for
 
 std::shared_ptr<detail::Work> StreamBackend::begin(const Operation& operation, const detail::Places& places) {
-  auto running = std::make_shared<Running>(++last_, operation, places, rank_, ranks_);
+  const Row row = *row_of(operation, operation.root == rank_ ? operation.to : operation.root);
+  auto running = std::make_shared<Running>(Order{row, ++last_[row]}, operation, places, rank_, ranks_);
   {
     const std::lock_guard lock{mutex_};
     running->ended = running->plan.ended();  // a world of one
@@ -274,56 +279,75 @@ void StreamBackend::run() {
 bool StreamBackend::take_requests() {
   std::deque<std::shared_ptr<Running>> begun;
   std::optional<Error> fails;
-  std::uint64_t overdue = 0;
+  std::optional<Order> overdue;
   {
     const std::lock_guard lock{mutex_};
     if (closes_) return false;
     begun = std::exchange(new_, {});
     fails = asked_to_fail_;
-    overdue = std::exchange(overdue_, 0);
+    overdue = std::exchange(overdue_, std::nullopt);
   }
   for (const auto& running : begun) {
     if (!failing_) begin_here(running);
   }
   if (fails) give_up(*fails);
-  if (const auto found = running_.find(overdue); found != running_.end()) {
-    const auto missing = found->second->plan.missing();
+  if (const auto late = overdue ? find(*overdue) : nullptr) {
+    const auto missing = late->plan.missing();
     give_up(Error{ErrorCode::kDeadlineExceeded,
-                  found->second->describe() + " waits for " + (missing ? who(*missing) : "what it sends to go"),
+                  late->describe() + " waits for " + (missing ? who(*missing) : "what it sends to go"),
                   "See what it does, and the network between; or give the operation more time."});
   }
   return true;
 }
 
 void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
-  begun_ = running->order;
-  running_.emplace(running->order, running);
-  for_streams([&](Peer& peer, Stream& stream) {
-    if (&stream != &*peer.streams[0]) return;
-    stream.send({.kind = Kind::kBegun, .number = running->order, .operation = running->operation}, nullptr);
-  });
+  const Order& order = running->order;
+  begun_[order.row] = order.number;
+  running_.emplace(order, running);
+  std::vector<std::uint32_t> others;
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (peers_[rank] == nullptr) continue;
-    if (const auto early = peers_[rank]->begun.extract(running->order)) {
-      if (const auto same = begun_by(rank, running->order, early.mapped()); !same) lose(rank, same.error());
+    if (!running->plan.is_begun_by(rank)) others.push_back(rank);
+  }
+  for (const std::uint32_t rank : others) {
+    const StreamMessage begun{.kind = Kind::kBegun, .number = order.number, .operation = running->operation};
+    if (auto& first = peers_[rank]->streams[0]) first->send(begun, nullptr);
+  }
+  for (const std::uint32_t rank : others) {
+    if (const auto early = peers_[rank]->begun.extract(order)) {
+      if (const auto same = begun_by(rank, order.number, early.mapped()); !same) lose(rank, same.error());
     } else if (peers_[rank]->left) {
       left_by(rank);
     }
   }
 }
 
+/// Nothing: it is none of the two's.
+std::optional<StreamBackend::Row> StreamBackend::row_of(const Operation& operation, std::uint32_t other) const {
+  if (operation.kind != Operation::Kind::kMessage) return 0;
+  if (operation.root == rank_ && operation.to == other) return row_to(other);
+  if (operation.root == other && operation.to == rank_) return row_from(other);
+  return std::nullopt;
+}
+
+std::shared_ptr<StreamBackend::Running> StreamBackend::find(const Order& order) const {
+  const auto found = running_.find(order);
+  return found == running_.end() ? nullptr : found->second;
+}
+
 /// Rule 1.
 Result<void> StreamBackend::begun_by(std::uint32_t rank, std::uint64_t number, const Operation& operation) {
-  if (number > begun_) {
-    if (number > begun_ + kAheadMax) return Error{ErrorCode::kCorrupt, "it is too far ahead"};
-    peers_[rank]->begun.emplace(number, operation);
+  const auto row = row_of(operation, rank);
+  if (!row) return Error{ErrorCode::kCorrupt, "it begins what is not its own"};
+  const Order order{*row, number};
+  if (number > begun_[*row]) {
+    if (number > begun_[*row] + kAheadMax) return Error{ErrorCode::kCorrupt, "it is too far ahead"};
+    peers_[rank]->begun.emplace(order, operation);
     return {};
   }
-  const auto found = running_.find(number);
-  if (found == running_.end() || found->second->plan.is_begun_by(rank)) {
+  const auto running = find(order);
+  if (running == nullptr || running->plan.is_begun_by(rank)) {
     return Error{ErrorCode::kCorrupt, "it begins an operation twice"};
   }
-  const auto running = found->second;
   if (running->operation != operation) {
     give_up(disagreement(rank_, running->operation, rank, operation, "operation " + std::to_string(number)));
     return {};
@@ -337,25 +361,26 @@ Result<void> StreamBackend::begun_by(std::uint32_t rank, std::uint64_t number, c
 void StreamBackend::send(Running& running, const StreamPlan::Chunk& chunk) {
   auto& stream = peers_[chunk.rank]->streams[chunk.tag % kStreams];
   if (!stream) return;
-  stream->send({.kind = Kind::kData, .tag = chunk.tag, .number = running.order, .bytes = chunk.size}, chunk.bytes,
-               [this, number = running.order] {
-                 const auto found = running_.find(number);
-                 if (found == running_.end()) return;
-                 const auto sent = found->second;
-                 sent->plan.sent();
-                 end_if_done(*sent);
-               });
+  const Kind kind = running.operation.kind == Operation::Kind::kMessage ? Kind::kLetter : Kind::kData;
+  const auto sent = [this, order = running.order] {
+    const auto still = find(order);
+    if (still == nullptr) return;
+    still->plan.sent();
+    end_if_done(*still);
+  };
+  stream->send({.kind = kind, .tag = chunk.tag, .number = running.order.number, .bytes = chunk.size}, chunk.bytes,
+               sent);
 }
 
 void StreamBackend::end_if_done(Running& running) {
   if (!running.plan.ended()) return;
-  const std::uint64_t number = running.order;
+  const Order order = running.order;
   {
     const std::lock_guard lock{mutex_};
     running.ended = true;
   }
   changed_.notify_all();
-  running_.erase(number);
+  running_.erase(order);
 }
 
 template <class F>
@@ -413,7 +438,7 @@ void StreamBackend::serve_sockets() {
 
 void StreamBackend::left_by(std::uint32_t rank) {
   peers_[rank]->left = true;
-  for (const auto& [number, running] : running_) {
+  for (const auto& [order, running] : running_) {
     if (running->plan.is_begun_by(rank)) continue;
     return give_up(has_left(rank, running->describe()));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -22,9 +23,8 @@ namespace pharos::ml {
 
 /// Ranks that reach each other by TCP. A thread of its own sends, receives and reduces.
 ///
-/// 1. A rank that begins an operation tells all others what it is. Who has begun another one under that number makes
-/// all
-///    of them fail.
+/// 1. A rank that begins an operation tells those that it is done with what it is. Who has begun another one under that
+///    number makes all of them fail.
 /// 2. Data of an operation goes to a rank that has begun it, and there to where it belongs: nothing is kept on the way.
 /// 3. Who fails first tells the others why, and they fail with that.
 class StreamBackend final : public detail::Backend {
@@ -48,6 +48,13 @@ class StreamBackend final : public detail::Backend {
   void fail(const Error& why) override;
 
  private:
+  /// Who counts an operation: all ranks together, or two of them, in one of their directions, for messages.
+  using Row = std::uint32_t;
+  struct Order {
+    Row row = 0;
+    std::uint64_t number = 0;  // from 1
+    auto operator<=>(const Order&) const = default;
+  };
   struct Peer;
   struct Running;
   class FromRank;
@@ -61,7 +68,11 @@ class StreamBackend final : public detail::Backend {
   void begin_here(const std::shared_ptr<Running>& running);
   void write_all();
   void serve_sockets();
+  static Row row_to(std::uint32_t rank) { return 1 + 2 * rank; }
+  static Row row_from(std::uint32_t rank) { return 2 + 2 * rank; }
+  std::optional<Row> row_of(const Operation& operation, std::uint32_t other) const;
   Result<void> begun_by(std::uint32_t rank, std::uint64_t number, const Operation& operation);
+  std::shared_ptr<Running> find(const Order& order) const;
   void left_by(std::uint32_t rank);
   void send(Running& running, const StreamPlan::Chunk& chunk);
   void end_if_done(Running& running);
@@ -82,7 +93,7 @@ class StreamBackend final : public detail::Backend {
   // What the owner asks for.
   std::deque<std::shared_ptr<Running>> new_;
   std::optional<Error> asked_to_fail_;
-  std::uint64_t overdue_ = 0;  // an operation; 0: none
+  std::optional<Order> overdue_;
   bool closes_ = false;
   // What it is told.
   std::condition_variable changed_;
@@ -90,12 +101,12 @@ class StreamBackend final : public detail::Backend {
 
   // Of its own thread.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one
-  std::map<std::uint64_t, std::shared_ptr<Running>> running_;
-  std::uint64_t begun_ = 0;       // the last one here
-  std::optional<Error> failing_;  // why all of it is to end, or has
+  std::map<Order, std::shared_ptr<Running>> running_;
+  std::vector<std::uint64_t> begun_;  // by row: the last one here
+  std::optional<Error> failing_;      // why all of it is to end, or has
 
   // Of the owner's.
-  std::uint64_t last_ = 0;
+  std::vector<std::uint64_t> last_;  // by row
   struct FreeAligned {
     void operator()(std::byte* memory) const;
   };

@@ -29,8 +29,11 @@ StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places,
       begun_(ranks),
       due_(ranks),
       left_from_(ranks),
-      begun_left_{ranks - 1} {
+      begun_left_{operation.kind == Kind::kMessage ? 1 : ranks - 1} {
   begun_[rank_] = true;
+  for (std::uint32_t each = 0; operation.kind == Kind::kMessage && each < ranks; ++each) {
+    begun_[each] = each == rank_ || (each != operation.root && each != operation.to);
+  }
   if (operation.count != 0) begin();
 }
 
@@ -40,6 +43,7 @@ void StreamPlan::begin() {
     case Kind::kAllocate: return;
     case Kind::kAllGather: return begin_whole();
     case Kind::kAllToAll: return begin_own();
+    case Kind::kMessage: return begin_message();
     case Kind::kReduceScatter: return begin_parts();
     case Kind::kAllReduce:
     case Kind::kBroadcast: return bytes_ <= kWholeMax || ranks_ == 1 ? begin_whole() : begin_parts();
@@ -101,6 +105,16 @@ void StreamPlan::begin_parts() {
   for (std::uint32_t chunk = 0; chunk < chunks_of(rank_); ++chunk) finish_chunk(chunk, {});
 }
 
+void StreamPlan::begin_message() {
+  way_ = Way::kMessage;
+  const auto chunks = static_cast<std::uint32_t>((bytes_ + kChunkBytes - 1) / kChunkBytes);
+  if (operation_.root != rank_) return expect(operation_.root, chunks);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::size_t begin = chunk * kChunkBytes;
+    add({operation_.to, chunk, places_.from + begin, std::min(kChunkBytes, bytes_ - begin)}, {});
+  }
+}
+
 // ---- Parts and chunks
 
 Part StreamPlan::part_of(std::uint32_t rank) const {
@@ -147,6 +161,11 @@ std::byte* StreamPlan::place(std::uint32_t from, std::uint32_t tag, std::size_t 
     if (tag != 0 || size != each) return nullptr;
     if (operation_.kind == Kind::kBroadcast) return places_.to;
     return (reduces() ? room_.data() : places_.to) + from * each;
+  }
+  if (way_ == Way::kMessage) {
+    const std::size_t begin = tag * kChunkBytes;
+    const bool fits = begin < bytes_ && size == std::min(kChunkBytes, bytes_ - begin);
+    return fits ? places_.to + begin : nullptr;
   }
   const bool is_result = (tag & kResult) != 0;
   const std::uint32_t chunk = tag & ~kResult;

@@ -51,12 +51,14 @@ class StreamPlan {
     kWhole,    ///< each sends the same to all
     kOwn,      ///< each sends each something of its own
     kParts,    ///< to the rank whose part it is
+    kMessage,  ///< one sends to another
   };
 
   void begin();
   void begin_whole();
   void begin_own();
   void begin_parts();
+  void begin_message();
   /// Who sends to rank `to` in the beginning.
   bool gives(std::uint32_t from, std::uint32_t to) const;
   bool reduces() const;

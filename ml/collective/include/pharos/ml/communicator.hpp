@@ -19,6 +19,7 @@ class ThreadMemory;
 namespace detail {
 class Core;
 class Work;
+struct Places;
 }  // namespace detail
 
 /// A collective operation that is under way. Its memory stays as it is until wait() has come back.
@@ -75,10 +76,11 @@ struct CommunicatorOptions {
   Duration timeout = std::chrono::seconds{30};
 };
 
-/// Ranks that reduce, gather and pass on numbers together. All of them call the same operations in the same order; when
-/// they do not, when one dies or does not come in time, all of them throw, with the same reason, and the communicator
-/// is of no use any more. Results are the same bits on every rank, and from run to run: sums are in rank order.
-/// One thread at a time. What a rank has to do it does while it is in one of these calls.
+/// Ranks that reduce, gather and pass on numbers together. All of them call the same operations in the same order, but
+/// for messages, which are of two ranks alone; when they do not, when one dies or does not come in time, all of them
+/// throw, with the same reason, and the communicator is of no use any more. Results are the same bits on every rank,
+/// and from run to run: sums are in rank order. One thread at a time. What a rank has to do it does while it is in one
+/// of these calls.
 class PHAROS_API Communicator {
  public:
   explicit Communicator(std::shared_ptr<detail::Core> core) : core_{std::move(core)} {}
@@ -149,6 +151,24 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_all_to_all(std::span<const T> from, std::span<T> to) {
     return all_to_all(kDTypeOf<T>, bytes_of(from), from.size(), bytes_of(to), to.size());
   }
+  /// A message from this rank to another, which receives as many of the same type. Messages from one rank to another
+  /// arrive in the order in which they were sent; in between, both may do what they like with others.
+  template <Element T>
+  void send(std::span<const T> data, std::uint32_t to) {
+    begin_send(data, to).wait();
+  }
+  template <Element T>
+  [[nodiscard]] Pending begin_send(std::span<const T> data, std::uint32_t to) {
+    return send(kDTypeOf<T>, bytes_of(data), data.size(), to);
+  }
+  template <Element T>
+  void receive(std::span<T> data, std::uint32_t from) {
+    begin_receive(data, from).wait();
+  }
+  template <Element T>
+  [[nodiscard]] Pending begin_receive(std::span<T> data, std::uint32_t from) {
+    return receive(kDTypeOf<T>, bytes_of(data), data.size(), from);
+  }
   /// Comes back when all have come.
   void barrier();
 
@@ -178,6 +198,9 @@ class PHAROS_API Communicator {
   Pending all_gather(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to, std::size_t to_count);
   Pending broadcast(DType dtype, std::byte* data, std::size_t count, std::uint32_t root);
   Pending all_to_all(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to, std::size_t to_count);
+  Pending send(DType dtype, const std::byte* data, std::size_t count, std::uint32_t to);
+  Pending receive(DType dtype, std::byte* data, std::size_t count, std::uint32_t from);
+  Pending message(DType dtype, std::uint32_t from, std::uint32_t to, const detail::Places& places, std::size_t count);
   void* allocate_bytes(std::size_t bytes);
 
   std::shared_ptr<detail::Core> core_;
