@@ -64,6 +64,7 @@ constexpr Gate kGates[] = {
     {"allreduce_4KiB_us_8", Gate::kAtMost, 300},
     {"ddp_step_over_local", Gate::kAtMost, 1.03},
     {"ddp_comm_heavy_excess_over_floor", Gate::kAtMost, 2.5},
+    {"overlap_hidden_share", Gate::kAtLeast, 0.7},
     {"parked_cpu_percent", Gate::kAtMost, 1},
     {"puts_small", Gate::kAtLeast, 1'000'000},
     {"gets_small", Gate::kAtLeast, 5'000'000},

@@ -73,9 +73,16 @@ class Side {
   }
 
   void step(const Tensor& x) {
-    optimizer_->zero_grad();
-    module_->forward(x).pow(2).mean().backward();
+    static_cast<void>(backward(x));
     optimizer_->step();
+  }
+  /// The seconds that it took.
+  double backward(const Tensor& x) {
+    optimizer_->zero_grad();
+    const Tensor loss = module_->forward(x).pow(2).mean();
+    const auto began = Clock::now();
+    loss.backward();
+    return seconds_since(began);
   }
   std::size_t gradient_bytes() const {
     std::size_t bytes = 0;
@@ -124,13 +131,22 @@ class Rank {
     steps(with, false);
     steps(without, true);
     add();
-    std::vector<double> found;  // of each pair: with, without, the floor
+    const auto reduce = [&] { return slowest([&] { ranks.all_reduce(data.span(), ml::Reduction::kMean); }); };
+    const auto backward = [&] {
+      double time = 0;
+      for (int i = 0; i < kSteps; ++i) time += without.backward(x);
+      ranks.all_reduce(std::span{&time, 1}, ml::Reduction::kMax);
+      return time / kSteps;
+    };
+    std::vector<double> found;  // of each pair: with, without, the floor, one reduction of all, a backward
     for (int pair = 0; pair < pairs; ++pair) {
       const double first = pair % 2 == 0 ? steps(with, false) : steps(without, true);
       const double second = pair % 2 == 0 ? steps(without, true) : steps(with, false);
       found.push_back((pair % 2 == 0 ? first : second) / kSteps);
       found.push_back((pair % 2 == 0 ? second : first) / kSteps);
       found.push_back(add());
+      found.push_back(reduce());
+      found.push_back(backward());
     }
     return found;
   }
@@ -140,17 +156,22 @@ struct Sides {
   std::vector<double> with;
   std::vector<double> without;
   std::vector<double> floor;
+  std::vector<double> reduction;
+  std::vector<double> backward;
 };
 
-Sides measured(pharos::Runtime& runtime, std::int64_t batch, std::int64_t tokens, int pairs) {
+Sides measured(pharos::Runtime& runtime, std::int64_t batch, std::int64_t tokens, int pairs,
+               const ml::CommunicatorOptions& options = {}) {
   const auto ranks = runtime.spawn_group<Rank>({.name = "ranks", .size = 2});
-  ml::connect(ranks);
+  ml::connect(ranks, options);
   const auto all = ranks.gather<&Rank::measure>(batch, tokens, pairs).get()[0];
   Sides sides;
-  for (std::size_t i = 0; i < all.size(); i += 3) {
+  for (std::size_t i = 0; i < all.size(); i += 5) {
     sides.with.push_back(all[i]);
     sides.without.push_back(all[i + 1]);
     sides.floor.push_back(all[i + 2]);
+    sides.reduction.push_back(all[i + 3]);
+    sides.backward.push_back(all[i + 4]);
   }
   return sides;
 }
@@ -188,6 +209,19 @@ void measure_ddp(pharos::Runtime& runtime) {
   say("ddp_comm_heavy_step_ms", median(heavy.with) * 1e3, "ms");
   say("ddp_comm_heavy_floor_ms", floor * 1e3, "ms");
   say_with_interval("ddp_comm_heavy_excess_over_floor", excesses, "floors");
+
+  const Sides far = measured(runtime, 4, 128, 10, {.share_memory = false, .bytes_per_second = 125'000'000});
+  const double reduction = median(far.reduction);
+  const double backward = median(far.backward);
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < far.with.size(); ++i) {
+    shares.push_back((reduction - (far.with[i] - far.without[i])) / std::min(reduction, backward));
+  }
+  say("ddp_1gbit_step_ms", median(far.with) * 1e3, "ms");
+  say("ddp_1gbit_local_step_ms", median(far.without) * 1e3, "ms");
+  say("ddp_1gbit_reduction_ms", reduction * 1e3, "ms");
+  say("ddp_1gbit_backward_ms", backward * 1e3, "ms");
+  say_with_interval("overlap_hidden_share", shares, "of the shorter of communication and backward");
 }
 
 }  // namespace bench

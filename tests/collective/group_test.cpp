@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 
 class Trainer {
  public:
+  bool shares_memory() const { return ml::communicator().shares_memory(); }
   std::pair<std::uint32_t, std::uint32_t> place() const {
     return {ml::communicator().rank(), ml::communicator().size()};
   }
@@ -70,6 +71,17 @@ TEST_F(GroupCommunicators, MembersWorkTogetherAsTheirRanks) {
   expect_sums(group);
 }
 
+TEST_F(GroupCommunicators, MembersOfOneMachineMayDoAsIfEachHadItsOwn) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 3});
+  ml::connect(group, {.share_memory = false});
+  EXPECT_FALSE(group.call<&Trainer::shares_memory>(0).get(soon()));
+  expect_sums(group);
+  ml::connect(group);
+  EXPECT_TRUE(group.call<&Trainer::shares_memory>(0).get(soon()));
+  expect_sums(group);
+}
+
 TEST_F(GroupCommunicators, AWorldOfOne) {
   Runtime runtime;
   expect_sums(connected(runtime, {.name = "alone", .size = 1}));
@@ -114,8 +126,9 @@ TEST_F(GroupCommunicators, WhoDiesBeforeItHasComeIsMissedAtOnce) {
   Runtime runtime;
   const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 3, .on_death = OnDeath::kRestart});
   const auto processes = group.gather<&Trainer::process>().get(soon());
-  auto offers = group.gather<&ml::detail::offer<Trainer>>().get(soon());
-  const auto first = group.call<&ml::detail::join<Trainer>>(0, offers, ml::detail::new_rank_key(), Duration{20s});
+  auto offers = group.gather<&ml::detail::offer<Trainer>>(ml::CommunicatorOptions{}).get(soon());
+  const auto first = group.call<&ml::detail::join<Trainer>>(0, offers, ml::detail::new_rank_key(),
+                                                            ml::CommunicatorOptions{.timeout = 20s});
   ::kill(processes[1], SIGKILL);
   const auto time = time_of([&] { EXPECT_SAYS(message_of<ActorDied>([&] { first.get(soon()); }), "rank 1"); });
   EXPECT_LT(time, 5s);
@@ -126,10 +139,10 @@ TEST_F(GroupCommunicators, WhoDiesBeforeItHasComeIsMissedAtOnce) {
 TEST_F(GroupCommunicators, MemoryOfAnotherProcessIsNotTakenForTheirs) {
   Runtime runtime;
   const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 2});
-  auto offers = group.gather<&ml::detail::offer<Trainer>>().get(soon());
+  auto offers = group.gather<&ml::detail::offer<Trainer>>(ml::CommunicatorOptions{}).get(soon());
   const auto join = [&] {
-    for (const auto& joined :
-         group.call_all<&ml::detail::join<Trainer>>(offers, ml::detail::RankKey{}, Duration{200ms}))
+    for (const auto& joined : group.call_all<&ml::detail::join<Trainer>>(offers, ml::detail::RankKey{},
+                                                                         ml::CommunicatorOptions{.timeout = 200ms}))
       joined.get(soon());
   };
   auto given = offers;

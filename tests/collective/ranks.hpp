@@ -31,7 +31,7 @@ namespace pharos::ml {
 using Join = std::function<Result<std::unique_ptr<detail::Backend>>(std::uint32_t rank)>;
 
 /// Over TCP, on this machine's loopback.
-inline Join join_streams(std::uint32_t count, Duration time) {
+inline Join join_streams(std::uint32_t count, const CommunicatorOptions& options) {
   auto listeners = std::make_shared<std::vector<Fd>>();
   std::vector<std::string> addresses;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
@@ -43,7 +43,7 @@ inline Join join_streams(std::uint32_t count, Duration time) {
   net::Key key;
   fill_random(key);
   return [=](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
-    PHAROS_TRY(auto backend, StreamBackend::make((*listeners)[rank], addresses, key, rank, time));
+    PHAROS_TRY(auto backend, StreamBackend::make((*listeners)[rank], addresses, key, rank, options));
     return std::unique_ptr<detail::Backend>{std::move(backend)};
   };
 }
@@ -72,7 +72,7 @@ inline void run_as_rank(std::uint32_t rank, const CommunicatorOptions& options, 
 
 /// Ranks that are threads of this process, and reach each other by TCP.
 inline void run_streams(std::uint32_t count, const CommunicatorOptions& options, const Rank& body) {
-  const Join join = join_streams(count, options.timeout);
+  const Join join = join_streams(count, options);
   std::vector<std::thread> all;
   for (std::uint32_t rank = 0; rank < count; ++rank)
     all.emplace_back([&, rank] { run_as_rank(rank, options, join, body); });

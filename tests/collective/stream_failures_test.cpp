@@ -51,12 +51,12 @@ TEST(StreamAbsence, EndsAtTheDeadlineWithTheNameOfWhoIsMissing) {
     EXPECT_GE(now() - begin, 200ms);
     EXPECT_LT(now() - begin, 900ms);
   });
-  const Join join = join_streams(2, 200ms);
+  const Join join = join_streams(2, {.timeout = 200ms});
   EXPECT_SAYS(join(0).error().message(), "rank 1 did not come to the group");
 }
 
 TEST(StreamAbsence, WhoGivesUpSaysWhyToTheOthersAtOnce) {
-  run_processes(3, {}, join_streams(3, 20s), [](Communicator& ranks) {
+  run_processes(3, {}, join_streams(3, {.timeout = 20s}), [](Communicator& ranks) {
     const auto begin = now();
     if (ranks.rank() == 2) return ranks.abort("the loss is not a number");
     EXPECT_SAYS(message_of<Cancelled>([&] { ranks.barrier(); }), "rank 2 has given up: the loss is not a number");
@@ -64,9 +64,21 @@ TEST(StreamAbsence, WhoGivesUpSaysWhyToTheOthersAtOnce) {
   });
 }
 
+TEST(StreamPace, IsKept) {
+  const CommunicatorOptions options{.timeout = 20s, .bytes_per_second = 100'000'000};
+  run_streams(2, options, [](Communicator& ranks) {
+    std::vector<float> data(5'000'000, 1);  // of which each rank sends half, and half of the sums
+    ranks.barrier();
+    const auto begin = now();
+    ranks.all_reduce(std::span{data});
+    EXPECT_GE(now() - begin, 190ms);
+    EXPECT_EQ(data[4'999'999], 2);
+  });
+}
+
 TEST(StreamDeath, AtAnyInstantEndsAllOthersWithTheRank) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
-    run_processes(3, {}, join_streams(3, 20s),
+    run_processes(3, {}, join_streams(3, {.timeout = 20s}),
                   [&](Communicator& ranks) {
                     std::vector<float> large(300'000);
                     std::vector<double> small(100);
@@ -93,7 +105,7 @@ TEST(StreamDeath, AtAnyInstantEndsAllOthersWithTheRank) {
 }
 
 TEST(StreamStop, IsADeadlineWithTheRank) {
-  run_processes(2, {.timeout = 1s}, join_streams(2, 20s), [](Communicator& ranks) {
+  run_processes(2, {.timeout = 1s}, join_streams(2, {.timeout = 20s}), [](Communicator& ranks) {
     std::int64_t process = ::getpid();
     std::vector<std::int64_t> all(2);
     ranks.all_gather(std::span<const std::int64_t>{&process, 1}, std::span{all});
@@ -128,10 +140,10 @@ TEST(StreamStrangers, WithoutTheKeyAreNobodyAndRanksFindEachOther) {
     EXPECT_FALSE(net::initiate(liar->get(), wrong, {net::Role::kWorker, 2}, Deadline::in(10s)));
   }};
   std::thread other{[&] {
-    const auto backend = StreamBackend::make(*second, addresses, key, 1, 20s);
+    const auto backend = StreamBackend::make(*second, addresses, key, 1, {.timeout = 20s});
     EXPECT_TRUE(backend);
   }};
-  EXPECT_TRUE(StreamBackend::make(*first, addresses, key, 0, 20s));
+  EXPECT_TRUE(StreamBackend::make(*first, addresses, key, 0, {.timeout = 20s}));
   lies.join();
   other.join();
 }
@@ -166,7 +178,7 @@ TEST(StreamStrangers, BytesThatMakeNoSenseEndTheGroupAndAllocateNothing) {
       std::vector<std::byte> said(1 << 20);
       EXPECT_FALSE(net::receive_all(sockets[0].get(), said, Deadline::in(10s)));
     }};
-    auto backend = StreamBackend::make(*first, {address.to_string(), address.to_string()}, key, 0, 20s);
+    auto backend = StreamBackend::make(*first, {address.to_string(), address.to_string()}, key, 0, {.timeout = 20s});
     ASSERT_TRUE(backend);
     const auto work = (*backend)->begin({.kind = Operation::Kind::kBarrier}, {});
     const auto ended = (*backend)->finish(*work, 20s);

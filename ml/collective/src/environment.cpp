@@ -68,15 +68,15 @@ Result<MeetingPlace> place_of(const Launch& launch) {
   return place;
 }
 
-Result<std::unique_ptr<detail::Backend>> join(const Launch& launch, Duration time) {
+Result<std::unique_ptr<detail::Backend>> join(const Launch& launch, const CommunicatorOptions& options) {
   std::optional<Offered> own;
   const auto make = [&](const std::string& host) -> Result<detail::RankOffer> {
-    PHAROS_TRY(own, Offered::make(launch.ranks, host));
+    PHAROS_TRY(own, Offered::make(launch.ranks, host, options));
     return own->offer();
   };
   PHAROS_TRY(const MeetingPlace place, place_of(launch));
-  PHAROS_TRY(const Met met, meet_at(place, launch.rank, launch.ranks, make, Deadline::in(time)));
-  return own->work_together(met.offers, met.key, launch.rank, time);
+  PHAROS_TRY(const Met met, meet_at(place, launch.rank, launch.ranks, make, Deadline::in(options.timeout)));
+  return own->work_together(met.offers, met.key, launch.rank, options);
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Communicator Communicator::from_environment(const CommunicatorOptions& options) 
   const auto launch = find_launch(variable);
   if (!launch) throw_error(Error{launch.error()}.with("reading the launcher's environment"));
   if (!*launch || (*launch)->ranks == 1) return alone();
-  auto backend = join(**launch, options.timeout);
+  auto backend = join(**launch, options);
   if (!backend) throw_error(std::move(backend).error());
   return Communicator{std::make_shared<detail::Core>(*std::move(backend), options)};
 }

@@ -45,11 +45,11 @@ class Memberships {
 
 namespace detail {
 
-RankOffer offer_member() {
+RankOffer offer_member(const CommunicatorOptions& options) {
   const Member member = pharos::member();
   const char* const place = std::getenv("PHAROS_NODE_HOST");
   const std::string host = place == nullptr ? "" : place;
-  auto offered = Offered::make(member.size, host.starts_with("127.") ? "" : host);
+  auto offered = Offered::make(member.size, host.starts_with("127.") ? "" : host, options);
   if (!offered) throw_error(offered.error());
   Membership& membership = Memberships::of_process().of(member);
   membership.offered = *std::move(offered);
@@ -62,7 +62,7 @@ RankKey new_rank_key() {
   return key;
 }
 
-void join_members(const std::vector<RankOffer>& offers, const RankKey& key, Duration timeout) {
+void join_members(const std::vector<RankOffer>& offers, const RankKey& key, const CommunicatorOptions& options) {
   const Member member = pharos::member();
   Membership& membership = Memberships::of_process().of(member);
   if (!membership.offered || offers.size() != member.size || !membership.offered->is(offers[member.rank])) {
@@ -70,9 +70,9 @@ void join_members(const std::vector<RankOffer>& offers, const RankKey& key, Dura
                       "Connect it once in a term."});
   }
   membership.communicator.reset();
-  auto backend = membership.offered->work_together(offers, key, member.rank, timeout);
+  auto backend = membership.offered->work_together(offers, key, member.rank, options);
   if (!backend) throw_error(backend.error());
-  membership.communicator.emplace(std::make_shared<Core>(*std::move(backend), CommunicatorOptions{.timeout = timeout}));
+  membership.communicator.emplace(std::make_shared<Core>(*std::move(backend), options));
   membership.offered.reset();
 }
 

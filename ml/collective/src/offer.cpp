@@ -53,7 +53,7 @@ Result<Mapping> map_offered(const detail::RankOffer& offer, std::size_t bytes) {
 
 }  // namespace
 
-Result<Offered> Offered::make(std::uint32_t ranks, const std::string& host) {
+Result<Offered> Offered::make(std::uint32_t ranks, const std::string& host, const CommunicatorOptions& options) {
   if (ranks == 0 || ranks > Meeting::kRanksMax) {
     return Error{ErrorCode::kInvalidArgument, "a group of " + std::to_string(ranks) + " ranks makes no sense",
                  "Give between 1 and " + std::to_string(Meeting::kRanksMax) + '.'};
@@ -66,18 +66,20 @@ Result<Offered> Offered::make(std::uint32_t ranks, const std::string& host) {
   const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(Meeting::bytes_for(ranks)));
   if (error != 0) return Error::from_errno("making memory where ranks meet", error);
   offer.meeting = file.get();
+  if (!options.share_memory) offer.machine += ' ' + offer.name;
   Fd listener;
-  if (!host.empty()) {
-    PHAROS_TRY(listener, net::listen_at({.unix_socket = false, .place = host, .port = 0}));
-    PHAROS_TRY(const net::Address place, net::bound_address(listener.get()));
-    offer.address = place.to_string();
+  if (!host.empty() || !options.share_memory) {
+    const std::string place = host.empty() ? "127.0.0.1" : host;
+    PHAROS_TRY(listener, net::listen_at({.unix_socket = false, .place = place, .port = 0}));
+    PHAROS_TRY(const net::Address bound, net::bound_address(listener.get()));
+    offer.address = bound.to_string();
   }
   return Offered{std::move(file), std::move(listener), std::move(offer)};
 }
 
 Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vector<detail::RankOffer>& offers,
                                                                 const detail::RankKey& key, std::uint32_t rank,
-                                                                Duration time) const {
+                                                                const CommunicatorOptions& options) const {
   const auto ranks = static_cast<std::uint32_t>(offers.size());
   std::vector<std::int32_t> processes;
   std::vector<std::string> addresses;
@@ -89,7 +91,7 @@ Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vecto
   }
   if (one_machine) {
     PHAROS_TRY(Mapping meeting, map_offered(offers.front(), Meeting::bytes_for(ranks)));
-    PHAROS_TRY(auto backend, SharedBackend::make(std::move(meeting), rank, ranks, time, processes));
+    PHAROS_TRY(auto backend, SharedBackend::make(std::move(meeting), rank, ranks, options.timeout, processes));
     return std::unique_ptr<detail::Backend>{std::move(backend)};
   }
   const auto unreached = std::find(addresses.begin(), addresses.end(), std::string{});
@@ -99,7 +101,7 @@ Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vecto
         "rank " + std::to_string(unreached - addresses.begin()) + " is on a machine that the other ranks' do not reach",
         "Nodes have to listen at addresses that others reach; or place all ranks on one machine."};
   }
-  PHAROS_TRY(auto backend, StreamBackend::make(listener_, addresses, key, rank, time));
+  PHAROS_TRY(auto backend, StreamBackend::make(listener_, addresses, key, rank, options));
   return std::unique_ptr<detail::Backend>{std::move(backend)};
 }
 

@@ -19,14 +19,14 @@ namespace pharos::ml {
 class Offered {
  public:
   /// `host`: where ranks of other machines reach this one; empty: nowhere.
-  static Result<Offered> make(std::uint32_t ranks, const std::string& host);
+  static Result<Offered> make(std::uint32_t ranks, const std::string& host, const CommunicatorOptions& options);
 
   const detail::RankOffer& offer() const { return offer_; }
   bool is(const detail::RankOffer& offer) const { return offer.name == offer_.name; }
   /// With all ranks, whose offers these are, in their order. Comes back when all have come.
   Result<std::unique_ptr<detail::Backend>> work_together(const std::vector<detail::RankOffer>& offers,
                                                          const detail::RankKey& key, std::uint32_t rank,
-                                                         Duration time) const;
+                                                         const CommunicatorOptions& options) const;
 
  private:
   Offered(Fd meeting, Fd listener, detail::RankOffer offer)

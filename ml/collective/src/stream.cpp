@@ -40,30 +40,34 @@ void Stream::drop_unsent() {
   while (!going_.empty() && going_.back().done == 0) going_.pop_back();
 }
 
-Result<void> Stream::write() {
-  while (!going_.empty()) {
+Result<std::size_t> Stream::write(std::size_t most) {
+  std::size_t written = 0;
+  while (!going_.empty() && written < most) {
     Going& front = going_.front();
     auto* const head = reinterpret_cast<std::byte*>(&front.message);
     const std::byte* const bytes = front.bytes != nullptr ? front.bytes : front.text.data();
     const std::size_t all = sizeof front.message + front.message.bytes;
     const std::size_t in_head = std::min(front.done, sizeof front.message);
     const std::size_t in_bytes = front.done - in_head;
-    std::array<iovec, 2> parts{iovec{head + in_head, sizeof front.message - in_head},
-                               iovec{const_cast<std::byte*>(bytes) + in_bytes, front.message.bytes - in_bytes}};
+    const std::size_t of_head = std::min(sizeof front.message - in_head, most - written);
+    const std::size_t of_bytes = std::min(front.message.bytes - in_bytes, most - written - of_head);
+    std::array<iovec, 2> parts{iovec{head + in_head, of_head},
+                               iovec{const_cast<std::byte*>(bytes) + in_bytes, of_bytes}};
     msghdr header{};
     header.msg_iov = parts.data();
-    header.msg_iovlen = front.message.bytes == in_bytes ? 1 : 2;
+    header.msg_iovlen = of_bytes == 0 ? 1 : 2;
     const ssize_t n = ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && errno == EAGAIN) return {};
+    if (n < 0 && errno == EAGAIN) break;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Error::from_errno("sending to it", errno);
     front.done += static_cast<std::size_t>(n);
+    written += static_cast<std::size_t>(n);
     if (front.done < all) continue;
     const auto sent = std::move(front.sent);
     going_.pop_front();
     if (sent) sent();
   }
-  return {};
+  return written;
 }
 
 Result<void> Stream::read(Receiver& receiver) {

@@ -57,8 +57,8 @@ class Stream {
   /// But for what is on its way already.
   void drop_unsent();
 
-  /// As much as goes without waiting. kUnavailable: the other end is gone.
-  Result<void> write();
+  /// As much as goes without waiting, but no more than `most`; how much it was. kUnavailable: the other end is gone.
+  Result<std::size_t> write(std::size_t most);
   Result<void> read(Receiver& receiver);
 
  private:

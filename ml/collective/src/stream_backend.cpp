@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -103,8 +104,9 @@ struct StreamBackend::Peer {
 
 Result<std::unique_ptr<StreamBackend>> StreamBackend::make(const Fd& listener,
                                                            const std::vector<std::string>& addresses,
-                                                           const net::Key& key, std::uint32_t rank, Duration time) {
-  const Deadline deadline = Deadline::in(time);
+                                                           const net::Key& key, std::uint32_t rank,
+                                                           const CommunicatorOptions& options) {
+  const Deadline deadline = Deadline::in(options.timeout);
   const auto ranks = static_cast<std::uint32_t>(addresses.size());
   std::vector<std::unique_ptr<Peer>> peers(ranks);
   for (std::uint32_t each = 0; each < ranks; ++each) {
@@ -149,17 +151,19 @@ Result<std::unique_ptr<StreamBackend>> StreamBackend::make(const Fd& listener,
         keep(static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(stream), std::move(guest->socket)));
     --left;
   }
-  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers)}};
+  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers), options.bytes_per_second}};
   PHAROS_TRY_VOID(backend->start());
   return backend;
 }
 
-StreamBackend::StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers)
+StreamBackend::StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers,
+                             std::uint64_t bytes_per_second)
     : rank_{rank},
       ranks_{static_cast<std::uint32_t>(peers.size())},
       wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       events_{::epoll_create1(EPOLL_CLOEXEC)},
       peers_{std::move(peers)},
+      pace_{bytes_per_second},
       begun_(1 + 2 * ranks_),
       last_(1 + 2 * ranks_) {}
 
@@ -392,18 +396,25 @@ void StreamBackend::for_streams(const F& f) {
   }
 }
 
+/// Those that have a bounded line in common take turns at it.
 void StreamBackend::write_all() {
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+  first_to_write_ = (first_to_write_ + 1) % ranks_;
+  for (std::uint32_t turn = 0; turn < ranks_; ++turn) {
+    const std::uint32_t rank = (first_to_write_ + turn) % ranks_;
     for (std::uint32_t i = 0; peers_[rank] && i < kStreams; ++i) {
       Peer& peer = *peers_[rank];
       auto& stream = peer.streams[i];
       if (!stream) continue;
-      if (const auto written = stream->write(); !written) {
+      const std::size_t may_send = pace_.may_send();
+      const auto written = stream->write(may_send);
+      if (!written) {
         lose(rank, written.error());
         return;
       }
-      if (stream->has_to_send() == peer.waits_to_write[i]) continue;
-      peer.waits_to_write[i] = stream->has_to_send();
+      pace_.sent(*written);
+      const bool waits_to_write = stream->has_to_send() && *written < may_send;
+      if (waits_to_write == peer.waits_to_write[i]) continue;
+      peer.waits_to_write[i] = waits_to_write;
       epoll_event event{};
       event.events = EPOLLIN | (peer.waits_to_write[i] ? std::uint32_t{EPOLLOUT} : 0U);
       event.data.u64 = rank * kStreams + i;
@@ -414,7 +425,11 @@ void StreamBackend::write_all() {
 
 void StreamBackend::serve_sockets() {
   std::array<epoll_event, 64> events{};
-  const int n = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), -1);
+  bool has_to_send = false;
+  if (pace_.is_bounded()) {
+    for_streams([&](Peer&, Stream& stream) { has_to_send = has_to_send || stream.has_to_send(); });
+  }
+  const int n = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), has_to_send ? 1 : -1);
   for (int i = 0; i < n && !failing_; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.u64 == kWakes) {
@@ -485,7 +500,7 @@ void StreamBackend::say_farewell() {
       for (std::uint32_t i = 0; peer != nullptr && i < kStreams; ++i) {
         auto& stream = peer->streams[i];
         if (!stream) continue;
-        bool lives = static_cast<bool>(stream->write());
+        bool lives = static_cast<bool>(stream->write(std::numeric_limits<std::size_t>::max()));
         if (lives && !stream->has_to_send()) ::shutdown(stream->descriptor(), SHUT_WR);
         ssize_t n = 0;
         do {

@@ -13,9 +13,11 @@
 #include <vector>
 
 #include <pharos/base/fd.hpp>
+#include <pharos/ml/communicator.hpp>
 #include <pharos/net/handshake.hpp>
 
 #include "backend.hpp"
+#include "pace.hpp"
 #include "stream.hpp"
 #include "stream_plan.hpp"
 
@@ -34,7 +36,8 @@ class StreamBackend final : public detail::Backend {
   /// Comes back when all ranks have found each other. `addresses`: where they listen, by rank, each at a socket as
   /// `listener` is. Nobody else knows the key.
   static Result<std::unique_ptr<StreamBackend>> make(const Fd& listener, const std::vector<std::string>& addresses,
-                                                     const net::Key& key, std::uint32_t rank, Duration time);
+                                                     const net::Key& key, std::uint32_t rank,
+                                                     const CommunicatorOptions& options);
   ~StreamBackend() override;
 
   std::uint32_t rank() const override { return rank_; }
@@ -59,7 +62,7 @@ class StreamBackend final : public detail::Backend {
   struct Running;
   class FromRank;
 
-  StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers);
+  StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers, std::uint64_t bytes_per_second);
   Result<void> start();
 
   // Its own thread.
@@ -101,6 +104,8 @@ class StreamBackend final : public detail::Backend {
 
   // Of its own thread.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one
+  Pace pace_;
+  std::uint32_t first_to_write_ = 0;
   std::map<Order, std::shared_ptr<Running>> running_;
   std::vector<std::uint64_t> begun_;  // by row: the last one here
   std::optional<Error> failing_;      // why all of it is to end, or has

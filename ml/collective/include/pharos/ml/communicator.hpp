@@ -74,6 +74,10 @@ class Buffer {
 struct CommunicatorOptions {
   /// No wait takes longer. Then the operation fails on all ranks, and the error names the rank that did not come.
   Duration timeout = std::chrono::seconds{30};
+  /// Ranks of one machine share memory. False: they use TCP, as if each had a machine of its own; to see how that is.
+  bool share_memory = true;
+  /// A rank sends no more than that a second over TCP. 0: as much as goes.
+  std::uint64_t bytes_per_second = 0;
 };
 
 /// Ranks that reduce, gather and pass on numbers together. All of them call the same operations in the same order, but

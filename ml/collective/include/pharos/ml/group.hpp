@@ -28,16 +28,17 @@ using RankKey = std::array<std::byte, 32>;
 PHAROS_API RankKey new_rank_key();
 
 /// By the running member.
-PHAROS_API RankOffer offer_member();
-PHAROS_API void join_members(const std::vector<RankOffer>& offers, const RankKey& key, Duration timeout);
+PHAROS_API RankOffer offer_member(const CommunicatorOptions& options);
+PHAROS_API void join_members(const std::vector<RankOffer>& offers, const RankKey& key,
+                             const CommunicatorOptions& options);
 
 template <class T>
-RankOffer offer(T&) {
-  return offer_member();
+RankOffer offer(T&, const CommunicatorOptions& options) {
+  return offer_member(options);
 }
 template <class T>
-void join(T&, const std::vector<RankOffer>& offers, const RankKey& key, Duration timeout) {
-  join_members(offers, key, timeout);
+void join(T&, const std::vector<RankOffer>& offers, const RankKey& key, const CommunicatorOptions& options) {
+  join_members(offers, key, options);
 }
 
 }  // namespace detail
@@ -50,8 +51,8 @@ void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}
   for (;;) {
     const std::uint64_t term = group.term();
     try {
-      const auto offers = group.template gather<&detail::offer<T>>().get();
-      group.template gather<&detail::join<T>>(offers, detail::new_rank_key(), options.timeout).get();
+      const auto offers = group.template gather<&detail::offer<T>>(options).get();
+      group.template gather<&detail::join<T>>(offers, detail::new_rank_key(), options).get();
       return;
     } catch (const Exception&) {
       if (group.term() == term) throw;  // else: those that are there now
