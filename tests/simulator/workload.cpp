@@ -547,6 +547,7 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     if (!cluster.run_until([&] { return cluster.all_drivers_ended(); }, kEndLimit)) {
       run.wrong += "the programs have not ended\n" + cluster.what_drivers_wait_for();
     }
+    cluster.disk().fail_one_in(0);                 // what is left over has a disk to be removed from
     cluster.run_for(options.durable ? 26s : 12s);  // idle workers go, and nodes that a head waits for are given up
     if (const std::string left = cluster.leftovers(); !left.empty()) run.wrong += "left behind:\n" + left;
     for (const char* const records : {"actor/", "aside/", "drain/", "group/", "job/", "life/", "places/"}) {
