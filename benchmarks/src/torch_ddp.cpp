@@ -221,7 +221,7 @@ void measure_ddp(pharos::Runtime& runtime) {
   say("ddp_1gbit_local_step_ms", median(far.without) * 1e3, "ms");
   say("ddp_1gbit_reduction_ms", reduction * 1e3, "ms");
   say("ddp_1gbit_backward_ms", backward * 1e3, "ms");
-  say_with_interval("overlap_hidden_share", shares, "of the shorter of communication and backward");
+  say_with_interval("overlap_hidden_share", shares, "of_the_shorter");
 }
 
 }  // namespace bench

@@ -36,10 +36,10 @@ std::array<std::byte, 8> one_of(DType dtype) {
 }  // namespace
 
 Buckets::Buckets(Communicator& ranks, const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order,
-                 const Sizes& sizes)
+                 std::size_t bucket_bytes)
     : slots_(parameters.size()),
       offsets_(parameters.size()),
-      memory_{(plan(parameters, order, sizes), ranks.allocate<std::byte>(bytes_))} {
+      memory_{(plan(parameters, order, bucket_bytes), ranks.allocate<std::byte>(bytes_))} {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& parameter = parameters[i];
     // As the parameter lies: optimizers go through both side by side.
@@ -48,7 +48,8 @@ Buckets::Buckets(Communicator& ranks, const std::vector<at::Tensor>& parameters,
   }
 }
 
-void Buckets::plan(const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order, const Sizes& sizes) {
+void Buckets::plan(const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order,
+                   std::size_t bucket_bytes) {
   std::map<DType, Bucket> open;
   const auto close = [&](Bucket& bucket) {
     buckets_.push_back(std::move(bucket));
@@ -61,7 +62,7 @@ void Buckets::plan(const std::vector<at::Tensor>& parameters, std::span<const st
     bucket.dtype = dtype;
     bucket.members.push_back(each);
     bucket.bytes += gradient_bytes(each);
-    if (bucket.bytes >= (buckets_.empty() ? sizes.first : sizes.others)) close(bucket);
+    if (bucket.bytes >= bucket_bytes) close(bucket);
   }
   for (auto& [dtype, bucket] : open) {
     if (!bucket.members.empty()) close(bucket);

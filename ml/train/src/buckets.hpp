@@ -25,13 +25,9 @@ struct Bucket {
 /// Memory for the gradients of all parameters, which all ranks share.
 class Buckets {
  public:
-  struct Sizes {
-    std::size_t first;
-    std::size_t others;
-  };
   /// Gradients come in that order: each bucket is closed with the one that makes it so large. All ranks give the same.
   Buckets(Communicator& ranks, const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order,
-          const Sizes& sizes);
+          std::size_t bucket_bytes);
 
   std::size_t size() const { return buckets_.size(); }
   const Bucket& operator[](std::size_t bucket) const { return buckets_[bucket]; }
@@ -51,7 +47,7 @@ class Buckets {
     std::size_t mark = 0;  // bytes
     at::Tensor view{};
   };
-  void plan(const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order, const Sizes& sizes);
+  void plan(const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order, std::size_t bucket_bytes);
 
   std::vector<Bucket> buckets_;
   std::vector<Slot> slots_;           // by parameter

@@ -30,9 +30,6 @@ namespace {
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Of a bucket (decision 20).
-constexpr std::size_t kCachedBytes = std::size_t{1} << 20;
-constexpr std::size_t kFarBytes = std::size_t{25} << 20;
 constexpr double kFinished = -1;  // instead of a number of samples
 
 }  // namespace
@@ -161,9 +158,7 @@ void Ddp::Core::check_type(const NamedTensor& parameter) {
 
 void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
   exchange_.reset();
-  const std::size_t usual = ranks_.shares_memory() ? kCachedBytes : kFarBytes;
-  const Buckets::Sizes sizes{options_.first_bucket_bytes, options_.bucket_bytes.value_or(usual)};
-  buckets_ = std::make_unique<Buckets>(ranks_, parameters_, order, sizes);
+  buckets_ = std::make_unique<Buckets>(ranks_, parameters_, order, options_.bucket_bytes);
   exchange_ = make_exchange(ranks_, *buckets_, options_.wire);
   forget();
 }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
@@ -23,10 +22,8 @@ enum class Wire : std::uint8_t {
 };
 
 struct DdpOptions {
-  /// Gradients are reduced by so many bytes at once. The first ones are few, so that ranks begin early.
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  /// If it is not said: 1 MiB where ranks share memory, and the caches still have it when it is reduced; else 25 MiB.
-  std::optional<std::size_t> bucket_bytes{};
+  /// Gradients are reduced by so many bytes at once, while those of earlier ones are still under way.
+  std::size_t bucket_bytes = std::size_t{1} << 20;
   Wire wire = Wire::kExact;
   /// A parameter gets its gradient in as many parts in each backward as in the first: for modules that run a part of
   /// themselves again in backward (checkpointing), where a gradient may come in several.
