@@ -141,9 +141,10 @@ Result<void> Meeting::watch(std::uint32_t rank, std::int32_t process) {
   return fail(Error::from_errno("looking at the process of rank " + std::to_string(rank), errno));
 }
 
-bool Meeting::has_died(std::uint32_t rank) const {
+bool Meeting::has_died(std::uint32_t rank, Duration patience) const {
   pollfd ended{.fd = processes_[rank].get(), .events = POLLIN, .revents = 0};
-  return processes_[rank] && ::poll(&ended, 1, 0) == 1;
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(patience);
+  return processes_[rank] && ::poll(&ended, 1, static_cast<int>(wait.count())) == 1;
 }
 
 // ---- Rounds
@@ -280,9 +281,7 @@ Result<void> Meeting::look_after(const Awaited& awaited) {
     // It is looked for what it has said before it went.
     if (is_gone(rank) && !has(awaited, rank)) return fail(has_left(rank, describe(awaited)));
     if (!has_died(rank) || has(awaited, rank)) continue;
-    return fail(Error{ErrorCode::kActorDied,
-                      "rank " + std::to_string(rank) + " has died, and " + describe(awaited) + " waits for it",
-                      "Begin a new term without it, or with another in its place."});
+    return fail(ml::has_died(rank, describe(awaited)));
   }
   return {};
 }

@@ -71,6 +71,8 @@ class Meeting {
   /// This rank will not come to any round again: who waits for it fails.
   void leave();
   bool is_gone(std::uint32_t rank) const;
+  /// Looks for so long.
+  bool has_died(std::uint32_t rank, Duration patience = {}) const;
   bool has(std::uint64_t round, Phase phase, std::uint32_t rank) const;
 
   void post(std::uint32_t to, std::uint64_t letter, const Said& said);
@@ -115,7 +117,6 @@ class Meeting {
   std::optional<std::uint32_t> missing(const Awaited& awaited) const;
   Result<void> come(std::uint32_t rank, TimePoint deadline);
   Result<void> watch(std::uint32_t rank, std::int32_t process);
-  bool has_died(std::uint32_t rank) const;
   Result<void> look_after(const Awaited& awaited);
   bool is_any_there(std::span<const Awaited> any) const;
   bool spin(std::span<const Awaited> any);

@@ -37,6 +37,11 @@ Error disagreement(std::uint32_t rank, const Operation& its, std::uint32_t other
           "All ranks call the same operations in the same order."};
 }
 
+Error has_died(std::uint32_t rank, const std::string& waits) {
+  return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has died, and " + waits + " waits for it",
+          "Begin a new term without it, or with another in its place."};
+}
+
 Error has_left(std::uint32_t rank, const std::string& waits) {
   return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has left the group, and " + waits + " waits for it",
           "All ranks call the same operations in the same order."};

@@ -49,6 +49,7 @@ Part part_of(std::size_t bytes, std::uint32_t rank, std::uint32_t ranks);
 Error disagreement(std::uint32_t rank, const Operation& its, std::uint32_t other, const Operation& others,
                    const std::string& when);
 /// `waits`: "barrier, round 7,".
+Error has_died(std::uint32_t rank, const std::string& waits);
 Error has_left(std::uint32_t rank, const std::string& waits);
 /// An error's words as they go to others, and back.
 std::string told(const Error& error);

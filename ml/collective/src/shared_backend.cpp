@@ -36,6 +36,8 @@ std::size_t letter_bytes(std::uint32_t ranks) {
   return std::clamp(kLettersBytes / (ranks * Meeting::kLetters), kLetterMin, kLetterMax) / kLineBytes * kLineBytes;
 }
 
+constexpr Duration kDyingTime = std::chrono::milliseconds{200};
+
 TimePoint after(Duration time) {
   return std::chrono::steady_clock::now() + time;
 }
@@ -219,6 +221,8 @@ Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t by
     } else {
       const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.descriptor);
       const Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+      // Of one that dies, its descriptors go first.
+      if (!file && meeting_.has_died(each, kDyingTime)) return has_died(each, "memory that all ranks allocate");
       if (!file) {
         return Error::from_errno("opening the memory of rank " + std::to_string(each) + " by " + path, errno,
                                  "Ranks that share memory have to be processes of one user that see each other.");

@@ -28,6 +28,7 @@ using Kind = StreamMessage::Kind;
 constexpr std::uint64_t kAheadMax = 1 << 16;  // operations that another rank may have begun before this one
 constexpr std::uint64_t kWakes = ~std::uint64_t{0};
 constexpr Duration kFarewellTime = 200ms;  // for what is sent at the end
+constexpr Duration kBlameTime = 100ms;
 constexpr int kSocketBufferBytes = 4 << 20;
 constexpr std::size_t kLineBytes = 64;
 
@@ -226,8 +227,13 @@ Result<void> StreamBackend::finish(detail::Work& work, Duration time) {
   std::unique_lock lock{mutex_};
   const auto is_over = [&] { return running.ended || failed_.has_value(); };
   if (!changed_.wait_until(lock, Deadline::in(time).when(), is_over)) {
-    overdue_ = running.order;
-    ::eventfd_write(wake_.get(), 1);
+    // Who knows better which rank holds all up says so first.
+    for (unsigned doubt = 0; doubt <= StreamPlan::kDoubtMax; ++doubt) {
+      overdue_ = running.order;
+      doubt_ = doubt;
+      ::eventfd_write(wake_.get(), 1);
+      if (changed_.wait_for(lock, kBlameTime, is_over)) break;
+    }
     changed_.wait(lock, is_over);  // its thread does not wait for anybody
   }
   if (running.ended) return {};
@@ -284,12 +290,14 @@ bool StreamBackend::take_requests() {
   std::deque<std::shared_ptr<Running>> begun;
   std::optional<Error> fails;
   std::optional<Order> overdue;
+  unsigned doubt = 0;
   {
     const std::lock_guard lock{mutex_};
     if (closes_) return false;
     begun = std::exchange(new_, {});
     fails = asked_to_fail_;
     overdue = std::exchange(overdue_, std::nullopt);
+    doubt = doubt_;
   }
   for (const auto& running : begun) {
     if (!failing_) begin_here(running);
@@ -297,9 +305,11 @@ bool StreamBackend::take_requests() {
   if (fails) give_up(*fails);
   if (const auto late = overdue ? find(*overdue) : nullptr) {
     const auto missing = late->plan.missing();
-    give_up(Error{ErrorCode::kDeadlineExceeded,
-                  late->describe() + " waits for " + (missing ? who(*missing) : "what it sends to go"),
-                  "See what it does, and the network between; or give the operation more time."});
+    if ((missing ? missing->doubt : StreamPlan::kDoubtMax) <= doubt) {
+      give_up(Error{ErrorCode::kDeadlineExceeded,
+                    late->describe() + " waits for " + (missing ? who(missing->rank) : "what it sends to go"),
+                    "See what it does, and the network between; or give the operation more time."});
+    }
   }
   return true;
 }

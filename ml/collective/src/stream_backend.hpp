@@ -97,6 +97,7 @@ class StreamBackend final : public detail::Backend {
   std::deque<std::shared_ptr<Running>> new_;
   std::optional<Error> asked_to_fail_;
   std::optional<Order> overdue_;
+  unsigned doubt_ = 0;  // as to who is to blame, with which it ends all
   bool closes_ = false;
   // What it is told.
   std::condition_variable changed_;

@@ -29,6 +29,7 @@ StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places,
       begun_(ranks),
       due_(ranks),
       left_from_(ranks),
+      own_left_(ranks),
       begun_left_{operation.kind == Kind::kMessage ? 1 : ranks - 1} {
   begun_[rank_] = true;
   for (std::uint32_t each = 0; operation.kind == Kind::kMessage && each < ranks; ++each) {
@@ -98,7 +99,7 @@ void StreamPlan::begin_parts() {
       expect(other, chunks_of(rank_));
       ++givers;
     }
-    if (passes_on() && takes_from(other)) expect(other, chunks_of(other));
+    if (passes_on() && takes_from(other)) expect_results(other, chunks_of(other));
   }
   chunk_left_.assign(chunks_of(rank_), givers);
   if (givers != 0) return;
@@ -150,12 +151,17 @@ void StreamPlan::begun_by(std::uint32_t rank, const Send& send) {
 // ---- Receiving
 
 void StreamPlan::expect(std::uint32_t from, std::uint64_t chunks) {
+  own_left_[from] += chunks;
+  expect_results(from, chunks);
+}
+void StreamPlan::expect_results(std::uint32_t from, std::uint64_t chunks) {
   left_from_[from] += chunks;
   receives_left_ += chunks;
 }
 
 std::byte* StreamPlan::place(std::uint32_t from, std::uint32_t tag, std::size_t size) {
   if (left_from_[from] == 0) return nullptr;
+  if ((way_ != Way::kParts || (tag & kResult) == 0) && own_left_[from] == 0) return nullptr;
   if (way_ == Way::kWhole || way_ == Way::kOwn) {
     const std::size_t each = way_ == Way::kOwn ? bytes_ / ranks_ : bytes_;
     if (tag != 0 || size != each) return nullptr;
@@ -180,10 +186,12 @@ std::byte* StreamPlan::place(std::uint32_t from, std::uint32_t tag, std::size_t 
 }
 
 void StreamPlan::came(std::uint32_t from, std::uint32_t tag, const Send& send) {
+  const bool is_result = way_ == Way::kParts && (tag & kResult) != 0;
+  if (!is_result) --own_left_[from];
   --left_from_[from];
   --receives_left_;
   finish_whole_if_all();
-  if (way_ == Way::kParts && (tag & kResult) == 0 && --chunk_left_[tag] == 0) finish_chunk(tag, send);
+  if (way_ == Way::kParts && !is_result && --chunk_left_[tag] == 0) finish_chunk(tag, send);
 }
 
 void StreamPlan::sent() {
@@ -225,13 +233,17 @@ void StreamPlan::finish_chunk(std::uint32_t chunk, const Send& send) {
   }
 }
 
-std::optional<std::uint32_t> StreamPlan::missing() const {
-  // Who has not even begun holds up those that have.
+std::optional<StreamPlan::Missing> StreamPlan::missing() const {
+  // Who has begun gives its own without anybody. Who owes a result may wait for what others give, of whom this knows
+  // nothing; who has not begun may still be at an operation before, with either.
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (!begun_[rank]) return rank;
+    if (begun_[rank] && own_left_[rank] != 0) return Missing{rank, 0};
   }
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (left_from_[rank] != 0) return rank;
+    if (!begun_[rank]) return Missing{rank, 2};
+  }
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (begun_[rank] && left_from_[rank] != 0) return Missing{rank, 1};
   }
   return std::nullopt;
 }

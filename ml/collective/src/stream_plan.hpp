@@ -41,8 +41,14 @@ class StreamPlan {
   std::byte* place(std::uint32_t from, std::uint32_t tag, std::size_t size);
   void came(std::uint32_t from, std::uint32_t tag, const Send& send);
   void sent();
-  /// A rank that it waits for.
-  std::optional<std::uint32_t> missing() const;
+  /// A rank that it waits for. It may wait for another itself: of two ranks that are of two opinions, the one that
+  /// doubts less is right.
+  struct Missing {
+    std::uint32_t rank;
+    unsigned doubt;
+  };
+  static constexpr unsigned kDoubtMax = 2;
+  std::optional<Missing> missing() const;
 
  private:
   /// How the ranks come to the result.
@@ -71,6 +77,7 @@ class StreamPlan {
 
   void add(const Chunk& chunk, const Send& send);
   void expect(std::uint32_t from, std::uint64_t chunks);
+  void expect_results(std::uint32_t from, std::uint64_t chunks);
   void finish_whole_if_all();
   void finish_chunk(std::uint32_t chunk, const Send& send);
 
@@ -86,6 +93,7 @@ class StreamPlan {
   std::vector<std::byte> room_;            // what others give of this rank's part, one behind the other
   std::vector<std::uint32_t> chunk_left_;  // of this rank's part: how many ranks have not given it yet
   std::vector<std::uint64_t> left_from_;   // by rank: chunks
+  std::vector<std::uint64_t> own_left_;    // of these, those that the rank has by itself
   std::uint64_t begun_left_;
   std::uint64_t sends_left_ = 0;
   std::uint64_t receives_left_ = 0;
