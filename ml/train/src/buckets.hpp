@@ -35,7 +35,10 @@ class Buckets {
     return memory_.span().subspan(bucket.begin, bucket.bytes);
   }
 
-  /// A parameter's gradient, as it lies there.
+  std::size_t number_of(const Bucket& bucket) const { return static_cast<std::size_t>(&bucket - buckets_.data()); }
+
+  /// A parameter's gradient, as it lies there: so many bytes behind the beginning of the first bucket.
+  std::size_t place_of(std::size_t parameter) const { return offsets_[parameter]; }
   const at::Tensor& view(std::size_t parameter) const { return slots_[parameter].view; }
   std::size_t bucket_of(std::size_t parameter) const { return slots_[parameter].bucket; }
   void mark(std::size_t parameter, bool counts);

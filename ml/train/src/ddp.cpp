@@ -159,7 +159,7 @@ void Ddp::Core::check_type(const NamedTensor& parameter) {
 void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
   exchange_.reset();
   buckets_ = std::make_unique<Buckets>(ranks_, parameters_, order, options_.bucket_bytes);
-  exchange_ = make_exchange(ranks_, *buckets_, options_.wire);
+  exchange_ = make_exchange(ranks_, *buckets_, options_, step_.number);
   forget();
 }
 
@@ -226,8 +226,8 @@ void Ddp::Core::complete(std::size_t parameter) {
 void Ddp::Core::reduce_next() {
   const Bucket& bucket = (*buckets_)[next_bucket_++];
   ++step_.operations;
-  step_.bytes += exchange_->bytes_of(bucket);
   exchange_->begin(bucket);
+  step_.bytes += exchange_->bytes_of(bucket);
 }
 
 void Ddp::Core::end() {

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "power_sgd.hpp"
+
 namespace pharos::ml {
 namespace {
 
@@ -72,7 +74,7 @@ class Bf16 final : public Exchange {
   static bool is_shortened(const Bucket& bucket) { return bucket.dtype == DType::kF32 || bucket.dtype == DType::kF64; }
   static std::size_t elements_of(const Bucket& bucket) { return bucket.bytes / size_of(bucket.dtype); }
   std::span<BFloat16> span_of(const Bucket& bucket) const {
-    return short_->span().subspan(offsets_[static_cast<std::size_t>(&bucket - &buckets_[0])], elements_of(bucket));
+    return short_->span().subspan(offsets_[buckets_.number_of(bucket)], elements_of(bucket));
   }
   at::Tensor short_of(const Bucket& bucket) const {
     const auto elements = static_cast<std::int64_t>(elements_of(bucket));
@@ -98,10 +100,12 @@ class Bf16 final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, Wire wire) {
-  switch (wire) {
+std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, const DdpOptions& options,
+                                        std::uint64_t steps) {
+  switch (options.wire) {
     case Wire::kExact: return std::make_unique<Exact>(ranks, buckets);
     case Wire::kBf16: return std::make_unique<Bf16>(ranks, buckets);
+    case Wire::kPowerSgd: return make_power_sgd(ranks, buckets, options.power_sgd, steps);
   }
   return nullptr;
 }

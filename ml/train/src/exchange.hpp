@@ -25,10 +25,12 @@ class Exchange {
   virtual void advance() = 0;
   /// Of all that have been begun.
   virtual void finish() = 0;
-  /// What this rank gives for a bucket.
+  /// What this rank gives for a bucket that has been begun.
   virtual std::size_t bytes_of(const Bucket& bucket) const = 0;
 };
 
-std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, Wire wire);
+/// `steps`: how many have been reduced before.
+std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, const DdpOptions& options,
+                                        std::uint64_t steps);
 
 }  // namespace pharos::ml

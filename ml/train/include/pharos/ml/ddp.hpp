@@ -17,14 +17,22 @@ namespace pharos::ml {
 
 /// What travels between ranks for a gradient.
 enum class Wire : std::uint8_t {
-  kExact,  ///< its own type
-  kBf16,   ///< of float and double the upper 16 bits, summed as float: half the bytes of float, three digits
+  kExact,     ///< its own type
+  kBf16,      ///< of float and double the upper 16 bits, summed as float: half the bytes of float, three digits
+  kPowerSgd,  ///< of matrices of float and double a product of two thin ones: far less, and not the same
+};
+
+/// How Wire::kPowerSgd says a gradient of n rows and m columns. What is lost in one step is added in the next.
+struct PowerSgd {
+  std::uint32_t rank = 4;           ///< by so many rows of n and of m numbers, where that is half of it or less
+  std::uint64_t exact_steps = 100;  ///< are exact at first, while gradients change much; one at least
 };
 
 struct DdpOptions {
   /// Gradients are reduced by so many bytes at once, while those of earlier ones are still under way.
   std::size_t bucket_bytes = std::size_t{1} << 20;
   Wire wire = Wire::kExact;
+  PowerSgd power_sgd{};
   /// A parameter gets its gradient in as many parts in each backward as in the first: for modules that run a part of
   /// themselves again in backward (checkpointing), where a gradient may come in several.
   bool static_graph = false;
