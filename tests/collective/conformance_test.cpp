@@ -13,7 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-enum class Are { kThreads, kProcesses, kStreams };
+enum class Are { kThreads, kProcesses, kStreams, kOnMachines, kProcessesOnMachines };
+
+/// On as many machines as that leaves: ranks of one machine.
+std::uint32_t on_each(std::uint32_t count) {
+  return count == 8 ? 4 : 2;
+}
 
 class Conformance : public testing::TestWithParam<std::pair<Are, std::uint32_t>> {
  protected:
@@ -23,12 +28,16 @@ class Conformance : public testing::TestWithParam<std::pair<Are, std::uint32_t>>
       case Are::kThreads: return run_threads(count, options, body);
       case Are::kProcesses: return run_processes(count, options, body);
       case Are::kStreams: return run_streams(count, options, body);
+      case Are::kOnMachines: return run_machines(count / on_each(count), on_each(count), options, body);
+      case Are::kProcessesOnMachines:
+        return run_processes(count, options, join_machines(count / on_each(count), on_each(count), options, false),
+                             body);
     }
   }
 };
 
 std::string name_of(Are are, std::uint32_t count) {
-  constexpr const char* kNames[] = {"Threads", "Processes", "OverTcp"};
+  constexpr const char* kNames[] = {"Threads", "Processes", "OverTcp", "OnMachines", "ProcessesOnMachines"};
   return std::to_string(count) + kNames[static_cast<int>(are)];
 }
 
@@ -361,7 +370,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Conformance,
                                          std::pair{Are::kProcesses, 2U}, std::pair{Are::kProcesses, 3U},
                                          std::pair{Are::kProcesses, 4U}, std::pair{Are::kProcesses, 8U},
                                          std::pair{Are::kStreams, 1U}, std::pair{Are::kStreams, 2U},
-                                         std::pair{Are::kStreams, 3U}, std::pair{Are::kStreams, 5U}),
+                                         std::pair{Are::kStreams, 3U}, std::pair{Are::kStreams, 5U},
+                                         std::pair{Are::kOnMachines, 4U}, std::pair{Are::kOnMachines, 6U},
+                                         std::pair{Are::kOnMachines, 8U}, std::pair{Are::kProcessesOnMachines, 4U}),
                          [](const auto& chosen) { return name_of(chosen.param.first, chosen.param.second); });
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-enum class Way { kMemory, kStreams };
+enum class Way { kMemory, kStreams, kMachines };
 enum class Fate { kKilled, kStopped };
 
 unsigned rounds() {
@@ -30,13 +30,12 @@ class RandomFailures : public testing::TestWithParam<std::pair<Way, Fate>> {
  protected:
   static constexpr Duration kTimeout = 1s;
 
-  // Who waits for a message of a stopped rank does not come to what all do, and the others may name it instead.
-  static void work(Communicator& ranks, std::mt19937& same, Fate fate) {
+  static void work(Communicator& ranks, std::mt19937& same) {
     const auto shared = ranks.allocate<float>(300'000);
     std::vector<double> own(40'000, 1);
     std::vector<double> all(own.size() * ranks.size());
     for (;;) {
-      switch (same() % (fate == Fate::kKilled ? 7 : 6)) {
+      switch (same() % 7) {
         case 0: ranks.all_reduce(shared.span()); break;
         case 1: ranks.all_reduce(std::span{own}, Reduction::kMax); break;
         case 2: ranks.all_gather(std::span<const double>{own}, std::span{all}); break;
@@ -53,6 +52,16 @@ class RandomFailures : public testing::TestWithParam<std::pair<Way, Fate>> {
           break;
       }
     }
+  }
+
+  static Join join(Way way, std::uint32_t count) {
+    constexpr CommunicatorOptions kOptions{.timeout = 20s};
+    switch (way) {
+      case Way::kMemory: return join_memory(count, kOptions.timeout);
+      case Way::kStreams: return join_streams(count, kOptions);
+      case Way::kMachines: return join_machines(count / 2, 2, kOptions, false);
+    }
+    return {};
   }
 
   static void befall(Fate fate, Duration when) {
@@ -74,12 +83,12 @@ TEST_P(RandomFailures, EndAllOthersWithTheRank) {
   const bool stops = fate == Fate::kStopped;
   for (unsigned seed = 1; seed <= (stops ? (rounds() + 9) / 10 : rounds()); ++seed) {
     std::mt19937 random{seed};
-    const auto count = static_cast<std::uint32_t>(2 + random() % 3);
+    const auto chosen = static_cast<std::uint32_t>(random() % 3);
+    const std::uint32_t count = way == Way::kMachines ? 4 + 2 * (chosen % 2) : 2 + chosen;
     const auto victim = static_cast<std::uint32_t>(random() % count);
     const auto when = std::chrono::microseconds{random() % 8000};
     const auto same = static_cast<unsigned>(random());
     const CommunicatorOptions options{.timeout = stops ? kTimeout : Duration{20s}};
-    const Join join = way == Way::kMemory ? join_memory(count, 20s) : join_streams(count, {.timeout = 20s});
     const auto rank = [&](Communicator& ranks) {
       std::mt19937 choices{same};
       ranks.barrier();
@@ -87,29 +96,31 @@ TEST_P(RandomFailures, EndAllOthersWithTheRank) {
       if (ranks.rank() == victim) befall(fate, when);
       const std::string who = "rank " + std::to_string(victim);
       if (ranks.rank() == victim) {
-        EXPECT_ANY_THROW(work(ranks, choices, fate));
+        EXPECT_ANY_THROW(work(ranks, choices));
       } else if (stops) {
-        EXPECT_SAYS(message_of<DeadlineExceeded>([&] { work(ranks, choices, fate); }), "waits for " + who);
+        EXPECT_SAYS(message_of<DeadlineExceeded>([&] { work(ranks, choices); }), "waits for " + who);
       } else {
-        EXPECT_SAYS(message_of<ActorDied>([&] { work(ranks, choices, fate); }), who + " has died");
+        EXPECT_SAYS(message_of<ActorDied>([&] { work(ranks, choices); }), who + " has died");
         EXPECT_LT(std::chrono::steady_clock::now() - begin, when + 2s);
       }
     };
     SCOPED_TRACE("seed " + std::to_string(seed));
-    run_processes(count, options, join, rank, {victim});
+    run_processes(count, options, join(way, count), rank, {victim});
     if (HasFailure()) return;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, RandomFailures,
-                         testing::Values(std::pair{Way::kMemory, Fate::kKilled},
-                                         std::pair{Way::kMemory, Fate::kStopped},
-                                         std::pair{Way::kStreams, Fate::kKilled},
-                                         std::pair{Way::kStreams, Fate::kStopped}),
-                         [](const auto& chosen) {
-                           return std::string{chosen.param.first == Way::kMemory ? "Memory" : "Streams"} +
-                                  (chosen.param.second == Fate::kKilled ? "Killed" : "Stopped");
-                         });
+std::string name_of(Way way, Fate fate) {
+  constexpr const char* kWays[] = {"Memory", "Streams", "Machines"};
+  return std::string{kWays[static_cast<int>(way)]} + (fate == Fate::kKilled ? "Killed" : "Stopped");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, RandomFailures,
+    testing::Values(std::pair{Way::kMemory, Fate::kKilled}, std::pair{Way::kMemory, Fate::kStopped},
+                    std::pair{Way::kStreams, Fate::kKilled}, std::pair{Way::kStreams, Fate::kStopped},
+                    std::pair{Way::kMachines, Fate::kKilled}, std::pair{Way::kMachines, Fate::kStopped}),
+    [](const auto& chosen) { return name_of(chosen.param.first, chosen.param.second); });
 
 }  // namespace
 }  // namespace pharos::ml

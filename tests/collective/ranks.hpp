@@ -19,6 +19,7 @@
 #include <pharos/net/address.hpp>
 
 #include "core.hpp"
+#include "hierarchical_backend.hpp"
 #include "meeting.hpp"
 #include "rank_threads.hpp"
 #include "says.hpp"
@@ -30,8 +31,8 @@ namespace pharos::ml {
 /// How a rank joins the others, in a process or thread of its own.
 using Join = std::function<Result<std::unique_ptr<detail::Backend>>(std::uint32_t rank)>;
 
-/// Over TCP, on this machine's loopback.
-inline Join join_streams(std::uint32_t count, const CommunicatorOptions& options) {
+using JoinStreams = std::function<Result<std::unique_ptr<StreamBackend>>(std::uint32_t rank, const StreamSteps&)>;
+inline JoinStreams listen_all(std::uint32_t count, const CommunicatorOptions& options) {
   auto listeners = std::make_shared<std::vector<Fd>>();
   std::vector<std::string> addresses;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
@@ -42,9 +43,45 @@ inline Join join_streams(std::uint32_t count, const CommunicatorOptions& options
   }
   net::Key key;
   fill_random(key);
-  return [=](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
-    PHAROS_TRY(auto backend, StreamBackend::make((*listeners)[rank], addresses, key, rank, options));
+  return [=](std::uint32_t rank, const StreamSteps& steps) {
+    return StreamBackend::make((*listeners)[rank], addresses, key, rank, options, steps);
+  };
+}
+
+/// Over TCP, on this machine's loopback.
+inline Join join_streams(std::uint32_t count, const CommunicatorOptions& options) {
+  return [join = listen_all(count, options)](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
+    PHAROS_TRY(auto backend, join(rank, {}));
     return std::unique_ptr<detail::Backend>{std::move(backend)};
+  };
+}
+
+/// As if each so many were on a machine of their own: in memory there, over TCP between. Threads, or children of this
+/// process.
+inline Join join_machines(std::uint32_t machines, std::uint32_t on_each, const CommunicatorOptions& options,
+                          bool are_threads) {
+  std::vector<std::shared_ptr<Mapping>> memories;
+  std::vector<std::shared_ptr<ThreadMemory>> thread_memories;
+  for (std::uint32_t machine = 0; machine < machines; ++machine) {
+    auto memory = Mapping::of(-1, Meeting::bytes_for(on_each));
+    EXPECT_TRUE(memory);
+    if (are_threads) {
+      thread_memories.push_back(std::make_shared<ThreadMemory>(*std::move(memory)));
+    } else {
+      memories.push_back(std::make_shared<Mapping>(*std::move(memory)));
+    }
+  }
+  const JoinStreams join = listen_all(machines * on_each, options);
+  return [=](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
+    const HierarchicalBackend::Layout layout{.rank = rank, .machines = machines, .on_each = on_each};
+    auto near = are_threads ? SharedBackend::make_for_steps(thread_memories[layout.machine()], layout.place(),
+                                                            layout.neighbours(), options.timeout)
+                            : SharedBackend::make_for_steps(std::move(*memories[layout.machine()]), layout.place(),
+                                                            layout.neighbours(), options.timeout);
+    if (!near) return near.error();
+    PHAROS_TRY(auto far, join(rank, HierarchicalBackend::far_steps(layout, **near)));
+    return std::unique_ptr<detail::Backend>{
+        std::make_unique<HierarchicalBackend>(layout, *std::move(near), std::move(far))};
   };
 }
 
@@ -70,13 +107,20 @@ inline void run_as_rank(std::uint32_t rank, const CommunicatorOptions& options, 
   }
 }
 
-/// Ranks that are threads of this process, and reach each other by TCP.
-inline void run_streams(std::uint32_t count, const CommunicatorOptions& options, const Rank& body) {
-  const Join join = join_streams(count, options);
+/// Ranks that are threads of this process, however they join.
+inline void run_threads(std::uint32_t count, const CommunicatorOptions& options, const Join& join, const Rank& body) {
   std::vector<std::thread> all;
   for (std::uint32_t rank = 0; rank < count; ++rank)
     all.emplace_back([&, rank] { run_as_rank(rank, options, join, body); });
   for (std::thread& each : all) each.join();
+}
+
+inline void run_streams(std::uint32_t count, const CommunicatorOptions& options, const Rank& body) {
+  run_threads(count, options, join_streams(count, options), body);
+}
+inline void run_machines(std::uint32_t machines, std::uint32_t on_each, const CommunicatorOptions& options,
+                         const Rank& body) {
+  run_threads(machines * on_each, options, join_machines(machines, on_each, options, true), body);
 }
 
 /// Ranks that are processes, children of this one. Those that `may_die` need not end well.

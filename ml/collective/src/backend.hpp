@@ -28,6 +28,12 @@ struct Places {
   std::byte* to = nullptr;  ///< the same: in place
 };
 
+/// What a rank does, and of what it is a step: ranks must agree on that, and it is what people read.
+struct Step {
+  Operation operation{};
+  Operation of{};
+};
+
 /// How ranks work together. Each rank begins the same operations in the same order, but for messages, of which each two
 /// ranks have an order of their own; they end in any. One thread at a time. When one of them has failed all others do,
 /// on all ranks, with the same reason.

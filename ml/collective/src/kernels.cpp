@@ -16,4 +16,30 @@ void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> 
   reduce_plain(dtype, reduction, from, to, elements);
 }
 
+namespace {
+
+template <class T>
+void divide_all(std::byte* data, std::size_t elements, std::size_t by) {
+  using W = typename Wide<T>::Type;
+  T* const all = elements_of<T>(data);
+  for (std::size_t i = 0; i < elements; ++i) {
+    all[i] = Wide<T>::store(static_cast<W>(Wide<T>::load(all[i]) / static_cast<W>(by)));
+  }
+}
+
+}  // namespace
+
+void divide(DType dtype, std::byte* data, std::size_t elements, std::size_t by) {
+  switch (dtype) {
+    case DType::kU8: return divide_all<std::uint8_t>(data, elements, by);
+    case DType::kI8: return divide_all<std::int8_t>(data, elements, by);
+    case DType::kI32: return divide_all<std::int32_t>(data, elements, by);
+    case DType::kI64: return divide_all<std::int64_t>(data, elements, by);
+    case DType::kF16: return divide_all<Half>(data, elements, by);
+    case DType::kBF16: return divide_all<BFloat16>(data, elements, by);
+    case DType::kF32: return divide_all<float>(data, elements, by);
+    case DType::kF64: return divide_all<double>(data, elements, by);
+  }
+}
+
 }  // namespace pharos::ml

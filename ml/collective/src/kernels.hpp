@@ -12,6 +12,9 @@ namespace pharos::ml {
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> from, std::span<std::byte* const> to,
             std::size_t elements);
 
+/// Each element by as many, as a mean of as many is.
+void divide(DType dtype, std::byte* data, std::size_t elements, std::size_t by);
+
 // The same code, compiled for more than one machine.
 void reduce_plain(DType dtype, Reduction reduction, std::span<const std::byte* const> from,
                   std::span<std::byte* const> to, std::size_t elements);

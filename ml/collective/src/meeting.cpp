@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include <pharos/base/check.hpp>
 
@@ -69,6 +70,7 @@ struct alignas(64) RankLine {
   std::atomic<std::uint32_t> is_here;  // kHere, then kGone
   std::int32_t process;                // since then
   Meeting::Offer offer;
+  std::atomic<std::uint64_t> awaits;  // what it sleeps for; 0: it does not sleep
 };
 
 struct Meeting::Shared {
@@ -95,8 +97,13 @@ std::size_t Meeting::bytes_for(std::uint32_t ranks) {
   return sizeof(Shared) + (kSlots + (kLetters + 1) * ranks) * ranks * sizeof(Line);
 }
 
-Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks)
-    : shared_{*reinterpret_cast<Shared*>(memory)}, rank_{rank}, ranks_{ranks}, spin_time_{kSpinMax}, processes_(ranks) {
+Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std::vector<std::uint32_t> names)
+    : shared_{*reinterpret_cast<Shared*>(memory)},
+      rank_{rank},
+      ranks_{ranks},
+      names_{std::move(names)},
+      spin_time_{kSpinMax},
+      processes_(ranks) {
   PHAROS_CHECK(rank < ranks && ranks <= kRanksMax, rank);
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -122,10 +129,11 @@ Result<void> Meeting::come(std::uint32_t rank, TimePoint deadline) {
     if (auto why = failure()) return *std::move(why);
     // Also of one that has come: others may not come without it.
     for (std::uint32_t each = 0; each < ranks_; ++each) {
-      if (has_died(each)) return fail(died_early(each));
+      if (has_died(each)) return fail(died_early(name(each)));
     }
     if (now() >= deadline) {
-      return fail(Error{ErrorCode::kDeadlineExceeded, "rank " + std::to_string(rank) + " did not come to the group",
+      return fail(Error{ErrorCode::kDeadlineExceeded,
+                        "rank " + std::to_string(name(rank)) + " did not come to the group",
                         "See what its process does."});
     }
     std::this_thread::sleep_for(1ms);
@@ -137,8 +145,8 @@ Result<void> Meeting::watch(std::uint32_t rank, std::int32_t process) {
   if (process == ::getpid()) return {};
   processes_[rank] = Fd{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
   if (processes_[rank]) return {};
-  if (errno == ESRCH) return fail(died_early(rank));
-  return fail(Error::from_errno("looking at the process of rank " + std::to_string(rank), errno));
+  if (errno == ESRCH) return fail(died_early(name(rank)));
+  return fail(Error::from_errno("looking at the process of rank " + std::to_string(name(rank)), errno));
 }
 
 bool Meeting::has_died(std::uint32_t rank, Duration patience) const {
@@ -160,7 +168,9 @@ void Meeting::reach(std::uint64_t round, Phase phase) {
   if (shared_.sleepers.load(std::memory_order_seq_cst) != 0 && all_have(round, phase)) ring();
 }
 
+/// For those that sleep.
 void Meeting::ring() {
+  if (shared_.sleepers.load(std::memory_order_seq_cst) == 0) return;
   shared_.bell.fetch_add(1, std::memory_order_seq_cst);
   ::syscall(SYS_futex, &shared_.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -175,7 +185,7 @@ Meeting::Said Meeting::said(std::uint64_t round, std::uint32_t rank) const {
 
 void Meeting::leave() {
   shared_.rank_lines[rank_].is_here.store(kGone, std::memory_order_seq_cst);
-  if (shared_.sleepers.load(std::memory_order_seq_cst) != 0) ring();
+  ring();
 }
 
 bool Meeting::is_gone(std::uint32_t rank) const {
@@ -192,11 +202,7 @@ void Meeting::post(std::uint32_t to, std::uint64_t letter, const Said& said) {
   Line& line = shared_.letter(rank_, to, letter, ranks_);
   line.said = said;
   line.place.store(letter, std::memory_order_seq_cst);
-  if (shared_.sleepers.load(std::memory_order_seq_cst) != 0) ring();
-}
-
-bool Meeting::has_posted(std::uint32_t from, std::uint64_t letter) const {
-  return shared_.letter(from, rank_, letter, ranks_).place.load(std::memory_order_seq_cst) >= letter;
+  ring();
 }
 
 Meeting::Said Meeting::posted(std::uint32_t from, std::uint64_t letter) const {
@@ -205,11 +211,7 @@ Meeting::Said Meeting::posted(std::uint32_t from, std::uint64_t letter) const {
 
 void Meeting::take(std::uint32_t from, std::uint64_t letter) {
   shared_.taken(from, rank_, ranks_).place.store(letter, std::memory_order_seq_cst);
-  if (shared_.sleepers.load(std::memory_order_seq_cst) != 0) ring();
-}
-
-bool Meeting::has_taken(std::uint32_t to, std::uint64_t letter) const {
-  return shared_.taken(rank_, to, ranks_).place.load(std::memory_order_seq_cst) >= letter;
+  ring();
 }
 
 // ---- Waiting
@@ -219,33 +221,54 @@ std::string Meeting::describe(const Awaited& awaited) const {
   return to_string(said(awaited.number, rank_).operation) + ", round " + std::to_string(awaited.number) + ',';
 }
 
-bool Meeting::has(const Awaited& awaited, std::uint32_t rank) const {
+bool Meeting::has(const Awaited& awaited, std::uint32_t rank, std::uint32_t waiting) const {
   if (awaited.number == 0) return true;
+  const auto has_come_to = [&](const Line& line) {
+    return line.place.load(std::memory_order_seq_cst) >= awaited.number;
+  };
   switch (awaited.what) {
     case Awaited::What::kPhase: return has(awaited.number, awaited.phase, rank);
-    case Awaited::What::kLetter: return rank != awaited.rank || has_posted(rank, awaited.number);
-    case Awaited::What::kRoom: return rank != awaited.rank || has_taken(rank, awaited.number);
+    case Awaited::What::kLetter:
+      return rank != awaited.rank || has_come_to(shared_.letter(rank, waiting, awaited.number, ranks_));
+    case Awaited::What::kRoom: return rank != awaited.rank || has_come_to(shared_.taken(waiting, rank, ranks_));
   }
   return false;
 }
 
-std::optional<std::uint32_t> Meeting::missing(const Awaited& awaited) const {
+std::optional<std::uint32_t> Meeting::missing(const Awaited& awaited, std::uint32_t waiting) const {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (!has(awaited, rank)) return rank;
+    if (!has(awaited, rank, waiting)) return rank;
   }
   return std::nullopt;
 }
 
-bool Meeting::is_any_there(std::span<const Awaited> any) const {
-  return std::any_of(any.begin(), any.end(), [this](const Awaited& each) { return is_there(each); });
+std::optional<std::uint32_t> Meeting::who_is_missing(const Awaited& awaited) const {
+  const auto rank = missing(awaited);
+  if (!rank) return std::nullopt;
+  return name(*rank);
 }
 
-bool Meeting::spin(std::span<const Awaited> any) {
+// In one word, so that others read all of it or nothing.
+void Meeting::say_awaited(const Awaited& awaited) {
+  const std::uint64_t word = awaited.number << 16 | std::uint64_t{awaited.rank} << 8 |
+                             static_cast<std::uint64_t>(awaited.what) << 4 | static_cast<std::uint64_t>(awaited.phase);
+  shared_.rank_lines[rank_].awaits.store(word, std::memory_order_relaxed);
+}
+Meeting::Awaited Meeting::awaited_by(std::uint32_t rank) const {
+  const std::uint64_t word = shared_.rank_lines[rank].awaits.load(std::memory_order_relaxed);
+  return {.what = static_cast<Awaited::What>(word >> 4 & 15U),
+          .number = word >> 16,
+          .phase = static_cast<Phase>(word & 15U),
+          .rank = static_cast<std::uint32_t>(word >> 8 & 255U)};
+}
+
+template <class F>
+bool Meeting::spin(const F& is_so) {
   if (!may_spin_) return false;
   const TimePoint end = now() + spin_time_;
   do {
     for (int i = 0; i < 32; ++i) {
-      if (is_any_there(any)) {
+      if (is_so()) {
         spin_time_ = std::min(2 * spin_time_, kSpinMax);
         return true;
       }
@@ -256,32 +279,60 @@ bool Meeting::spin(std::span<const Awaited> any) {
   return false;
 }
 
-Result<void> Meeting::wait(std::span<const Awaited> any, TimePoint deadline) {
-  while (!is_any_there(any)) {
+Result<bool> Meeting::wait_until(std::span<const Awaited> any, const std::function<bool()>& or_else, TimePoint when) {
+  const auto is_so = [&] {
+    return std::any_of(any.begin(), any.end(), [this](const Awaited& each) { return is_there(each); }) ||
+           (or_else && or_else());
+  };
+  while (!is_so()) {
     if (shared_.failed.load(std::memory_order_acquire) != 0) return *failure();
-    if (spin(any)) break;
+    if (spin(is_so)) break;
     shared_.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = shared_.bell.load(std::memory_order_seq_cst);
-    const bool is_so = is_any_there(any) || shared_.failed.load(std::memory_order_seq_cst) == 2;
-    if (!is_so) sleep_on(shared_.bell, seen, std::clamp(deadline - now(), Duration{1}, kLookTime));
+    const bool wakes = is_so() || shared_.failed.load(std::memory_order_seq_cst) == 2;
+    if (!wakes) {
+      say_awaited(any.empty() ? Awaited{} : any.front());
+      sleep_on(shared_.bell, seen, std::clamp(when - now(), Duration{1}, kLookTime));
+      say_awaited({});
+    }
     shared_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
-    if (is_so) continue;
+    if (wakes) continue;
     for (const Awaited& each : any) PHAROS_TRY_VOID(look_after(each));
-    const auto late = missing(any.front());
-    if (!late || now() < deadline) continue;
-    return fail(Error{ErrorCode::kDeadlineExceeded, describe(any.front()) + " waits for rank " + std::to_string(*late),
-                      "See what it does; or give the operation more time."});
+    if (now() >= when && !is_so()) return false;
   }
-  return {};
+  return true;
+}
+
+Result<void> Meeting::wait(std::span<const Awaited> any, TimePoint deadline) {
+  for (;;) {
+    PHAROS_TRY(const bool there, wait_until(any, {}, deadline));
+    if (there) return {};
+    blame(any.front());
+  }
+}
+
+/// Whoever is missing may wait for another itself. One that is stopped while what it sleeps for is there waits for
+/// nobody.
+void Meeting::blame(const Awaited& awaited) {
+  auto late = missing(awaited);
+  if (!late) return;
+  std::vector<bool> is_seen(ranks_);
+  is_seen[rank_] = true;
+  for (auto next = late; next && !is_seen[*next]; next = missing(awaited_by(*next), *next)) {
+    late = next;
+    is_seen[*next] = true;
+  }
+  fail(Error{ErrorCode::kDeadlineExceeded, describe(awaited) + " waits for rank " + std::to_string(name(*late)),
+             "See what it does; or give the operation more time."});
 }
 
 /// Those that are missing.
 Result<void> Meeting::look_after(const Awaited& awaited) {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     // It is looked for what it has said before it went.
-    if (is_gone(rank) && !has(awaited, rank)) return fail(has_left(rank, describe(awaited)));
+    if (is_gone(rank) && !has(awaited, rank)) return fail(has_left(name(rank), describe(awaited)));
     if (!has_died(rank) || has(awaited, rank)) continue;
-    return fail(ml::has_died(rank, describe(awaited)));
+    return fail(ml::has_died(name(rank), describe(awaited)));
   }
   return {};
 }

@@ -52,12 +52,14 @@ class Meeting {
   static std::size_t bytes_for(std::uint32_t ranks);
 
   /// `memory`: zeros at first, of bytes_for(ranks). Each rank has a Meeting of its own in it, and says so by this.
-  Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks);
+  /// `names`: what errors call them; none: by their numbers here.
+  Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std::vector<std::uint32_t> names = {});
   Meeting(Meeting&&) = delete;
   ~Meeting();
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t ranks() const { return ranks_; }
+  std::uint32_t name(std::uint32_t rank) const { return names_.empty() ? rank : names_[rank]; }
 
   /// Waits for the others to come. Their processes are watched from then on; from now on, if they are known already.
   Result<void> begin(TimePoint deadline, std::span<const std::int32_t> processes = {});
@@ -76,10 +78,8 @@ class Meeting {
   bool has(std::uint64_t round, Phase phase, std::uint32_t rank) const;
 
   void post(std::uint32_t to, std::uint64_t letter, const Said& said);
-  bool has_posted(std::uint32_t from, std::uint64_t letter) const;
   Said posted(std::uint32_t from, std::uint64_t letter) const;
   void take(std::uint32_t from, std::uint64_t letter);
-  bool has_taken(std::uint32_t to, std::uint64_t letter) const;
 
   /// What a rank cannot go on without.
   struct Awaited {
@@ -94,6 +94,12 @@ class Meeting {
   /// Comes back when one of them is so: spins as long as that pays, then sleeps. Fails when a rank has failed, when one
   /// that is missing has died, or at the deadline, as the first one's; then it is this rank's failure, too.
   Result<void> wait(std::span<const Awaited> any, TimePoint deadline);
+  /// The same, also when `or_else` is true, about which ring() tells. False: it is so late.
+  Result<bool> wait_until(std::span<const Awaited> any, const std::function<bool()>& or_else, TimePoint when);
+  void ring();
+  /// By its name. On any thread.
+  std::optional<std::uint32_t> who_is_missing(const Awaited& awaited) const;
+  std::optional<std::uint32_t> whom_it_sleeps_for() const { return who_is_missing(awaited_by(rank_)); }
 
   /// For all of them, unless somebody was first. Returns what counts.
   Error fail(const Error& why);
@@ -113,18 +119,23 @@ class Meeting {
   struct Peer;
 
   std::string describe(const Awaited& awaited) const;
-  bool has(const Awaited& awaited, std::uint32_t rank) const;
-  std::optional<std::uint32_t> missing(const Awaited& awaited) const;
+  bool has(const Awaited& awaited, std::uint32_t rank) const { return has(awaited, rank, rank_); }
+  bool has(const Awaited& awaited, std::uint32_t rank, std::uint32_t waiting) const;
+  std::optional<std::uint32_t> missing(const Awaited& awaited) const { return missing(awaited, rank_); }
+  std::optional<std::uint32_t> missing(const Awaited& awaited, std::uint32_t waiting) const;
+  void say_awaited(const Awaited& awaited);
+  Awaited awaited_by(std::uint32_t rank) const;
+  void blame(const Awaited& awaited);
   Result<void> come(std::uint32_t rank, TimePoint deadline);
   Result<void> watch(std::uint32_t rank, std::int32_t process);
   Result<void> look_after(const Awaited& awaited);
-  bool is_any_there(std::span<const Awaited> any) const;
-  bool spin(std::span<const Awaited> any);
-  void ring();
+  template <class F>
+  bool spin(const F& is_so);
 
   Shared& shared_;
   const std::uint32_t rank_;
   const std::uint32_t ranks_;
+  const std::vector<std::uint32_t> names_;
   bool may_spin_ = false;
   Duration spin_time_;
   std::vector<Fd> processes_;  // of the others, which are not this one

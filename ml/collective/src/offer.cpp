@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +18,7 @@
 #include <pharos/base/random.hpp>
 #include <pharos/net/address.hpp>
 
+#include "hierarchical_backend.hpp"
 #include "meeting.hpp"
 #include "shared_backend.hpp"
 #include "stream_backend.hpp"
@@ -49,6 +53,23 @@ Result<Mapping> map_offered(const detail::RankOffer& offer, std::size_t bytes) {
                  "Connect those that are there now."};
   }
   return Mapping::of(file.get(), bytes);
+}
+
+/// More than one, if it is as many on each of several machines, one behind the other.
+std::optional<std::uint32_t> ranks_on_each(const std::vector<detail::RankOffer>& offers) {
+  const auto is_other = [](const auto& a, const auto& b) { return a.machine != b.machine; };
+  const auto second = std::adjacent_find(offers.begin(), offers.end(), is_other);
+  const std::size_t on_each =
+      second == offers.end() ? offers.size() : static_cast<std::size_t>(second - offers.begin()) + 1;
+  if (on_each == 1 || on_each == offers.size() || offers.size() % on_each != 0) return std::nullopt;
+  std::set<std::string> machines;
+  for (std::size_t begin = 0; begin < offers.size(); begin += on_each) {
+    if (!machines.insert(offers[begin].machine).second) return std::nullopt;
+    for (std::size_t i = begin; i < begin + on_each; ++i) {
+      if (is_other(offers[begin], offers[i])) return std::nullopt;
+    }
+  }
+  return static_cast<std::uint32_t>(on_each);
 }
 
 }  // namespace
@@ -94,6 +115,7 @@ Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vecto
     PHAROS_TRY(auto backend, SharedBackend::make(std::move(meeting), rank, ranks, options.timeout, processes));
     return std::unique_ptr<detail::Backend>{std::move(backend)};
   }
+  const auto on_each = ranks_on_each(offers);
   const auto unreached = std::find(addresses.begin(), addresses.end(), std::string{});
   if (unreached != addresses.end()) {
     return Error{
@@ -101,8 +123,20 @@ Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vecto
         "rank " + std::to_string(unreached - addresses.begin()) + " is on a machine that the other ranks' do not reach",
         "Nodes have to listen at addresses that others reach; or place all ranks on one machine."};
   }
-  PHAROS_TRY(auto backend, StreamBackend::make(listener_, addresses, key, rank, options));
-  return std::unique_ptr<detail::Backend>{std::move(backend)};
+  if (!on_each || options.sums_by_rank) {
+    PHAROS_TRY(auto backend, StreamBackend::make(listener_, addresses, key, rank, options));
+    return std::unique_ptr<detail::Backend>{std::move(backend)};
+  }
+  const HierarchicalBackend::Layout layout{.rank = rank, .machines = ranks / *on_each, .on_each = *on_each};
+  const std::vector<std::uint32_t> neighbours = layout.neighbours();
+  const std::span<const std::int32_t> all{processes};
+  PHAROS_TRY(Mapping meeting, map_offered(offers[neighbours.front()], Meeting::bytes_for(ranks)));
+  PHAROS_TRY(auto near, SharedBackend::make_for_steps(std::move(meeting), layout.place(), neighbours, options.timeout,
+                                                      all.subspan(neighbours.front(), neighbours.size())));
+  PHAROS_TRY(auto far, StreamBackend::make(listener_, addresses, key, rank, options,
+                                           HierarchicalBackend::far_steps(layout, *near)));
+  return std::unique_ptr<detail::Backend>{
+      std::make_unique<HierarchicalBackend>(layout, std::move(near), std::move(far))};
 }
 
 }  // namespace pharos::ml

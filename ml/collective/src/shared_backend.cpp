@@ -79,7 +79,10 @@ class SharedBackend::Running final : public Task {
   enum class Way : std::uint8_t { kInPlace, kOneShot, kTwoShot };
 
   Operation operation;
+  Operation of;  // what ranks agree on
   detail::Places places;
+  bool is_held = false;
+  std::size_t stagings = 0;  // which ones it uses
   Way way = Way::kOneShot;
   std::uint32_t window = 0;  // kInPlace: where the data is
   std::size_t offset = 0;
@@ -91,7 +94,7 @@ class SharedBackend::Running final : public Task {
 
   std::size_t index = 0;       // of the present round
   std::optional<Phase> phase;  // that this rank has reached in it; none: it is to be entered
-  std::size_t room = 0;        // of this rank's staging
+  std::byte* room = nullptr;   // this rank's, where it is staged
 
   std::uint64_t round() const { return first_round + index; }
   std::size_t part_begin() const { return index * part_max; }
@@ -110,13 +113,15 @@ class SharedBackend::Running final : public Task {
 
 class SharedBackend::Message final : public Task {
  public:
-  Message(const Operation& operation_given, const detail::Places& places_given, std::size_t letter_max)
-      : operation{operation_given},
+  Message(const detail::Step& step, const detail::Places& places_given, std::size_t letter_max)
+      : operation{step.operation},
+        of{step.of},
         places{places_given},
         bytes{operation.count * size_of(operation.dtype)},
         letter{letter_max} {}
 
   const Operation operation;
+  const Operation of;  // what both agree on
   const detail::Places places;
   const std::size_t bytes;
   const std::size_t letter;
@@ -134,30 +139,50 @@ class SharedBackend::Message final : public Task {
 
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
                                                            Duration time, std::span<const std::int32_t> processes) {
-  std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks}};
+  std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks, {}}};
   PHAROS_TRY_VOID(backend->begin(time, processes));
   return backend;
 }
 
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                            std::uint32_t ranks, Duration time) {
-  std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks}};
+  std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks, {}}};
+  PHAROS_TRY_VOID(backend->begin(time, {}));
+  return backend;
+}
+
+Result<std::unique_ptr<SharedBackend>> SharedBackend::make_for_steps(Mapping shared, std::uint32_t rank,
+                                                                     std::vector<std::uint32_t> names, Duration time,
+                                                                     std::span<const std::int32_t> processes) {
+  const auto ranks = static_cast<std::uint32_t>(names.size());
+  std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks, std::move(names)}};
+  PHAROS_TRY_VOID(backend->begin(time, processes));
+  return backend;
+}
+
+Result<std::unique_ptr<SharedBackend>> SharedBackend::make_for_steps(std::shared_ptr<ThreadMemory> shared,
+                                                                     std::uint32_t rank,
+                                                                     std::vector<std::uint32_t> names, Duration time) {
+  const auto ranks = static_cast<std::uint32_t>(names.size());
+  std::unique_ptr<SharedBackend> backend{
+      new SharedBackend{Mapping{}, std::move(shared), rank, ranks, std::move(names)}};
   PHAROS_TRY_VOID(backend->begin(time, {}));
   return backend;
 }
 
 SharedBackend::SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank,
-                             std::uint32_t ranks)
+                             std::uint32_t ranks, std::vector<std::uint32_t> names)
     : shared_{std::move(shared)},
       threads_{std::move(threads)},
-      meeting_{threads_ == nullptr ? shared_.memory() : threads_->meeting(), rank, ranks},
+      meeting_{threads_ == nullptr ? shared_.memory() : threads_->meeting(), rank, ranks, names},
+      stagings_(names.empty() ? 1 : 2),
       outgoing_(ranks),
       incoming_(ranks) {}
 
 Result<void> SharedBackend::begin(Duration time, std::span<const std::int32_t> processes) {
   PHAROS_TRY_VOID(meeting_.begin(after(time), processes));
   const std::size_t letters = ranks() == 1 ? 0 : ranks() * Meeting::kLetters * letter_bytes(ranks());
-  PHAROS_TRY_VOID(allocate(kStagings * kStagingBytes + letters, time));
+  PHAROS_TRY_VOID(allocate(stagings_.size() * kStagings * kStagingBytes + letters, time));
   return {};
 }
 
@@ -194,7 +219,7 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   if (round > Meeting::kSlots) PHAROS_TRY_VOID(wait_for(round - Meeting::kSlots, Phase::kLeft));
   meeting_.offer({::getpid(), file.get(), reinterpret_cast<std::uint64_t>(memory)});
   Running running;
-  running.operation = {.kind = Kind::kAllocate, .count = bytes};
+  running.of = running.operation = {.kind = Kind::kAllocate, .count = bytes};
   running.first_round = round;
   meeting_.enter(round, {.operation = running.operation});
   PHAROS_TRY_VOID(wait_for(round, Phase::kEntered));
@@ -222,9 +247,12 @@ Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t by
       const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.descriptor);
       const Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
       // Of one that dies, its descriptors go first.
-      if (!file && meeting_.has_died(each, kDyingTime)) return has_died(each, "memory that all ranks allocate");
+      if (!file && meeting_.has_died(each, kDyingTime)) {
+        return has_died(meeting_.name(each), "memory that all ranks allocate");
+      }
       if (!file) {
-        return Error::from_errno("opening the memory of rank " + std::to_string(each) + " by " + path, errno,
+        return Error::from_errno("opening the memory of rank " + std::to_string(meeting_.name(each)) + " by " + path,
+                                 errno,
                                  "Ranks that share memory have to be processes of one user that see each other.");
       }
       PHAROS_TRY(Mapping theirs, Mapping::of(file.get(), bytes));
@@ -257,11 +285,16 @@ std::uint32_t SharedBackend::window_of(const std::byte* memory, std::size_t byte
 
 // ---- Running operations
 
-std::shared_ptr<detail::Work> SharedBackend::begin(const Operation& operation, const detail::Places& places) {
-  if (operation.kind == Kind::kMessage) return begin_message(operation, places);
+std::shared_ptr<detail::Work> SharedBackend::begin(const detail::Step& step, const detail::Places& places,
+                                                   bool is_held) {
+  const Operation& operation = step.operation;
+  if (operation.kind == Kind::kMessage) return begin_message(step, places);
   auto running = std::make_shared<Running>();
   running->operation = operation;
+  running->of = step.of;
   running->places = places;
+  running->is_held = is_held;
+  running->stagings = is_held ? 1 : 0;
   running->pieces = pieces_of(operation.kind, ranks());
   running->unit = operation.count / running->pieces;
   const std::size_t bytes = operation.count * running->element();
@@ -290,17 +323,28 @@ std::shared_ptr<detail::Work> SharedBackend::begin(const Operation& operation, c
   return running;
 }
 
+void SharedBackend::release(detail::Work& work) {
+  static_cast<Running&>(work).is_held = false;
+}
+
+bool SharedBackend::has_ended(const detail::Work& work) {
+  return static_cast<const Task&>(work).ended;
+}
+
 bool SharedBackend::enter(Running& running) {
+  if (running.is_held) return false;
   if (running.uses_room() && !is_next_to_stage(running)) return false;
   if (!meeting_.is_there(awaited(running))) return false;
-  Meeting::Said said{.operation = running.operation, .window = running.window, .offset = running.offset};
+  Meeting::Said said{.operation = running.of, .window = running.window, .offset = running.offset};
   if (running.is_small()) {
     std::memcpy(said.small.data(), running.places.from, running.unit * running.element());
   } else if (running.uses_room()) {
-    running.room = last_staged_++ % kStagings;
-    staged_in_[running.room] = running.round();
-    said.offset = running.room * kStagingBytes;
-    stage(running, windows_.at(1).places[rank()] + said.offset);
+    Stagings& stagings = stagings_[running.stagings];
+    const std::size_t room = stagings.given++ % kStagings;
+    stagings.rounds[room] = running.round();
+    said.offset = (running.stagings * kStagings + room) * kStagingBytes;
+    running.room = windows_.at(1).places[rank()] + said.offset;
+    stage(running, running.room);
   }
   meeting_.enter(running.round(), said);
   running.phase = Phase::kEntered;
@@ -312,7 +356,9 @@ bool SharedBackend::enter(Running& running) {
 bool SharedBackend::is_next_to_stage(const Running& running) const {
   for (const auto& each : running_) {
     if (&*each == &running) return true;
-    if (each->uses_room() && (!each->phase || each->index + 1 < each->rounds) && !each->ended) return false;
+    if (each->stagings == running.stagings && each->uses_room() && (!each->phase || each->index + 1 < each->rounds) &&
+        !each->ended)
+      return false;
   }
   return true;
 }
@@ -323,7 +369,8 @@ Meeting::Awaited SharedBackend::awaited(const Running& running) const {
     const std::uint64_t before = running.round() - Meeting::kSlots;
     if (!meeting_.all_have(before, Phase::kLeft)) return {.number = before};
   }
-  return {.number = running.uses_room() ? staged_in_[last_staged_ % kStagings] : 0};
+  const Stagings& stagings = stagings_[running.stagings];
+  return {.number = running.uses_room() ? stagings.rounds[stagings.given % kStagings] : 0};
 }
 
 /// False: it waits for others, or something has failed.
@@ -347,8 +394,7 @@ bool SharedBackend::go_on(Running& running) {
       }
     } else {
       if (running.way == Running::Way::kTwoShot) {
-        const std::byte* const room = windows_.at(1).places[rank()] + running.room * kStagingBytes;
-        std::memcpy(running.places.to + running.part_begin() * running.element(), room,
+        std::memcpy(running.places.to + running.part_begin() * running.element(), running.room,
                     running.part_size() * running.element());
       }
       meeting_.reach(running.round(), Phase::kLeft);
@@ -363,10 +409,10 @@ Result<void> SharedBackend::check(const Running& running) {
   const Meeting::Said own = meeting_.said(running.round(), rank());
   for (std::uint32_t each = 0; each < ranks(); ++each) {
     const Meeting::Said said = meeting_.said(running.round(), each);
-    const auto who = [&](std::uint32_t which) { return "rank " + std::to_string(which); };
+    const auto who = [&](std::uint32_t which) { return "rank " + std::to_string(meeting_.name(which)); };
     if (said.operation != own.operation) {
-      return meeting_.fail(
-          disagreement(rank(), own.operation, each, said.operation, "round " + std::to_string(running.round())));
+      return meeting_.fail(disagreement(meeting_.name(rank()), own.operation, meeting_.name(each), said.operation,
+                                        "round " + std::to_string(running.round())));
     }
     if (said.window != own.window || (own.window != 0 && said.offset != own.offset)) {
       return meeting_.fail(
@@ -470,8 +516,8 @@ void SharedBackend::take_staged(const Running& running) {
 
 // ---- Messages
 
-std::shared_ptr<detail::Work> SharedBackend::begin_message(const Operation& operation, const detail::Places& places) {
-  auto message = std::make_shared<Message>(operation, places, letter_bytes(ranks()));
+std::shared_ptr<detail::Work> SharedBackend::begin_message(const detail::Step& step, const detail::Places& places) {
+  auto message = std::make_shared<Message>(step, places, letter_bytes(ranks()));
   const_cast<Post&>(post_of(*message)).messages.push_back(message);
   advance_all();
   return message;
@@ -494,14 +540,14 @@ bool SharedBackend::go_on(Message& message, Post& post) {
     const auto& [from, to] = std::pair{message.operation.root, message.operation.to};
     std::byte* const room = letter_room(from, to, letter);
     if (from == rank()) {
-      Meeting::Said said{.operation = message.operation};
+      Meeting::Said said{.operation = message.of};
       std::memcpy(message.is_small() ? said.small.data() : room, message.places.from + message.done, message.next());
       meeting_.post(to, letter, said);
     } else {
       const Meeting::Said said = meeting_.posted(from, letter);
-      if (said.operation != message.operation) {
-        failed_ = meeting_.fail(
-            disagreement(rank(), message.operation, from, said.operation, "the next that goes from one to the other"));
+      if (said.operation != message.of) {
+        failed_ = meeting_.fail(disagreement(meeting_.name(rank()), message.of, meeting_.name(from), said.operation,
+                                             "the next that goes from one to the other"));
         return false;
       }
       std::memcpy(message.places.to + message.done, message.is_small() ? said.small.data() : room, message.next());
@@ -517,16 +563,16 @@ Meeting::Awaited SharedBackend::awaited(const Message& message, const Post& post
   const std::uint64_t letter = post.letters + 1;
   const Operation& operation = message.operation;
   if (operation.root != rank()) {
-    return {.what = What::kLetter, .number = letter, .rank = operation.root, .operation = operation};
+    return {.what = What::kLetter, .number = letter, .rank = operation.root, .operation = message.of};
   }
   const std::uint64_t before = letter - std::min(letter, std::uint64_t{Meeting::kLetters});
-  return {.what = What::kRoom, .number = before, .rank = operation.to, .operation = operation};
+  return {.what = What::kRoom, .number = before, .rank = operation.to, .operation = message.of};
 }
 
 /// Behind the staging rooms of the one that writes it.
 std::byte* SharedBackend::letter_room(std::uint32_t from, std::uint32_t to, std::uint64_t letter) const {
   const std::size_t place = to * Meeting::kLetters + letter % Meeting::kLetters;
-  return windows_.at(1).places[from] + kStagings * kStagingBytes + place * letter_bytes(ranks());
+  return windows_.at(1).places[from] + stagings_.size() * kStagings * kStagingBytes + place * letter_bytes(ranks());
 }
 
 // ---- What the owner asks for
@@ -552,6 +598,28 @@ Result<bool> SharedBackend::advance(detail::Work& work) {
   return task.ended;
 }
 
+void SharedBackend::tell_news() {
+  news_.fetch_add(1, std::memory_order_seq_cst);
+  meeting_.ring();
+}
+
+Result<bool> SharedBackend::wait_until(std::uint64_t known_news, TimePoint when) {
+  std::vector<Meeting::Awaited> any;
+  for (const auto& each : running_) {
+    const bool has_its_turn = each->phase || !each->uses_room() || is_next_to_stage(*each);
+    if (!each->is_held && has_its_turn) any.push_back(awaited(*each));
+  }
+  add_awaited_letters(any);
+  return meeting_.wait_until(
+      any, [&] { return news() != known_news; }, when);
+}
+
+std::function<std::optional<std::uint32_t>()> SharedBackend::who_is_missing(const detail::Work& work) const {
+  const auto* const running = dynamic_cast<const Running*>(&work);
+  const auto what = running != nullptr ? awaited(*running) : awaited_by(static_cast<const Task&>(work)).front();
+  return [this, what] { return meeting_.who_is_missing(what); };
+}
+
 /// Any of it lets this rank go on; the first is the task's own. Of what all do together one suffices: all have it in
 /// one order.
 std::vector<Meeting::Awaited> SharedBackend::awaited_by(const Task& task) const {
@@ -561,12 +629,16 @@ std::vector<Meeting::Awaited> SharedBackend::awaited_by(const Task& task) const 
     all.push_back(awaited(*post.messages.front(), post));
   }
   if (!running_.empty()) all.push_back(awaited(*running_.front()));
+  add_awaited_letters(all);
+  return all;
+}
+
+void SharedBackend::add_awaited_letters(std::vector<Meeting::Awaited>& all) const {
   for (const auto* const posts : {&outgoing_, &incoming_}) {
     for (const Post& each : *posts) {
       if (!each.messages.empty()) all.push_back(awaited(*each.messages.front(), each));
     }
   }
-  return all;
 }
 
 Result<void> SharedBackend::finish(detail::Work& work, Duration time) {

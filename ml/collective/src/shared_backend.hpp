@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -74,17 +76,42 @@ class SharedBackend final : public detail::Backend {
   /// For ranks that are threads of one process.
   static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                      std::uint32_t ranks, Duration time);
+  /// For ranks of one machine among those of several, which do operations in steps. `names`: their numbers among all.
+  static Result<std::unique_ptr<SharedBackend>> make_for_steps(Mapping shared, std::uint32_t rank,
+                                                               std::vector<std::uint32_t> names, Duration time,
+                                                               std::span<const std::int32_t> processes = {});
+  static Result<std::unique_ptr<SharedBackend>> make_for_steps(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
+                                                               std::vector<std::uint32_t> names, Duration time);
   ~SharedBackend() override;
 
   std::uint32_t rank() const override { return meeting_.rank(); }
   std::uint32_t ranks() const override { return meeting_.ranks(); }
   bool shares_memory() const override { return true; }
-  std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
+  std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override {
+    return begin({operation, operation}, places);
+  }
   Result<bool> advance(detail::Work& work) override;
   Result<void> finish(detail::Work& work, Duration time) override;
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override;
   void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
+
+  // For who does operations in steps.
+
+  /// `is_held`: it has its turn now, but its data is not there before release().
+  std::shared_ptr<detail::Work> begin(const detail::Step& step, const detail::Places& places, bool is_held = false);
+  void release(detail::Work& work);
+  /// Of all that have been begun and not held. What has failed, if something has.
+  std::optional<Error> advance_all();
+  static bool has_ended(const detail::Work& work);
+  /// Until one of them can go on, or there is other news than that. False: it is so late.
+  Result<bool> wait_until(std::uint64_t known_news, TimePoint when);
+  /// Whom it waits for now, and whom this rank does; both may be asked on any thread, as long as this lives.
+  std::function<std::optional<std::uint32_t>()> who_is_missing(const detail::Work& work) const;
+  std::optional<std::uint32_t> whom_it_sleeps_for() const { return meeting_.whom_it_sleeps_for(); }
+  /// Something that is not known here has changed. By any thread.
+  void tell_news();
+  std::uint64_t news() const { return news_.load(std::memory_order_seq_cst); }
 
  private:
   static constexpr std::size_t kStagings = 4;
@@ -98,6 +125,11 @@ class SharedBackend final : public detail::Backend {
   };
   struct Task;
   class Running;
+  /// Rooms where data is staged, given in the order of the operations.
+  struct Stagings {
+    std::uint64_t given = 0;
+    std::array<std::uint64_t, kStagings> rounds{};  // by room: that used it last
+  };
   class Message;
   /// What goes from one rank to another: in order.
   struct Post {
@@ -105,13 +137,14 @@ class SharedBackend final : public detail::Backend {
     std::uint64_t letters = 0;  // that have been posted, or taken
   };
 
-  SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks);
+  SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks,
+                std::vector<std::uint32_t> names);
 
   Result<void> begin(Duration time, std::span<const std::int32_t> processes);
   /// In which one these bytes of this rank's lie; 0: in none.
   std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
   Result<Window> map_all(Mapping own, std::size_t bytes) const;
-  std::shared_ptr<detail::Work> begin_message(const Operation& operation, const detail::Places& places);
+  std::shared_ptr<detail::Work> begin_message(const detail::Step& step, const detail::Places& places);
   void go_on(Post& post);
   bool go_on(Message& message, Post& post);
   Meeting::Awaited awaited(const Message& message, const Post& post) const;
@@ -126,19 +159,19 @@ class SharedBackend final : public detail::Backend {
   std::vector<std::byte*> rooms(const Running& running) const;
   void stage(const Running& running, std::byte* room) const;
   void take_staged(const Running& running);
-  std::optional<Error> advance_all();
   std::vector<Meeting::Awaited> awaited_by(const Task& task) const;
+  void add_awaited_letters(std::vector<Meeting::Awaited>& all) const;
 
   const Mapping shared_;
   const std::shared_ptr<ThreadMemory> threads_;  // null: ranks are processes
   Meeting meeting_;
+  std::atomic<std::uint64_t> news_{0};
   std::map<std::uint32_t, Window> windows_;
   std::uint32_t last_window_ = 0;
   std::uint64_t last_round_ = 0;
-  std::uint64_t last_staged_ = 0;
-  std::array<std::uint64_t, kStagings> staged_in_{};  // the round that used a staging room last
-  std::deque<std::shared_ptr<Running>> running_;      // in the order in which they were begun
-  std::vector<Post> outgoing_;                        // by rank
+  std::vector<Stagings> stagings_;                // one, or for steps another one for those that were held
+  std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
+  std::vector<Post> outgoing_;                    // by rank
   std::vector<Post> incoming_;
   std::optional<Error> failed_;
 };

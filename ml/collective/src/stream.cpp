@@ -20,9 +20,9 @@ constexpr std::size_t kReadsInTurn = 32;  // then the other ranks'
 }  // namespace
 
 bool StreamMessage::makes_sense() const {
-  return kind <= Kind::kLeft && operation.kind <= Operation::Kind::kAllocate && operation.dtype <= DType::kF64 &&
-         operation.reduction <= Reduction::kMin &&
-         (kind == Kind::kData || kind == Kind::kLetter || bytes <= (kind == Kind::kFailed ? kTextMax : 0));
+  return kind <= Kind::kAnswer && among <= Among::kTwo && operation.kind <= Operation::Kind::kAllocate &&
+         operation.dtype <= DType::kF64 && operation.reduction <= Reduction::kMin &&
+         (kind == Kind::kData || bytes <= (kind == Kind::kFailed ? kTextMax : 0));
 }
 
 void Stream::send(const StreamMessage& message, const std::byte* bytes, std::function<void()> sent) {

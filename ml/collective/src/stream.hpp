@@ -16,21 +16,30 @@
 
 namespace pharos::ml {
 
+/// Who does an operation together.
+enum class Among : std::uint32_t {
+  kAll,
+  kLane,  ///< one rank of each machine
+  kTwo,   ///< of a message; each direction counts its own
+};
+
 /// What ranks of different machines say to each other: this, and the bytes that belong to it. As it lies in memory.
 struct StreamMessage {
   enum class Kind : std::uint32_t {
     kBegun,   ///< the sender has begun this operation: it takes data of it from now on
     kData,    ///< a part of an operation, which the receiver has begun
-    kLetter,  ///< a part of a message, which the receiver has begun to receive
     kFailed,  ///< why, as text: everything ends
     kLeft,    ///< the sender will begin nothing more
+    kAsk,     ///< whom does the receiver wait for?
+    kAnswer,  ///< to that
   };
 
   Kind kind = Kind::kBegun;
-  std::uint32_t tag = 0;     ///< kData, kLetter: which part; kFailed: the error's code
-  std::uint64_t number = 0;  ///< of the operation, or of the message among those from one of the two to the other
+  Among among = Among::kAll;  ///< kBegun, kData
+  std::uint32_t tag = 0;  ///< kData: which part; kFailed: the error's code; kAnswer: 1 more than the rank, or 0: nobody
+  std::uint64_t number = 0;  ///< of the operation among those of the same ranks
   std::uint64_t bytes = 0;   ///< that follow
-  Operation operation{};
+  Operation operation{};     ///< kBegun: as its ranks must agree on it
 
   bool makes_sense() const;
 };

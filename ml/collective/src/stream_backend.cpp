@@ -28,7 +28,7 @@ using Kind = StreamMessage::Kind;
 constexpr std::uint64_t kAheadMax = 1 << 16;  // operations that another rank may have begun before this one
 constexpr std::uint64_t kWakes = ~std::uint64_t{0};
 constexpr Duration kFarewellTime = 200ms;  // for what is sent at the end
-constexpr Duration kBlameTime = 100ms;
+constexpr Duration kAnswerTime = 100ms;    // who does not answer is stopped, or cut off
 constexpr int kSocketBufferBytes = 4 << 20;
 constexpr std::size_t kLineBytes = 64;
 
@@ -39,17 +39,33 @@ std::string who(std::uint32_t rank) {
 }  // namespace
 
 struct StreamBackend::Running final : detail::Work {
-  Running(const Order& order_given, const Operation& operation_given, const detail::Places& places, std::uint32_t rank,
-          std::uint32_t ranks)
-      : order{order_given}, operation{operation_given}, plan{operation_given, places, rank, ranks} {}
+  Running(Among among_given, const Team& team_given, const Order& order_given, const detail::Step& step,
+          const detail::Places& places)
+      : among{among_given},
+        team{team_given},
+        order{order_given},
+        operation{step.of},
+        plan{step.operation, places, team.own, static_cast<std::uint32_t>(team.ranks.size())} {}
 
   std::string describe() const { return to_string(operation) + ", operation " + std::to_string(order.number) + ','; }
+  bool is_begun_by(std::uint32_t rank) const {
+    const auto place = team.place_of(rank);
+    return !place || plan.is_begun_by(*place);
+  }
 
+  const Among among;
+  const Team& team;
   const Order order;
-  const Operation operation;
-  StreamPlan plan;
-  bool ended = false;  // under the mutex
+  const Operation operation;  // as its ranks agree on it
+  StreamPlan plan;            // ranks are places in the team
+  bool ended = false;         // under the mutex
 };
+
+std::optional<std::uint32_t> StreamBackend::Team::place_of(std::uint32_t rank) const {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  if (found == ranks.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(found - ranks.begin());
+}
 
 /// What another rank says.
 class StreamBackend::FromRank final : public Stream::Receiver {
@@ -59,33 +75,42 @@ class StreamBackend::FromRank final : public Stream::Receiver {
   Result<std::byte*> place(const StreamMessage& message) override {
     if (backend_.failing_) return Error{ErrorCode::kCancelled, "this rank fails"};
     if (message.kind == Kind::kBegun) {
-      PHAROS_TRY_VOID(backend_.begun_by(rank_, message.number, message.operation));
+      PHAROS_TRY_VOID(backend_.begun_by(rank_, message.among, message.number, message.operation));
     }
     if (message.kind == Kind::kFailed) {
       text_.resize(message.bytes);
       return reinterpret_cast<std::byte*>(text_.data());
     }
-    if (message.kind != Kind::kData && message.kind != Kind::kLetter) return nullptr;
+    if (message.kind != Kind::kData) return nullptr;
     const auto running = backend_.find(order_of(message));
-    std::byte* const place = running == nullptr ? nullptr : running->plan.place(rank_, message.tag, message.bytes);
+    const auto from = running == nullptr ? std::nullopt : running->team.place_of(rank_);
+    std::byte* const place = from ? running->plan.place(*from, message.tag, message.bytes) : nullptr;
     if (place == nullptr) return Error{ErrorCode::kCorrupt, "it sends what nobody waits for"};
     return place;
   }
   void came(const StreamMessage& message) override {
     if (message.kind == Kind::kLeft) return backend_.left_by(rank_);
+    if (message.kind == Kind::kAsk) return backend_.answer(rank_);
+    if (message.kind == Kind::kAnswer) return backend_.answered(rank_, message.tag);
     if (message.kind == Kind::kFailed) {
       return backend_.give_up(error_of(message.tag, text_));
     }
-    if (message.kind != Kind::kData && message.kind != Kind::kLetter) return;
+    if (message.kind != Kind::kData) return;
     const auto running = backend_.find(order_of(message));
     if (running == nullptr) return;
-    running->plan.came(rank_, message.tag, [&](const StreamPlan::Chunk& chunk) { backend_.send(*running, chunk); });
+    running->plan.came(*running->team.place_of(rank_), message.tag,
+                       [&](const StreamPlan::Chunk& chunk) { backend_.send(*running, chunk); });
     backend_.end_if_done(*running);
   }
 
  private:
   Order order_of(const StreamMessage& message) const {
-    return {message.kind == Kind::kLetter ? row_from(rank_) : 0, message.number};
+    switch (message.among) {
+      case Among::kAll: return {0, message.number};
+      case Among::kLane: return {backend_.lane_row(), message.number};
+      case Among::kTwo: return {row_from(rank_), message.number};
+    }
+    return {};
   }
 
   StreamBackend& backend_;
@@ -106,7 +131,8 @@ struct StreamBackend::Peer {
 Result<std::unique_ptr<StreamBackend>> StreamBackend::make(const Fd& listener,
                                                            const std::vector<std::string>& addresses,
                                                            const net::Key& key, std::uint32_t rank,
-                                                           const CommunicatorOptions& options) {
+                                                           const CommunicatorOptions& options,
+                                                           const StreamSteps& steps) {
   const Deadline deadline = Deadline::in(options.timeout);
   const auto ranks = static_cast<std::uint32_t>(addresses.size());
   std::vector<std::unique_ptr<Peer>> peers(ranks);
@@ -152,21 +178,27 @@ Result<std::unique_ptr<StreamBackend>> StreamBackend::make(const Fd& listener,
         keep(static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(stream), std::move(guest->socket)));
     --left;
   }
-  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers), options.bytes_per_second}};
+  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers), options.bytes_per_second, steps}};
   PHAROS_TRY_VOID(backend->start());
   return backend;
 }
 
 StreamBackend::StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers,
-                             std::uint64_t bytes_per_second)
+                             std::uint64_t bytes_per_second, const StreamSteps& steps)
     : rank_{rank},
       ranks_{static_cast<std::uint32_t>(peers.size())},
+      heard_{steps.heard},
       wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       events_{::epoll_create1(EPOLL_CLOEXEC)},
       peers_{std::move(peers)},
       pace_{bytes_per_second},
-      begun_(1 + 2 * ranks_),
-      last_(1 + 2 * ranks_) {}
+      begun_(2 + 2 * ranks_),
+      last_(2 + 2 * ranks_) {
+  lane_.ranks = steps.lane;
+  lane_.own = lane_.place_of(rank_).value_or(0);
+  all_.own = rank_;
+  for (std::uint32_t each = 0; each < ranks_; ++each) all_.ranks.push_back(each);
+}
 
 Result<void> StreamBackend::start() {
   if (!wake_ || !events_) return Error::from_errno("making what waits for other ranks", errno);
@@ -202,9 +234,12 @@ StreamBackend::~StreamBackend() {
 
 // ---- What the owner asks for
 
-std::shared_ptr<detail::Work> StreamBackend::begin(const Operation& operation, const detail::Places& places) {
-  const Row row = *row_of(operation, operation.root == rank_ ? operation.to : operation.root);
-  auto running = std::make_shared<Running>(Order{row, ++last_[row]}, operation, places, rank_, ranks_);
+std::shared_ptr<detail::Work> StreamBackend::begin(Among among, const detail::Step& step,
+                                                   const detail::Places& places) {
+  const Operation& operation = step.operation;
+  const Row row = *row_of(among, operation, operation.root == rank_ ? operation.to : operation.root);
+  const Team& team = among == Among::kLane ? lane_ : all_;
+  auto running = std::make_shared<Running>(among, team, Order{row, ++last_[row]}, step, places);
   {
     const std::lock_guard lock{mutex_};
     running->ended = running->plan.ended();  // a world of one
@@ -226,18 +261,43 @@ Result<void> StreamBackend::finish(detail::Work& work, Duration time) {
   auto& running = static_cast<Running&>(work);
   std::unique_lock lock{mutex_};
   const auto is_over = [&] { return running.ended || failed_.has_value(); };
+  waiting_ = Waiting{running.order, {}};
   if (!changed_.wait_until(lock, Deadline::in(time).when(), is_over)) {
-    // Who knows better which rank holds all up says so first.
-    for (unsigned doubt = 0; doubt <= StreamPlan::kDoubtMax; ++doubt) {
-      overdue_ = running.order;
-      doubt_ = doubt;
-      ::eventfd_write(wake_.get(), 1);
-      if (changed_.wait_for(lock, kBlameTime, is_over)) break;
-    }
-    changed_.wait(lock, is_over);  // its thread does not wait for anybody
+    overdue_ = running.describe();
+    ::eventfd_write(wake_.get(), 1);
+    changed_.wait(lock, is_over);  // its thread does not wait for anybody long
   }
+  waiting_.reset();
+  overdue_.reset();
   if (running.ended) return {};
   return *failed_;
+}
+
+void StreamBackend::waits(const detail::Work& work) {
+  const std::lock_guard lock{mutex_};
+  waiting_ = Waiting{static_cast<const Running&>(work).order, {}};
+}
+void StreamBackend::waits(WhoIsMissing who) {
+  const std::lock_guard lock{mutex_};
+  waiting_ = Waiting{std::nullopt, std::move(who)};
+}
+void StreamBackend::waits_no_more() {
+  const std::lock_guard lock{mutex_};
+  waiting_.reset();
+  overdue_.reset();
+}
+
+void StreamBackend::blame(const std::string& what) {
+  {
+    const std::lock_guard lock{mutex_};
+    overdue_ = what;
+  }
+  ::eventfd_write(wake_.get(), 1);
+}
+
+std::optional<Error> StreamBackend::failure() {
+  const std::lock_guard lock{mutex_};
+  return failed_;
 }
 
 Result<std::byte*> StreamBackend::allocate(std::size_t bytes, Duration time) {
@@ -289,46 +349,97 @@ void StreamBackend::run() {
 bool StreamBackend::take_requests() {
   std::deque<std::shared_ptr<Running>> begun;
   std::optional<Error> fails;
-  std::optional<Order> overdue;
-  unsigned doubt = 0;
+  std::optional<std::string> overdue;
   {
     const std::lock_guard lock{mutex_};
     if (closes_) return false;
     begun = std::exchange(new_, {});
     fails = asked_to_fail_;
-    overdue = std::exchange(overdue_, std::nullopt);
-    doubt = doubt_;
+    overdue = overdue_;
   }
   for (const auto& running : begun) {
     if (!failing_) begin_here(running);
   }
   if (fails) give_up(*fails);
-  if (const auto late = overdue ? find(*overdue) : nullptr) {
-    const auto missing = late->plan.missing();
-    if ((missing ? missing->doubt : StreamPlan::kDoubtMax) <= doubt) {
-      give_up(Error{ErrorCode::kDeadlineExceeded,
-                    late->describe() + " waits for " + (missing ? who(missing->rank) : "what it sends to go"),
-                    "See what it does, and the network between; or give the operation more time."});
-    }
+  if (!overdue) {
+    inquiry_.reset();
+  } else if (!inquiry_) {
+    inquire(*overdue);
+  } else if (std::chrono::steady_clock::now() >= inquiry_->until) {
+    conclude();
   }
   return true;
 }
+
+// ---- Who holds all up
+
+std::optional<std::uint32_t> StreamBackend::missing_here() {
+  std::optional<Waiting> waiting;
+  {
+    const std::lock_guard lock{mutex_};
+    waiting = waiting_;
+  }
+  if (!waiting) return std::nullopt;
+  if (!waiting->order) return waiting->who();
+  const auto running = find(*waiting->order);
+  const auto place = running == nullptr ? std::nullopt : running->plan.missing();
+  if (!place) return std::nullopt;
+  return running->team.ranks[*place];
+}
+
+void StreamBackend::inquire(const std::string& what) {
+  inquiry_ = Inquiry{.what = what, .asked = {}, .until = {}};
+  if (const auto missing = missing_here()) return suspect(*missing);
+  conclude();
+}
+
+/// In a circle everybody is to blame.
+void StreamBackend::suspect(std::uint32_t rank) {
+  std::vector<std::uint32_t>& asked = inquiry_->asked;
+  if (rank == rank_ || std::find(asked.begin(), asked.end(), rank) != asked.end()) return conclude();
+  asked.push_back(rank);
+  inquiry_->until = std::chrono::steady_clock::now() + kAnswerTime;
+  if (auto& first = peers_[rank]->streams[0]) first->send({.kind = Kind::kAsk}, nullptr);
+}
+
+void StreamBackend::answer(std::uint32_t to) {
+  const auto missing = missing_here();
+  const StreamMessage message{.kind = Kind::kAnswer, .tag = missing ? *missing + 1 : 0};
+  if (auto& first = peers_[to]->streams[0]) first->send(message, nullptr);
+}
+
+void StreamBackend::answered(std::uint32_t by, std::uint32_t tag) {
+  if (!inquiry_ || inquiry_->asked.back() != by) return;
+  if (tag == 0 || tag > ranks_) return conclude();
+  suspect(tag - 1);
+}
+
+void StreamBackend::conclude() {
+  const auto& [what, asked, until] = *inquiry_;
+  give_up(Error{ErrorCode::kDeadlineExceeded,
+                what + " waits for " + (asked.empty() ? "what it sends to go" : who(asked.back())),
+                "See what it does, and the network between; or give the operation more time."});
+}
+
+// ---- Operations
 
 void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
   const Order& order = running->order;
   begun_[order.row] = order.number;
   running_.emplace(order, running);
   std::vector<std::uint32_t> others;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (!running->plan.is_begun_by(rank)) others.push_back(rank);
+  for (const std::uint32_t rank : running->team.ranks) {
+    if (!running->is_begun_by(rank)) others.push_back(rank);
   }
   for (const std::uint32_t rank : others) {
-    const StreamMessage begun{.kind = Kind::kBegun, .number = order.number, .operation = running->operation};
+    const StreamMessage begun{
+        .kind = Kind::kBegun, .among = running->among, .number = order.number, .operation = running->operation};
     if (auto& first = peers_[rank]->streams[0]) first->send(begun, nullptr);
   }
   for (const std::uint32_t rank : others) {
     if (const auto early = peers_[rank]->begun.extract(order)) {
-      if (const auto same = begun_by(rank, order.number, early.mapped()); !same) lose(rank, same.error());
+      if (const auto same = begun_by(rank, running->among, order.number, early.mapped()); !same)
+        lose(rank, same.error());
     } else if (peers_[rank]->left) {
       left_by(rank);
     }
@@ -336,8 +447,10 @@ void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
 }
 
 /// Nothing: it is none of the two's.
-std::optional<StreamBackend::Row> StreamBackend::row_of(const Operation& operation, std::uint32_t other) const {
-  if (operation.kind != Operation::Kind::kMessage) return 0;
+std::optional<StreamBackend::Row> StreamBackend::row_of(Among among, const Operation& operation,
+                                                        std::uint32_t other) const {
+  if (among == Among::kAll) return 0;
+  if (among == Among::kLane) return lane_row();
   if (operation.root == rank_ && operation.to == other) return row_to(other);
   if (operation.root == other && operation.to == rank_) return row_from(other);
   return std::nullopt;
@@ -349,9 +462,11 @@ std::shared_ptr<StreamBackend::Running> StreamBackend::find(const Order& order) 
 }
 
 /// Rule 1.
-Result<void> StreamBackend::begun_by(std::uint32_t rank, std::uint64_t number, const Operation& operation) {
-  const auto row = row_of(operation, rank);
-  if (!row) return Error{ErrorCode::kCorrupt, "it begins what is not its own"};
+Result<void> StreamBackend::begun_by(std::uint32_t rank, Among among, std::uint64_t number,
+                                     const Operation& operation) {
+  const auto row = row_of(among, operation, rank);
+  if (!row || (among == Among::kLane && !lane_.place_of(rank)))
+    return Error{ErrorCode::kCorrupt, "it begins what is not its own"};
   const Order order{*row, number};
   if (number > begun_[*row]) {
     if (number > begun_[*row] + kAheadMax) return Error{ErrorCode::kCorrupt, "it is too far ahead"};
@@ -359,31 +474,34 @@ Result<void> StreamBackend::begun_by(std::uint32_t rank, std::uint64_t number, c
     return {};
   }
   const auto running = find(order);
-  if (running == nullptr || running->plan.is_begun_by(rank)) {
+  if (running == nullptr || running->is_begun_by(rank)) {
     return Error{ErrorCode::kCorrupt, "it begins an operation twice"};
   }
   if (running->operation != operation) {
     give_up(disagreement(rank_, running->operation, rank, operation, "operation " + std::to_string(number)));
     return {};
   }
-  running->plan.begun_by(rank, [&](const StreamPlan::Chunk& chunk) { send(*running, chunk); });
+  running->plan.begun_by(*running->team.place_of(rank), [&](const StreamPlan::Chunk& chunk) { send(*running, chunk); });
   end_if_done(*running);
   return {};
 }
 
 /// Rule 2.
 void StreamBackend::send(Running& running, const StreamPlan::Chunk& chunk) {
-  auto& stream = peers_[chunk.rank]->streams[chunk.tag % kStreams];
+  auto& stream = peers_[running.team.ranks[chunk.rank]]->streams[chunk.tag % kStreams];
   if (!stream) return;
-  const Kind kind = running.operation.kind == Operation::Kind::kMessage ? Kind::kLetter : Kind::kData;
   const auto sent = [this, order = running.order] {
     const auto still = find(order);
     if (still == nullptr) return;
     still->plan.sent();
     end_if_done(*still);
   };
-  stream->send({.kind = kind, .tag = chunk.tag, .number = running.order.number, .bytes = chunk.size}, chunk.bytes,
-               sent);
+  const StreamMessage message{.kind = Kind::kData,
+                              .among = running.among,
+                              .tag = chunk.tag,
+                              .number = running.order.number,
+                              .bytes = chunk.size};
+  stream->send(message, chunk.bytes, sent);
 }
 
 void StreamBackend::end_if_done(Running& running) {
@@ -393,8 +511,13 @@ void StreamBackend::end_if_done(Running& running) {
     const std::lock_guard lock{mutex_};
     running.ended = true;
   }
-  changed_.notify_all();
+  tell();
   running_.erase(order);
+}
+
+void StreamBackend::tell() {
+  changed_.notify_all();
+  if (heard_) heard_();
 }
 
 template <class F>
@@ -439,7 +562,9 @@ void StreamBackend::serve_sockets() {
   if (pace_.is_bounded()) {
     for_streams([&](Peer&, Stream& stream) { has_to_send = has_to_send || stream.has_to_send(); });
   }
-  const int n = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), has_to_send ? 1 : -1);
+  int time = has_to_send ? 1 : -1;
+  if (time < 0 && inquiry_) time = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(kAnswerTime).count());
+  const int n = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), time);
   for (int i = 0; i < n && !failing_; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.u64 == kWakes) {
@@ -464,7 +589,7 @@ void StreamBackend::serve_sockets() {
 void StreamBackend::left_by(std::uint32_t rank) {
   peers_[rank]->left = true;
   for (const auto& [order, running] : running_) {
-    if (running->plan.is_begun_by(rank)) continue;
+    if (running->is_begun_by(rank)) continue;
     return give_up(has_left(rank, running->describe()));
   }
 }
@@ -494,7 +619,7 @@ void StreamBackend::end_failed() {
     const std::lock_guard lock{mutex_};
     failed_ = failing_;
   }
-  changed_.notify_all();
+  tell();
   // What the owner asks for from now on has failed already: it only ends.
   std::unique_lock lock{mutex_};
   changed_.wait(lock, [&] { return closes_; });

@@ -233,19 +233,18 @@ void StreamPlan::finish_chunk(std::uint32_t chunk, const Send& send) {
   }
 }
 
-std::optional<StreamPlan::Missing> StreamPlan::missing() const {
-  // Who has begun gives its own without anybody. Who owes a result may wait for what others give, of whom this knows
-  // nothing; who has not begun may still be at an operation before, with either.
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (begun_[rank] && own_left_[rank] != 0) return Missing{rank, 0};
-  }
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (!begun_[rank]) return Missing{rank, 2};
-  }
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (begun_[rank] && left_from_[rank] != 0) return Missing{rank, 1};
-  }
-  return std::nullopt;
+// Who has begun gives its own without anybody. Who has not may still be at an operation before; who owes a result, wait
+// for what others give.
+std::optional<std::uint32_t> StreamPlan::missing() const {
+  const auto first = [&](const auto& is_missing) -> std::optional<std::uint32_t> {
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      if (is_missing(rank)) return rank;
+    }
+    return std::nullopt;
+  };
+  if (const auto rank = first([&](std::uint32_t each) { return begun_[each] && own_left_[each] != 0; })) return rank;
+  if (const auto rank = first([&](std::uint32_t each) { return !begun_[each]; })) return rank;
+  return first([&](std::uint32_t each) { return left_from_[each] != 0; });
 }
 
 }  // namespace pharos::ml

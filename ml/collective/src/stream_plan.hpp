@@ -41,14 +41,8 @@ class StreamPlan {
   std::byte* place(std::uint32_t from, std::uint32_t tag, std::size_t size);
   void came(std::uint32_t from, std::uint32_t tag, const Send& send);
   void sent();
-  /// A rank that it waits for. It may wait for another itself: of two ranks that are of two opinions, the one that
-  /// doubts less is right.
-  struct Missing {
-    std::uint32_t rank;
-    unsigned doubt;
-  };
-  static constexpr unsigned kDoubtMax = 2;
-  std::optional<Missing> missing() const;
+  /// A rank that it waits for, which may wait for another itself.
+  std::optional<std::uint32_t> missing() const;
 
  private:
   /// How the ranks come to the result.

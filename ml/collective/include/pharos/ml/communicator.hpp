@@ -76,6 +76,9 @@ struct CommunicatorOptions {
   Duration timeout = std::chrono::seconds{30};
   /// Ranks of one machine share memory. False: they use TCP, as if each had a machine of its own; to see how that is.
   bool share_memory = true;
+  /// On several machines with as many ranks each, one behind the other, sums are those of each machine, summed up: its
+  /// ranks share their work that way. True: in the order of the ranks, whatever machine they are on, and slower.
+  bool sums_by_rank = false;
   /// A rank sends no more than that a second over TCP. 0: as much as goes.
   std::uint64_t bytes_per_second = 0;
 };
@@ -83,8 +86,8 @@ struct CommunicatorOptions {
 /// Ranks that reduce, gather and pass on numbers together. All of them call the same operations in the same order, but
 /// for messages, which are of two ranks alone; when they do not, when one dies or does not come in time, all of them
 /// throw, with the same reason, and the communicator is of no use any more. Results are the same bits on every rank,
-/// and from run to run: sums are in rank order. One thread at a time. What a rank has to do it does while it is in one
-/// of these calls.
+/// and from run to run: sums are in rank order (see CommunicatorOptions::sums_by_rank). One thread at a time. What a
+/// rank has to do it does while it is in one of these calls.
 class PHAROS_API Communicator {
  public:
   explicit Communicator(std::shared_ptr<detail::Core> core) : core_{std::move(core)} {}
@@ -101,7 +104,7 @@ class PHAROS_API Communicator {
 
   std::uint32_t rank() const;
   std::uint32_t size() const;
-  /// All ranks are on this machine: what is to be done for an operation its ranks do themselves.
+  /// All ranks are on this machine.
   bool shares_memory() const;
 
   /// Every rank's data is reduced, element by element, and every rank has the result in place.

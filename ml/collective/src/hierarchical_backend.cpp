@@ -1,0 +1,317 @@
+#include "hierarchical_backend.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "kernels.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using Kind = Operation::Kind;
+
+constexpr std::size_t kLittle = 16 << 10;  // bytes: all ranks of a machine send the same then, to wait less often
+constexpr std::size_t kTogether = 64;      // elements: no two ranks write to one line
+constexpr Duration kSilenceMax = std::chrono::seconds{2};  // then it ends without knowing who holds all up
+
+bool is_half(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+/// Where the ranks of one machine, and then those of a lane, have reduced it. A mean is divided once, at the end; but
+/// for halves, whose sums may be too large for them.
+Operation reducing(const Operation& of, Kind kind, std::size_t count) {
+  const bool divides_later = of.reduction == Reduction::kMean && !is_half(of.dtype);
+  return {.kind = kind, .dtype = of.dtype, .reduction = divides_later ? Reduction::kSum : of.reduction, .count = count};
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> HierarchicalBackend::Layout::neighbours() const {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t place = 0; place < on_each; ++place) all.push_back(machine() * on_each + place);
+  return all;
+}
+
+std::vector<std::uint32_t> HierarchicalBackend::Layout::lane() const {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t machine = 0; machine < machines; ++machine) all.push_back(machine * on_each + place());
+  return all;
+}
+
+class HierarchicalBackend::Running final : public detail::Work {
+ public:
+  explicit Running(const Operation& operation_given) : operation{operation_given} {}
+
+  /// What lanes, or all ranks, do once what is near has been done.
+  struct Far {
+    Among among;
+    Operation operation;
+    detail::Places places;
+  };
+  /// What is a sum, and is to be a mean.
+  struct Summed {
+    std::byte* data;
+    std::size_t elements;
+  };
+
+  const Operation operation;
+  std::vector<std::shared_ptr<Work>> near{};
+  std::vector<Far> far_planned{};
+  std::vector<std::shared_ptr<Work>> far{};
+  std::vector<Summed> summed{};
+  std::vector<std::shared_ptr<Work>> later{};
+  std::vector<std::byte> room{};
+  enum class Stage : std::uint8_t { kNear, kFar, kLater, kEnded } stage = Stage::kNear;
+};
+
+StreamSteps HierarchicalBackend::far_steps(const Layout& layout, SharedBackend& near) {
+  return {.lane = layout.lane(), .heard = [&near] { near.tell_news(); }};
+}
+
+HierarchicalBackend::HierarchicalBackend(const Layout& layout, std::unique_ptr<SharedBackend> near,
+                                         std::unique_ptr<StreamBackend> far)
+    : layout_{layout}, near_{std::move(near)}, far_{std::move(far)} {}
+
+// ---- The steps of an operation
+
+std::shared_ptr<detail::Work> HierarchicalBackend::begin(const Operation& operation, const detail::Places& places) {
+  auto running = std::make_shared<Running>(operation);
+  plan(*running, places);
+  running_.push_back(running);
+  advance_all();
+  return running;
+}
+
+void HierarchicalBackend::plan(Running& running, const detail::Places& places) {
+  const Operation& operation = running.operation;
+  const Operation barrier{};
+  switch (operation.kind) {
+    case Kind::kAllReduce: return plan_all_reduce(running, places.to);
+    case Kind::kReduceScatter: return plan_reduce_scatter(running, places);
+    case Kind::kAllGather: return plan_all_gather(running, places);
+    case Kind::kBroadcast: return plan_broadcast(running, places.to);
+    case Kind::kAllToAll: running.far_planned.push_back({Among::kAll, operation, places}); [[fallthrough]];
+    case Kind::kBarrier:
+      running.near.push_back(near_->begin({barrier, operation}, {}));
+      running.far_planned.push_back({Among::kLane, barrier, {}});
+      return;
+    case Kind::kAllocate: running.far_planned.push_back({Among::kLane, barrier, {}}); return;
+    case Kind::kMessage: return plan_message(running, places);
+  }
+}
+
+void HierarchicalBackend::plan_message(Running& running, const detail::Places& places) {
+  const Operation& of = running.operation;
+  if (layout_.machine_of(of.root) != layout_.machine_of(of.to)) {
+    running.far.push_back(far_->begin(of, places));
+    running.stage = Running::Stage::kFar;
+    return;
+  }
+  Operation near = of;
+  near.root = static_cast<std::uint16_t>(layout_.place_of(of.root));
+  near.to = static_cast<std::uint16_t>(layout_.place_of(of.to));
+  running.later.push_back(near_->begin({near, of}, places));
+  running.stage = Running::Stage::kLater;
+}
+
+/// Of data that the ranks of a machine reduce by parts: the elements of one. The rest is little.
+std::size_t HierarchicalBackend::shared_elements(const Operation& operation) const {
+  if (operation.count * size_of(operation.dtype) <= kLittle) return 0;
+  return operation.count / layout_.on_each / kTogether * kTogether;
+}
+
+void HierarchicalBackend::plan_all_reduce(Running& running, std::byte* data) {
+  const Operation& of = running.operation;
+  const std::size_t element = size_of(of.dtype);
+  const std::size_t share = shared_elements(of);
+  const std::size_t shared = share * layout_.on_each;
+  std::byte* const own = data + layout_.place() * share * element;
+  std::byte* const rest = data + shared * element;
+  if (share != 0) {
+    running.near.push_back(near_->begin({reducing(of, Kind::kReduceScatter, shared), of}, {data, own}));
+    running.far_planned.push_back({Among::kLane, reducing(of, Kind::kAllReduce, share), {own, own}});
+    running.summed.push_back({own, share});
+  }
+  if (shared != of.count || of.count == 0) {
+    const Operation little = reducing(of, Kind::kAllReduce, of.count - shared);
+    running.near.push_back(near_->begin({little, of}, {rest, rest}));
+    running.far_planned.push_back({Among::kLane, little, {rest, rest}});
+    running.summed.push_back({rest, of.count - shared});
+  }
+  if (share == 0) return;
+  const Operation spread{.kind = Kind::kAllGather, .dtype = of.dtype, .count = share};
+  running.later.push_back(near_->begin({spread, of}, {own, data}, true));
+}
+
+void HierarchicalBackend::plan_reduce_scatter(Running& running, const detail::Places& places) {
+  const Operation& of = running.operation;
+  const std::size_t own = of.count / ranks();
+  const std::size_t own_bytes = own * size_of(of.dtype);
+  running.room.resize(own_bytes * layout_.machines);
+  for (std::uint32_t machine = 0; machine < layout_.machines; ++machine) {
+    running.near.push_back(
+        near_->begin({reducing(of, Kind::kReduceScatter, own * layout_.on_each), of},
+                     {places.from + machine * layout_.on_each * own_bytes, running.room.data() + machine * own_bytes}));
+  }
+  const Operation across = reducing(of, Kind::kReduceScatter, own * layout_.machines);
+  running.far_planned.push_back({Among::kLane, across, {running.room.data(), places.to}});
+  running.summed.push_back({places.to, own});
+}
+
+void HierarchicalBackend::plan_all_gather(Running& running, const detail::Places& places) {
+  const Operation& of = running.operation;
+  const std::size_t own_bytes = of.count * size_of(of.dtype);
+  running.room.resize(own_bytes * layout_.machines);
+  running.far_planned.push_back({Among::kLane, of, {places.from, running.room.data()}});
+  for (std::uint32_t machine = 0; machine < layout_.machines; ++machine) {
+    running.later.push_back(near_->begin(
+        {of, of}, {running.room.data() + machine * own_bytes, places.to + machine * layout_.on_each * own_bytes},
+        true));
+  }
+}
+
+void HierarchicalBackend::plan_broadcast(Running& running, std::byte* data) {
+  const Operation& of = running.operation;
+  const std::size_t element = size_of(of.dtype);
+  const std::size_t share = shared_elements(of);
+  const std::size_t shared = share * layout_.on_each;
+  const std::uint32_t from = layout_.machine_of(of.root);
+  const bool is_there = from == layout_.machine();
+  const auto broadcast = [&](std::uint32_t root, std::size_t count) {
+    return Operation{
+        .kind = Kind::kBroadcast, .dtype = of.dtype, .root = static_cast<std::uint16_t>(root), .count = count};
+  };
+  // Ranks of every machine agree near, whether there is something to do or not.
+  const Operation near = is_there ? broadcast(layout_.place_of(of.root), of.count) : Operation{};
+  running.near.push_back(near_->begin({near, of}, {data, data}));
+  const auto add = [&](std::byte* begin, std::size_t count) {
+    running.far_planned.push_back({Among::kLane, broadcast(from, count), {begin, begin}});
+  };
+  std::byte* const own = data + layout_.place() * share * element;
+  if (share != 0) add(own, share);
+  if (shared != of.count || of.count == 0) add(data + shared * element, of.count - shared);
+  if (share == 0 || is_there) return;
+  const Operation spread{.kind = Kind::kAllGather, .dtype = of.dtype, .count = share};
+  running.later.push_back(near_->begin({spread, of}, {own, data}, true));
+}
+
+// ---- Going on
+
+std::optional<Error> HierarchicalBackend::advance_all() {
+  if (failed_) return failed_;
+  failed_ = near_->advance_all();
+  if (failed_) {
+    far_->fail(*failed_);
+  } else if ((failed_ = far_->failure())) {
+    near_->fail(*failed_);
+  }
+  if (failed_) {
+    running_.clear();
+    return failed_;
+  }
+  // Lanes begin operations in one order.
+  bool may_begin = true;
+  for (const auto& each : running_) {
+    if (each->stage == Running::Stage::kNear && !may_begin) continue;
+    go_on(*each);
+    may_begin = may_begin && each->stage != Running::Stage::kNear;
+  }
+  std::erase_if(running_, [](const auto& each) { return each->stage == Running::Stage::kEnded; });
+  return failed_;
+}
+
+void HierarchicalBackend::go_on(Running& running) {
+  using Stage = Running::Stage;
+  const auto is_near_done = [](const auto& work) { return SharedBackend::has_ended(*work); };
+  if (running.stage == Stage::kNear) {
+    if (!std::all_of(running.near.begin(), running.near.end(), is_near_done)) return;
+    for (const auto& [among, operation, places] : running.far_planned) {
+      running.far.push_back(far_->begin(among, {operation, running.operation}, places));
+    }
+    running.stage = Stage::kFar;
+  }
+  if (running.stage == Stage::kFar) {
+    for (const auto& each : running.far) {
+      const auto done = far_->advance(*each);
+      if (!done || !*done) return;  // what has failed is seen by all
+    }
+    if (running.operation.reduction == Reduction::kMean && !is_half(running.operation.dtype)) {
+      for (const auto& [data, elements] : running.summed) divide(running.operation.dtype, data, elements, ranks());
+    }
+    for (const auto& each : running.later) near_->release(*each);
+    running.stage = Stage::kLater;
+    near_->advance_all();
+  }
+  if (running.stage == Stage::kLater && std::all_of(running.later.begin(), running.later.end(), is_near_done)) {
+    running.stage = Stage::kEnded;
+  }
+}
+
+Result<bool> HierarchicalBackend::advance(detail::Work& work) {
+  const auto& running = static_cast<const Running&>(work);
+  if (running.stage == Running::Stage::kEnded) return true;
+  const auto why = advance_all();
+  if (running.stage == Running::Stage::kEnded) return true;
+  if (why) return *why;
+  return false;
+}
+
+Result<void> HierarchicalBackend::finish(detail::Work& work, Duration time) {
+  const auto& running = static_cast<const Running&>(work);
+  const TimePoint deadline = std::chrono::steady_clock::now() + time;
+  TimePoint when = deadline;
+  for (;;) {
+    const std::uint64_t known_news = near_->news();
+    const auto why = advance_all();
+    const bool is_over = why || running.stage == Running::Stage::kEnded;
+    if (is_over) far_->waits_no_more();
+    if (running.stage == Running::Stage::kEnded) return {};
+    if (why) return *why;
+    say_what_is_awaited(running);
+    const auto there = near_->wait_until(known_news, when);
+    if (!there || *there) continue;
+    far_->blame(to_string(running.operation) + ',');
+    when += kSilenceMax;
+    if (when < deadline + 3 * kSilenceMax) continue;
+    fail(Error{ErrorCode::kDeadlineExceeded, to_string(running.operation) + " waits for another rank",
+               "See what they do; or give the operation more time."});
+  }
+}
+
+/// So that others learn who holds them up.
+void HierarchicalBackend::say_what_is_awaited(const Running& running) {
+  for (const auto& each : running.far) {
+    const auto done = far_->advance(*each);
+    if (done && !*done) return far_->waits(*each);
+  }
+  for (const auto& each : running.stage == Running::Stage::kNear ? running.near : running.later) {
+    if (!SharedBackend::has_ended(*each)) return far_->waits(near_->who_is_missing(*each));
+  }
+  // Lanes begin operations in one order: it waits for one before it.
+  const auto first = std::find_if(running_.begin(), running_.end(),
+                                  [](const auto& each) { return each->stage == Running::Stage::kNear; });
+  if (first != running_.end() && first->get() != &running) say_what_is_awaited(**first);
+}
+
+Result<std::byte*> HierarchicalBackend::allocate(std::size_t bytes, Duration time) {
+  // Those of one machine agree where they allocate; it has no other operations then.
+  begin({.kind = Kind::kAllocate, .count = bytes}, {});
+  while (!running_.empty()) {
+    const auto first = running_.front();
+    PHAROS_TRY_VOID(finish(*first, time));
+  }
+  far_->waits([this] { return near_->whom_it_sleeps_for(); });
+  auto memory = near_->allocate(bytes, time);
+  far_->waits_no_more();
+  if (!memory) fail(memory.error());
+  return memory;
+}
+
+void HierarchicalBackend::fail(const Error& why) {
+  near_->fail(why);
+  advance_all();
+}
+
+}  // namespace pharos::ml
