@@ -135,8 +135,8 @@ std::optional<double> seconds_of_broadcast(int nodes) {
   fs::create_directory(folder);
   const fs::path self = fs::read_symlink("/proc/self/exe");
   const std::string pharos = self.parent_path() / "pharos";
-  const std::string command = std::string{"unshare -n "} + BROADCAST_IN_NAMESPACES + ' ' + pharos + ' ' +
-                              self.string() + ' ' + folder.string() + ' ' + std::to_string(nodes);
+  const std::string command = std::string{"unshare -n "} + ROOT + "/benchmarks/broadcast_in_namespaces " + pharos +
+                              ' ' + self.string() + ' ' + folder.string() + ' ' + std::to_string(nodes);
   std::FILE* const output = ::popen(command.c_str(), "re");
   double seconds = 0;
   const bool came = std::fscanf(output, "%lf", &seconds) == 1;

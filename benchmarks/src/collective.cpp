@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "core.hpp"
 #include "figures.hpp"
@@ -80,15 +81,28 @@ double time_us(Communicator& ranks, Work work) {
   return static_cast<double>(end - begin) / 1e3;
 }
 
-/// Both sides, one after the other.
-Found all_reduce_beside_floor(Communicator& ranks, std::size_t bytes, int rounds) {
+enum class Kind { kAllReduce, kReduceScatter, kAllGather };
+constexpr std::pair<Kind, const char*> kKinds[] = {
+    {Kind::kAllReduce, "allreduce"}, {Kind::kReduceScatter, "reducescatter"}, {Kind::kAllGather, "allgather"}};
+
+/// Both sides, one after the other. The data is that of all ranks together in a gather, and before it is scattered.
+Found beside_floor(Communicator& ranks, Kind kind, std::size_t bytes, int rounds) {
   const auto data = ranks.allocate<float>(bytes / sizeof(float));
+  const auto own = ranks.allocate<float>(data.size() / ranks.size());
   for (float& each : data.span()) each = 1;
   const auto time = [&](auto work) { return time_us(ranks, work); };
+  const auto operation = [&] {
+    switch (kind) {
+      case Kind::kAllReduce: return ranks.all_reduce(data.span(), ml::Reduction::kMean);
+      case Kind::kReduceScatter:
+        return ranks.reduce_scatter(std::span<const float>{data.span()}, own.span(), ml::Reduction::kMean);
+      case Kind::kAllGather: return ranks.all_gather(std::span<const float>{own.span()}, data.span());
+    }
+  };
   std::vector<double> ours;
   std::vector<double> floor;
   for (int round = 0; round < rounds; ++round) {
-    ours.push_back(time([&] { ranks.all_reduce(data.span(), ml::Reduction::kMean); }));
+    ours.push_back(time(operation));
     floor.push_back(time([&] {
       for (float& each : data.span()) each += 1;
     }));
@@ -122,6 +136,19 @@ Found parked_cpu(Communicator& ranks) {
   return {used, 0};
 }
 
+/// The same operation by PyTorch's Gloo, in the same run.
+void measure_gloo(Report& report) {
+  if (!report.wants_any({"gloo_allreduce_us_4KiB_2", "gloo_allreduce_us_32MiB_2", "allreduce_over_gloo_32MiB_2"}))
+    return;
+  for (const Figure& each : figures_of_pytorch("collective")) {
+    report.add(each.name, each.value, each.unit);
+    if (each.name != "gloo_allreduce_us_32MiB_2") continue;
+    const Found found = on_ranks(
+        2, [](Communicator& ranks) { return beside_floor(ranks, Kind::kAllReduce, std::size_t{32} << 20, 101); });
+    report.add("allreduce_over_gloo_32MiB_2", each.value / found.ours, "times as fast");
+  }
+}
+
 }  // namespace
 
 void measure_collective(Report& report) {
@@ -130,12 +157,14 @@ void measure_collective(Report& report) {
     const std::string behind = "MiB_" + std::to_string(count);
     for (const std::size_t mib : {1U, 16U, 32U, 256U}) {
       if (mib * count > 1024) continue;
-      const std::string name = "allreduce_floor_ratio_" + std::to_string(mib) + behind;
-      if (!report.wants(name)) continue;
-      const int rounds = mib > 32 ? 15 : 101;
-      const Found found =
-          on_ranks(count, [&](Communicator& ranks) { return all_reduce_beside_floor(ranks, mib * kMiB, rounds); });
-      report.add(name, found.floor / found.ours, "of the floor");
+      for (const auto& [kind, kind_name] : kKinds) {
+        const std::string name = std::string{kind_name} + "_floor_ratio_" + std::to_string(mib) + behind;
+        if (!report.wants(name)) continue;
+        const int rounds = mib > 32 ? 15 : 101;
+        const Found found =
+            on_ranks(count, [&](Communicator& ranks) { return beside_floor(ranks, kind, mib * kMiB, rounds); });
+        report.add(name, found.floor / found.ours, "of the floor");
+      }
     }
     for (const std::size_t kib : {4U, 64U, 256U}) {
       const std::string name = "allreduce_" + std::to_string(kib) + "KiB_us_" + std::to_string(count);
@@ -153,6 +182,8 @@ void measure_collective(Report& report) {
   if (report.wants("parked_cpu_percent")) {
     report.add("parked_cpu_percent", on_ranks(8, [](Communicator& ranks) { return parked_cpu(ranks); }).ours, "%");
   }
+  measure_gloo(report);
+  if (report.wants_any({"tcp_allreduce_over_plain_32MiB_2", "tcp_allreduce_4KiB_us_2"})) measure_ranks_apart(report);
 }
 
 }  // namespace bench

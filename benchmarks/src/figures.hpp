@@ -77,8 +77,13 @@ void measure_store(Report& report, int argc, char** argv);
 void measure_between_nodes(Report& report, int argc, char** argv);
 /// Ranks that share memory.
 void measure_collective(Report& report);
+/// Of a machine each, over TCP.
+void measure_ranks_apart(Report& report);
+int run_rank_apart();
 /// "actors" or "ddp".
 void measure_with_torch(Report& report, const std::string& what);
+/// "collective" or "ddp" of PyTorch; nothing where benchmarks/compare has not set it up, which is said.
+std::vector<Figure> figures_of_pytorch(const std::string& what);
 /// The head's decisions by themselves.
 void measure_placement(Report& report);
 /// The head by itself, and what it writes down.

@@ -48,6 +48,7 @@ int run(int argc, char** argv) {
     return bench::run_counted_calls(argc, argv, std::atoi(argv[2]));
   if (argc == 3 && std::strcmp(argv[1], "broadcast-once") == 0)
     return bench::run_broadcast(argc, argv, std::atoi(argv[2]));
+  if (argc == 2 && std::strcmp(argv[1], "rank-apart") == 0) return bench::run_rank_apart();
   const std::string what = argc < 2 ? "" : argv[1];
   constexpr std::array kKinds{"core", "store", "cluster", "scale", "collective", "ddp"};
   if (std::find(kKinds.begin(), kKinds.end(), what) == kKinds.end()) return fail("say what to measure");
@@ -79,6 +80,7 @@ int run(int argc, char** argv) {
     bench::measure_collective(report);
   } else if (what == "ddp") {
     bench::measure_with_torch(report, "ddp");
+    for (const auto& each : bench::figures_of_pytorch("ddp")) report.add(each.name, each.value, each.unit);
   } else {
     bench::measure_limits(report);
   }

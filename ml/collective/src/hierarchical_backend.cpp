@@ -42,7 +42,14 @@ std::vector<std::uint32_t> HierarchicalBackend::Layout::lane() const {
 
 class HierarchicalBackend::Running final : public detail::Work {
  public:
-  explicit Running(const Operation& operation_given) : operation{operation_given} {}
+  Running(const Operation& operation_given, Rooms& rooms) : operation{operation_given}, rooms_{rooms} {}
+  Running(Running&&) = delete;
+  ~Running() override { rooms_.give_back(std::move(room_)); }
+
+  std::byte* take_room(std::size_t bytes) {
+    room_ = rooms_.take(bytes);
+    return room_.data();
+  }
 
   /// What lanes, or all ranks, do once what is near has been done.
   struct Far {
@@ -62,8 +69,11 @@ class HierarchicalBackend::Running final : public detail::Work {
   std::vector<std::shared_ptr<Work>> far{};
   std::vector<Summed> summed{};
   std::vector<std::shared_ptr<Work>> later{};
-  std::vector<std::byte> room{};
   enum class Stage : std::uint8_t { kNear, kFar, kLater, kEnded } stage = Stage::kNear;
+
+ private:
+  Rooms& rooms_;
+  Room room_{};
 };
 
 StreamSteps HierarchicalBackend::far_steps(const Layout& layout, SharedBackend& near) {
@@ -77,7 +87,7 @@ HierarchicalBackend::HierarchicalBackend(const Layout& layout, std::unique_ptr<S
 // ---- The steps of an operation
 
 std::shared_ptr<detail::Work> HierarchicalBackend::begin(const Operation& operation, const detail::Places& places) {
-  auto running = std::make_shared<Running>(operation);
+  auto running = std::make_shared<Running>(operation, rooms_);
   plan(*running, places);
   running_.push_back(running);
   advance_all();
@@ -149,26 +159,25 @@ void HierarchicalBackend::plan_reduce_scatter(Running& running, const detail::Pl
   const Operation& of = running.operation;
   const std::size_t own = of.count / ranks();
   const std::size_t own_bytes = own * size_of(of.dtype);
-  running.room.resize(own_bytes * layout_.machines);
+  std::byte* const room = running.take_room(own_bytes * layout_.machines);
   for (std::uint32_t machine = 0; machine < layout_.machines; ++machine) {
     running.near.push_back(
         near_->begin({reducing(of, Kind::kReduceScatter, own * layout_.on_each), of},
-                     {places.from + machine * layout_.on_each * own_bytes, running.room.data() + machine * own_bytes}));
+                     {places.from + machine * layout_.on_each * own_bytes, room + machine * own_bytes}));
   }
   const Operation across = reducing(of, Kind::kReduceScatter, own * layout_.machines);
-  running.far_planned.push_back({Among::kLane, across, {running.room.data(), places.to}});
+  running.far_planned.push_back({Among::kLane, across, {room, places.to}});
   running.summed.push_back({places.to, own});
 }
 
 void HierarchicalBackend::plan_all_gather(Running& running, const detail::Places& places) {
   const Operation& of = running.operation;
   const std::size_t own_bytes = of.count * size_of(of.dtype);
-  running.room.resize(own_bytes * layout_.machines);
-  running.far_planned.push_back({Among::kLane, of, {places.from, running.room.data()}});
+  std::byte* const room = running.take_room(own_bytes * layout_.machines);
+  running.far_planned.push_back({Among::kLane, of, {places.from, room}});
   for (std::uint32_t machine = 0; machine < layout_.machines; ++machine) {
-    running.later.push_back(near_->begin(
-        {of, of}, {running.room.data() + machine * own_bytes, places.to + machine * layout_.on_each * own_bytes},
-        true));
+    running.later.push_back(
+        near_->begin({of, of}, {room + machine * own_bytes, places.to + machine * layout_.on_each * own_bytes}, true));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "room.hpp"
 #include "shared_backend.hpp"
 #include "stream_backend.hpp"
 
@@ -66,6 +67,7 @@ class HierarchicalBackend final : public detail::Backend {
   void say_what_is_awaited(const Running& running);
 
   const Layout layout_;
+  Rooms rooms_;  // of operations, which all end before this does
   const std::unique_ptr<SharedBackend> near_;
   const std::unique_ptr<StreamBackend> far_;
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun

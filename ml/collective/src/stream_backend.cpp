@@ -40,12 +40,12 @@ std::string who(std::uint32_t rank) {
 
 struct StreamBackend::Running final : detail::Work {
   Running(Among among_given, const Team& team_given, const Order& order_given, const detail::Step& step,
-          const detail::Places& places)
+          const detail::Places& places, Rooms& rooms)
       : among{among_given},
         team{team_given},
         order{order_given},
         operation{step.of},
-        plan{step.operation, places, team.own, static_cast<std::uint32_t>(team.ranks.size())} {}
+        plan{step.operation, places, team.own, static_cast<std::uint32_t>(team.ranks.size()), rooms} {}
 
   std::string describe() const { return to_string(operation) + ", operation " + std::to_string(order.number) + ','; }
   bool is_begun_by(std::uint32_t rank) const {
@@ -239,7 +239,7 @@ std::shared_ptr<detail::Work> StreamBackend::begin(Among among, const detail::St
   const Operation& operation = step.operation;
   const Row row = *row_of(among, operation, operation.root == rank_ ? operation.to : operation.root);
   const Team& team = among == Among::kLane ? lane_ : all_;
-  auto running = std::make_shared<Running>(among, team, Order{row, ++last_[row]}, step, places);
+  auto running = std::make_shared<Running>(among, team, Order{row, ++last_[row]}, step, places, rooms_);
   {
     const std::lock_guard lock{mutex_};
     running->ended = running->plan.ended();  // a world of one

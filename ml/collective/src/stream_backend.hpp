@@ -19,6 +19,7 @@
 
 #include "backend.hpp"
 #include "pace.hpp"
+#include "room.hpp"
 #include "stream.hpp"
 #include "stream_plan.hpp"
 
@@ -129,6 +130,7 @@ class StreamBackend final : public detail::Backend {
   const std::function<void()> heard_;
   Team all_;
   Team lane_;
+  Rooms rooms_;  // of operations, which all end before this does
   const Fd wake_;
   const Fd events_;
 

@@ -19,11 +19,12 @@ constexpr std::uint32_t kResult = std::uint32_t{1} << 31;  // in a tag: a part t
 }  // namespace
 
 StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places, std::uint32_t rank,
-                       std::uint32_t ranks)
+                       std::uint32_t ranks, Rooms& rooms)
     : operation_{operation},
       places_{places},
       rank_{rank},
       ranks_{ranks},
+      rooms_{rooms},
       element_{size_of(operation.dtype)},
       bytes_{operation.count * element_},
       begun_(ranks),
@@ -36,6 +37,10 @@ StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places,
     begun_[each] = each == rank_ || (each != operation.root && each != operation.to);
   }
   if (operation.count != 0) begin();
+}
+
+StreamPlan::~StreamPlan() {
+  rooms_.give_back(std::move(room_));
 }
 
 void StreamPlan::begin() {
@@ -67,7 +72,7 @@ bool StreamPlan::takes_from(std::uint32_t rank) const {
 
 void StreamPlan::begin_whole() {
   way_ = Way::kWhole;
-  if (reduces()) room_.resize(bytes_ * ranks_);
+  if (reduces()) room_ = rooms_.take(bytes_ * ranks_);
   for (std::uint32_t other = 0; other < ranks_; ++other) {
     if (gives(rank_, other)) add({other, 0, places_.from, bytes_}, {});
     if (gives(other, rank_)) expect(other, 1);
@@ -88,7 +93,7 @@ void StreamPlan::begin_own() {
 
 void StreamPlan::begin_parts() {
   way_ = Way::kParts;
-  if (reduces()) room_.resize(part_of(rank_).size * ranks_);
+  if (reduces()) room_ = rooms_.take(part_of(rank_).size * ranks_);
   std::uint32_t givers = 0;
   for (std::uint32_t other = 0; other < ranks_; ++other) {
     for (std::uint32_t chunk = 0; gives(rank_, other) && chunk < chunks_of(other); ++chunk) {

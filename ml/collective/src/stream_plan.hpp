@@ -10,6 +10,7 @@
 #include <pharos/base/result.hpp>
 
 #include "backend.hpp"
+#include "room.hpp"
 
 namespace pharos::ml {
 
@@ -30,7 +31,10 @@ class StreamPlan {
   };
   using Send = std::function<void(const Chunk& chunk)>;
 
-  StreamPlan(const Operation& operation, const detail::Places& places, std::uint32_t rank, std::uint32_t ranks);
+  StreamPlan(const Operation& operation, const detail::Places& places, std::uint32_t rank, std::uint32_t ranks,
+             Rooms& rooms);
+  StreamPlan(StreamPlan&&) = delete;
+  ~StreamPlan();
 
   bool ended() const { return sends_left_ == 0 && receives_left_ == 0 && begun_left_ == 0; }
 
@@ -79,12 +83,13 @@ class StreamPlan {
   const detail::Places places_;
   const std::uint32_t rank_;
   const std::uint32_t ranks_;
+  Rooms& rooms_;
   const std::size_t element_;
   const std::size_t bytes_;  // that a rank gives
   Way way_ = Way::kNothing;
   std::vector<bool> begun_;                // by rank
   std::vector<std::vector<Chunk>> due_;    // by rank: what goes as soon as it has begun
-  std::vector<std::byte> room_;            // what others give of this rank's part, one behind the other
+  Room room_;                              // what others give of this rank's part, one behind the other
   std::vector<std::uint32_t> chunk_left_;  // of this rank's part: how many ranks have not given it yet
   std::vector<std::uint64_t> left_from_;   // by rank: chunks
   std::vector<std::uint64_t> own_left_;    // of these, those that the rank has by itself

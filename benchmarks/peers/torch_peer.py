@@ -1,0 +1,108 @@
+"""PyTorch's own collectives (Gloo) and DDP on this machine's CPUs: 2 processes with one thread each.
+
+torch_peer.py collective|ddp: prints a line for each figure: its name, its value and its unit.
+"""
+
+import os
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+RANKS = 2
+BLOCK_STEPS = 5  # of one side, before it is the other's turn
+PAIRS = 20
+
+
+def slowest(seconds: float) -> float:
+    time_of_all = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(time_of_all, op=dist.ReduceOp.MAX)
+    return time_of_all.item()
+
+
+def measure_collective(say) -> None:
+    for name, elements, rounds in (("4KiB", 1 << 10, 300), ("32MiB", 8 << 20, 31)):
+        data = torch.zeros(elements)
+        times = []
+        for _ in range(rounds):
+            dist.barrier()
+            began = time.perf_counter()
+            dist.all_reduce(data)
+            times.append(slowest(time.perf_counter() - began))
+        say(f"gloo_allreduce_us_{name}_2", statistics.median(times) * 1e6, "us")
+
+
+def module() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*[
+        torch.nn.TransformerEncoderLayer(320, 4, 4 * 320, dropout=0.0, batch_first=True, norm_first=True)
+        for _ in range(8)
+    ])
+
+
+class Side:
+    def __init__(self, with_ddp: bool):
+        self.module = module()
+        if with_ddp:
+            self.module = torch.nn.parallel.DistributedDataParallel(
+                self.module, gradient_as_bucket_view=True, static_graph=True)
+        self.optimizer = torch.optim.AdamW(self.module.parameters(), 1e-4, fused=True)
+        self.meets = not with_ddp
+
+    def block(self, data: torch.Tensor) -> float:
+        dist.barrier()
+        began = time.perf_counter()
+        for _ in range(BLOCK_STEPS):
+            self.optimizer.zero_grad()
+            self.module(data).pow(2).mean().backward()
+            self.optimizer.step()
+            if self.meets:
+                dist.barrier()
+        return slowest(time.perf_counter() - began)
+
+
+def measure_ddp(say) -> None:
+    torch.manual_seed(dist.get_rank() + 1)
+    data = torch.randn(4, 128, 320)
+    sides = [Side(True), Side(False)]
+    for side in sides:
+        side.block(data)
+    found = []
+    for pair in range(PAIRS):
+        order = sides if pair % 2 == 0 else sides[::-1]
+        times = {side: side.block(data) for side in order}
+        found.append([times[side] / BLOCK_STEPS for side in sides])
+    say("torch_ddp_step_ms", statistics.median(ddp for ddp, _ in found) * 1e3, "ms")
+    say("torch_local_step_ms", statistics.median(local for _, local in found) * 1e3, "ms")
+    say("torch_ddp_step_over_local", statistics.median(ddp / local for ddp, local in found), "times")
+
+
+def run(rank: int, place: str, what: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=RANKS)
+
+    def say(name: str, value: float, unit: str) -> None:
+        if rank == 0:
+            print(name, value, unit, flush=True)
+
+    {"collective": measure_collective, "ddp": measure_ddp}[what](say)
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    if sys.argv[1:] not in (["collective"], ["ddp"]):
+        sys.exit(__doc__)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    place = f"/tmp/torch-peer-{os.getpid()}"
+    try:
+        mp.spawn(run, args=(place, sys.argv[1]), nprocs=RANKS)
+    finally:
+        if os.path.exists(place):
+            os.unlink(place)
+
+
+if __name__ == "__main__":
+    main()
