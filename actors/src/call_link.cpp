@@ -504,7 +504,7 @@ void CallLink::leave(std::uint32_t incarnation) {
     link = std::exchange(link_, nullptr);
     is_known = std::exchange(awaits_link_, true);
   }
-  link->close();
+  link->drop();  // calls on their way must not run there once it can be reached again
   const auto observer = observer_.lock();
   if (observer != nullptr && !is_known) observer->on_disconnected(*this);
 }

@@ -74,6 +74,7 @@ class ManyNodes::Link final : public net::Link {
   std::size_t queued() const override { return 0; }
   void wait_for_room(std::size_t, async::Deadline) override {}
   void close() override { closed_ = true; }
+  void drop() override { close(); }
 
   std::vector<std::vector<std::byte>> take_sent() { return std::exchange(sent_, {}); }
   void deliver(net::FrameBatch frames) {

@@ -74,14 +74,14 @@ inline Join join_machines(std::uint32_t machines, std::uint32_t on_each, const C
   const JoinStreams join = listen_all(machines * on_each, options);
   return [=](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
     const HierarchicalBackend::Layout layout{.rank = rank, .machines = machines, .on_each = on_each};
-    auto near = are_threads ? SharedBackend::make_for_steps(thread_memories[layout.machine()], layout.place(),
-                                                            layout.neighbours(), options.timeout)
-                            : SharedBackend::make_for_steps(std::move(*memories[layout.machine()]), layout.place(),
-                                                            layout.neighbours(), options.timeout);
-    if (!near) return near.error();
-    PHAROS_TRY(auto far, join(rank, HierarchicalBackend::far_steps(layout, **near)));
-    return std::unique_ptr<detail::Backend>{
-        std::make_unique<HierarchicalBackend>(layout, *std::move(near), std::move(far))};
+    const auto make_far = [&](const StreamSteps& steps) { return join(rank, steps); };
+    const auto make_near = [&](const SharedBackend::Steps& steps) {
+      return are_threads
+                 ? SharedBackend::make(thread_memories[layout.machine()], layout.place(), steps, options.timeout)
+                 : SharedBackend::make(std::move(*memories[layout.machine()]), layout.place(), steps, options.timeout);
+    };
+    PHAROS_TRY(auto backend, HierarchicalBackend::make(layout, make_far, make_near));
+    return std::unique_ptr<detail::Backend>{std::move(backend)};
   };
 }
 
@@ -123,9 +123,9 @@ inline void run_machines(std::uint32_t machines, std::uint32_t on_each, const Co
   run_threads(machines * on_each, options, join_machines(machines, on_each, options, true), body);
 }
 
-/// Ranks that are processes, children of this one. Those that `may_die` need not end well.
-inline void run_processes(std::uint32_t count, const CommunicatorOptions& options, const Join& join, const Rank& body,
-                          const std::vector<std::uint32_t>& may_die = {}) {
+/// Processes, children of this one. Those that `may_die` need not end well.
+inline void run_children(std::uint32_t count, const std::function<void(std::uint32_t)>& body,
+                         const std::vector<std::uint32_t>& may_die = {}) {
   std::vector<pid_t> children;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
     const pid_t child = ::fork();
@@ -133,7 +133,7 @@ inline void run_processes(std::uint32_t count, const CommunicatorOptions& option
       children.push_back(child);
       continue;
     }
-    run_as_rank(rank, options, join, body);
+    body(rank);
     std::fflush(nullptr);
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
@@ -143,6 +143,12 @@ inline void run_processes(std::uint32_t count, const CommunicatorOptions& option
     const bool dies = std::find(may_die.begin(), may_die.end(), rank) != may_die.end();
     EXPECT_TRUE(dies || status == 0) << "rank " << rank << " ended with " << status;
   }
+}
+/// Ranks that are processes.
+inline void run_processes(std::uint32_t count, const CommunicatorOptions& options, const Join& join, const Rank& body,
+                          const std::vector<std::uint32_t>& may_die = {}) {
+  run_children(
+      count, [&](std::uint32_t rank) { run_as_rank(rank, options, join, body); }, may_die);
 }
 inline void run_processes(std::uint32_t count, const CommunicatorOptions& options, const Rank& body,
                           const std::vector<std::uint32_t>& may_die = {}) {

@@ -76,6 +76,55 @@ TEST(StreamPace, IsKept) {
   });
 }
 
+TEST(StreamBf16, IsHalfOfTheBytesAndTheSameBitsOnAllRanks) {
+  // Paced, so that bytes are time.
+  const auto time_of = [](bool is_short) {
+    std::int64_t slowest = 0;
+    run_streams(3, {.timeout = 20s, .bf16_over_tcp = is_short, .bytes_per_second = 60'000'000},
+                [&](Communicator& ranks) {
+                  std::vector<float> data(3'000'000, 1);
+                  ranks.barrier();
+                  const auto begin = now();
+                  ranks.all_reduce(std::span{data});
+                  EXPECT_EQ(data[2'999'999], 3);
+                  std::int64_t time = (now() - begin) / 1ms;
+                  ranks.all_reduce(std::span{&time, 1}, Reduction::kMax);
+                  if (ranks.rank() == 0) slowest = time;
+                });
+    return slowest;
+  };
+  const std::int64_t whole = time_of(false);
+  EXPECT_GE(whole, 250);
+  EXPECT_GE(time_of(true), 120);
+  EXPECT_LE(time_of(true), whole * 3 / 4);
+
+  for (const bool on_machines : {false, true}) {
+    const CommunicatorOptions options{.bf16_over_tcp = true};
+    const auto rank = [&](Communicator& ranks) {
+      for (const std::size_t n : {0UL, 1UL, 1000UL, 100'000UL}) {
+        std::vector<float> own(n * ranks.size());
+        float sum = 0;
+        for (std::uint32_t each = 0; each < ranks.size(); ++each) sum += 1.0F / static_cast<float>(each + 3);
+        std::fill(own.begin(), own.end(), 1.0F / static_cast<float>(ranks.rank() + 3));
+        std::vector<float> piece(n);
+        ranks.reduce_scatter(std::span<const float>{own}, std::span{piece});
+        ranks.all_reduce(std::span{own});
+        for (const auto& results : {own, piece}) {
+          for (const float each : results) ASSERT_NEAR(each, sum, sum / 128) << n;
+          for (const float each : results) ASSERT_EQ(each, to_float(to_bfloat16(each))) << n;
+        }
+        std::vector<float> all(own.size() * ranks.size());
+        ranks.all_gather(std::span<const float>{own}, std::span{all});
+        for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], own[i % own.size()]);
+        std::vector<double> exact(3, 1.0 / 3);
+        ranks.all_reduce(std::span{exact}, Reduction::kMax);
+        EXPECT_EQ(exact[2], 1.0 / 3);
+      }
+    };
+    on_machines ? run_machines(2, 2, options, rank) : run_streams(3, options, rank);
+  }
+}
+
 TEST(StreamDeath, AtAnyInstantEndsAllOthersWithTheRank) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     run_processes(3, {}, join_streams(3, {.timeout = 20s}),

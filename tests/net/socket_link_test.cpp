@@ -1,6 +1,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -437,6 +438,37 @@ TEST_P(SocketLinkTest, CloseEndsItForThePeerAndItsOwnHandlerHearsNothing) {
     EXPECT_EQ(receive_all(ends_.second.get(), one, soon()).error().code(), ErrorCode::kUnavailable);
   }
   listener_->look([](const Heard& heard) { EXPECT_TRUE(heard.closed.empty()); });
+}
+
+// The peer reads nothing until then: what the kernel had taken of a link that is closed arrives still.
+TEST(SocketLinkOverTcp, WhatHasNotArrivedWhenItIsDroppedNeverDoes) {
+  for (const bool drops : {false, true}) {
+    Reactor reactor;
+    auto [first, second] = connected(Transport::kTcp);
+    constexpr int kLittle = 64 << 10;
+    ASSERT_EQ(::setsockopt(second.get(), SOL_SOCKET, SO_RCVBUF, &kLittle, sizeof kLittle), 0);
+    const auto link = SocketLink::make(reactor, std::move(first), Descriptors::kRefused);
+    const std::vector<std::byte> payload(1 << 20);
+    for (int i = 0; i < 16; ++i) link->send(call(0), payload);
+    link->flush();
+    drops ? link->drop() : link->close();
+    std::vector<std::byte> room(1 << 20);
+    ssize_t n = 0;
+    std::size_t arrived = 0;
+    pollfd readable{.fd = second.get(), .events = POLLIN, .revents = 0};
+    do {
+      ASSERT_EQ(::poll(&readable, 1, 10'000), 1);
+      n = ::recv(second.get(), room.data(), room.size(), 0);
+      arrived += n > 0 ? static_cast<std::size_t>(n) : 0;
+    } while (n > 0);
+    if (drops) {
+      EXPECT_EQ(n, -1) << arrived;
+      EXPECT_EQ(errno, ECONNRESET);
+    } else {
+      EXPECT_EQ(n, 0) << std::strerror(errno);
+      EXPECT_GT(arrived, 2 * kLittle);
+    }
+  }
 }
 
 TEST_P(SocketLinkTest, MayBeClosedOrDroppedBeforeItIsStarted) {

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include <pharos/base/failpoint.hpp>
+
 #include "kernels.hpp"
 
 namespace pharos::ml {
@@ -76,13 +78,27 @@ class HierarchicalBackend::Running final : public detail::Work {
   Room room_{};
 };
 
-StreamSteps HierarchicalBackend::far_steps(const Layout& layout, SharedBackend& near) {
-  return {.lane = layout.lane(), .heard = [&near] { near.tell_news(); }};
+Result<std::unique_ptr<HierarchicalBackend>> HierarchicalBackend::make(const Layout& layout, const MakeFar& make_far,
+                                                                       const MakeNear& make_near) {
+  const auto news = std::make_shared<News>();
+  const auto tell = [news] {
+    const std::lock_guard lock{news->mutex};
+    if (news->near != nullptr) news->near->tell_news();
+  };
+  PHAROS_TRY(auto far, make_far({.lane = layout.lane(), .heard = tell}));
+  const auto waits_for = [&far](SharedBackend& begun) { far->waits([&begun] { return begun.whom_it_sleeps_for(); }); };
+  auto near = make_near({.names = layout.neighbours(), .began = waits_for});
+  far->waits_no_more();
+  if (!near) {
+    far->fail(near.error());
+    return near.error();
+  }
+  {
+    const std::lock_guard lock{news->mutex};
+    news->near = near->get();
+  }
+  return std::unique_ptr<HierarchicalBackend>{new HierarchicalBackend{layout, *std::move(near), std::move(far)}};
 }
-
-HierarchicalBackend::HierarchicalBackend(const Layout& layout, std::unique_ptr<SharedBackend> near,
-                                         std::unique_ptr<StreamBackend> far)
-    : layout_{layout}, near_{std::move(near)}, far_{std::move(far)} {}
 
 // ---- The steps of an operation
 
@@ -107,7 +123,10 @@ void HierarchicalBackend::plan(Running& running, const detail::Places& places) {
       running.near.push_back(near_->begin({barrier, operation}, {}));
       running.far_planned.push_back({Among::kLane, barrier, {}});
       return;
-    case Kind::kAllocate: running.far_planned.push_back({Among::kLane, barrier, {}}); return;
+    case Kind::kAllocate:
+      running.far_planned.push_back({Among::kLane, barrier, {}});
+      running.later.push_back(near_->begin({barrier, operation}, {}, true));
+      return;
     case Kind::kMessage: return plan_message(running, places);
   }
 }
@@ -236,6 +255,7 @@ void HierarchicalBackend::go_on(Running& running) {
   const auto is_near_done = [](const auto& work) { return SharedBackend::has_ended(*work); };
   if (running.stage == Stage::kNear) {
     if (!std::all_of(running.near.begin(), running.near.end(), is_near_done)) return;
+    failpoint(Failpoint::kLaneBegins);
     for (const auto& [among, operation, places] : running.far_planned) {
       running.far.push_back(far_->begin(among, {operation, running.operation}, places));
     }
@@ -249,6 +269,7 @@ void HierarchicalBackend::go_on(Running& running) {
     if (running.operation.reduction == Reduction::kMean && !is_half(running.operation.dtype)) {
       for (const auto& [data, elements] : running.summed) divide(running.operation.dtype, data, elements, ranks());
     }
+    failpoint(Failpoint::kLaneEnded);
     for (const auto& each : running.later) near_->release(*each);
     running.stage = Stage::kLater;
     near_->advance_all();
@@ -305,7 +326,7 @@ void HierarchicalBackend::say_what_is_awaited(const Running& running) {
 }
 
 Result<std::byte*> HierarchicalBackend::allocate(std::size_t bytes, Duration time) {
-  // Those of one machine agree where they allocate; it has no other operations then.
+  // When that has ended all have come: those of one machine wait for nobody else where they allocate.
   begin({.kind = Kind::kAllocate, .count = bytes}, {});
   while (!running_.empty()) {
     const auto first = running_.front();

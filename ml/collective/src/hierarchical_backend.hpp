@@ -3,8 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "backend.hpp"
@@ -37,10 +40,11 @@ class HierarchicalBackend final : public detail::Backend {
     std::vector<std::uint32_t> lane() const;
   };
 
-  /// What `far` is made with.
-  static StreamSteps far_steps(const Layout& layout, SharedBackend& near);
-  /// Of ranks that have found each other.
-  HierarchicalBackend(const Layout& layout, std::unique_ptr<SharedBackend> near, std::unique_ptr<StreamBackend> far);
+  using MakeFar = std::function<Result<std::unique_ptr<StreamBackend>>(const StreamSteps&)>;
+  using MakeNear = std::function<Result<std::unique_ptr<SharedBackend>>(const SharedBackend::Steps&)>;
+  /// First all ranks find each other, so that those of other machines hear why it has failed on one.
+  static Result<std::unique_ptr<HierarchicalBackend>> make(const Layout& layout, const MakeFar& make_far,
+                                                           const MakeNear& make_near);
 
   std::uint32_t rank() const override { return layout_.rank; }
   std::uint32_t ranks() const override { return layout_.machines * layout_.on_each; }
@@ -54,6 +58,14 @@ class HierarchicalBackend final : public detail::Backend {
 
  private:
   class Running;
+  /// Where far tells its news, once near is there.
+  struct News {
+    std::mutex mutex;
+    SharedBackend* near = nullptr;
+  };
+
+  HierarchicalBackend(const Layout& layout, std::unique_ptr<SharedBackend> near, std::unique_ptr<StreamBackend> far)
+      : layout_{layout}, near_{std::move(near)}, far_{std::move(far)} {}
 
   void plan(Running& running, const detail::Places& places);
   void plan_message(Running& running, const detail::Places& places);

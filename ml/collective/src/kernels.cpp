@@ -29,6 +29,14 @@ void divide_all(std::byte* data, std::size_t elements, std::size_t by) {
 
 }  // namespace
 
+void shorten(const float* from, BFloat16* to, std::size_t elements) {
+  for (std::size_t i = 0; i < elements; ++i) to[i] = to_bfloat16(from[i]);
+}
+
+void lengthen(const BFloat16* from, float* to, std::size_t elements) {
+  for (std::size_t i = 0; i < elements; ++i) to[i] = to_float(from[i]);
+}
+
 void divide(DType dtype, std::byte* data, std::size_t elements, std::size_t by) {
   switch (dtype) {
     case DType::kU8: return divide_all<std::uint8_t>(data, elements, by);

@@ -15,6 +15,10 @@ void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> 
 /// Each element by as many, as a mean of as many is.
 void divide(DType dtype, std::byte* data, std::size_t elements, std::size_t by);
 
+/// Floats by their upper 16 bits, rounded, and back.
+void shorten(const float* from, BFloat16* to, std::size_t elements);
+void lengthen(const BFloat16* from, float* to, std::size_t elements);
+
 // The same code, compiled for more than one machine.
 void reduce_plain(DType dtype, Reduction reduction, std::span<const std::byte* const> from,
                   std::span<std::byte* const> to, std::size_t elements);

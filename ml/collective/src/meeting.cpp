@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <pharos/base/check.hpp>
+#include <pharos/base/failpoint.hpp>
 
 namespace pharos::ml {
 namespace {
@@ -111,6 +112,7 @@ Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std
     may_spin_ = ranks <= static_cast<std::uint32_t>(CPU_COUNT(&cpus));
   shared_.rank_lines[rank_].process = ::getpid();
   shared_.rank_lines[rank_].is_here.store(kHere, std::memory_order_release);
+  failpoint(Failpoint::kRankHere);
 }
 
 Meeting::~Meeting() = default;
@@ -125,6 +127,7 @@ Result<void> Meeting::begin(TimePoint deadline, std::span<const std::int32_t> pr
 }
 
 Result<void> Meeting::come(std::uint32_t rank, TimePoint deadline) {
+  say_awaited({.what = Awaited::What::kCome, .number = 1, .rank = rank});
   while (shared_.rank_lines[rank].is_here.load(std::memory_order_acquire) == 0) {
     if (auto why = failure()) return *std::move(why);
     // Also of one that has come: others may not come without it.
@@ -138,6 +141,7 @@ Result<void> Meeting::come(std::uint32_t rank, TimePoint deadline) {
     }
     std::this_thread::sleep_for(1ms);
   }
+  say_awaited({});
   return {};
 }
 
@@ -231,6 +235,7 @@ bool Meeting::has(const Awaited& awaited, std::uint32_t rank, std::uint32_t wait
     case Awaited::What::kLetter:
       return rank != awaited.rank || has_come_to(shared_.letter(rank, waiting, awaited.number, ranks_));
     case Awaited::What::kRoom: return rank != awaited.rank || has_come_to(shared_.taken(waiting, rank, ranks_));
+    case Awaited::What::kCome: return rank != awaited.rank || shared_.rank_lines[rank].is_here.load() != 0;
   }
   return false;
 }

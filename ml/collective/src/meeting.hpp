@@ -83,8 +83,8 @@ class Meeting {
 
   /// What a rank cannot go on without.
   struct Awaited {
-    enum class What : std::uint8_t { kPhase, kLetter, kRoom };
-    What what = What::kPhase;    ///< that all have reached it; a letter of `rank`; that `rank` has taken one
+    enum class What : std::uint8_t { kPhase, kLetter, kRoom, kCome };
+    What what = What::kPhase;    ///< that all have reached it; a letter of `rank`; that `rank` has taken one, or come
     std::uint64_t number = 0;    ///< of the round or letter; 0: nothing
     Phase phase = Phase::kLeft;  ///< of the round
     std::uint32_t rank = 0;

@@ -131,12 +131,15 @@ Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vecto
   const std::vector<std::uint32_t> neighbours = layout.neighbours();
   const std::span<const std::int32_t> all{processes};
   PHAROS_TRY(Mapping meeting, map_offered(offers[neighbours.front()], Meeting::bytes_for(ranks)));
-  PHAROS_TRY(auto near, SharedBackend::make_for_steps(std::move(meeting), layout.place(), neighbours, options.timeout,
-                                                      all.subspan(neighbours.front(), neighbours.size())));
-  PHAROS_TRY(auto far, StreamBackend::make(listener_, addresses, key, rank, options,
-                                           HierarchicalBackend::far_steps(layout, *near)));
-  return std::unique_ptr<detail::Backend>{
-      std::make_unique<HierarchicalBackend>(layout, std::move(near), std::move(far))};
+  const auto make_far = [&](const StreamSteps& steps) {
+    return StreamBackend::make(listener_, addresses, key, rank, options, steps);
+  };
+  const auto make_near = [&](const SharedBackend::Steps& steps) {
+    return SharedBackend::make(std::move(meeting), layout.place(), steps, options.timeout,
+                               all.subspan(neighbours.front(), neighbours.size()));
+  };
+  PHAROS_TRY(auto backend, HierarchicalBackend::make(layout, make_far, make_near));
+  return std::unique_ptr<detail::Backend>{std::move(backend)};
 }
 
 }  // namespace pharos::ml

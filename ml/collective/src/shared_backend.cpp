@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include <pharos/base/failpoint.hpp>
+
 #include "kernels.hpp"
 
 namespace pharos::ml {
@@ -45,6 +47,11 @@ TimePoint after(Duration time) {
 /// So many pieces a rank gives, one for each rank.
 std::size_t pieces_of(Kind kind, std::uint32_t ranks) {
   return kind == Kind::kReduceScatter || kind == Kind::kAllToAll ? ranks : 1;
+}
+
+/// Of nothing, from nowhere to nowhere, too.
+void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
 std::vector<std::byte*> moved(std::span<std::byte* const> places, std::size_t by) {
@@ -151,21 +158,20 @@ Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<Threa
   return backend;
 }
 
-Result<std::unique_ptr<SharedBackend>> SharedBackend::make_for_steps(Mapping shared, std::uint32_t rank,
-                                                                     std::vector<std::uint32_t> names, Duration time,
-                                                                     std::span<const std::int32_t> processes) {
-  const auto ranks = static_cast<std::uint32_t>(names.size());
-  std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks, std::move(names)}};
+Result<std::unique_ptr<SharedBackend>> SharedBackend::make(Mapping shared, std::uint32_t rank, const Steps& steps,
+                                                           Duration time, std::span<const std::int32_t> processes) {
+  const auto ranks = static_cast<std::uint32_t>(steps.names.size());
+  std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks, steps.names}};
+  steps.began(*backend);
   PHAROS_TRY_VOID(backend->begin(time, processes));
   return backend;
 }
 
-Result<std::unique_ptr<SharedBackend>> SharedBackend::make_for_steps(std::shared_ptr<ThreadMemory> shared,
-                                                                     std::uint32_t rank,
-                                                                     std::vector<std::uint32_t> names, Duration time) {
-  const auto ranks = static_cast<std::uint32_t>(names.size());
-  std::unique_ptr<SharedBackend> backend{
-      new SharedBackend{Mapping{}, std::move(shared), rank, ranks, std::move(names)}};
+Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
+                                                           const Steps& steps, Duration time) {
+  const auto ranks = static_cast<std::uint32_t>(steps.names.size());
+  std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks, steps.names}};
+  steps.began(*backend);
   PHAROS_TRY_VOID(backend->begin(time, {}));
   return backend;
 }
@@ -218,6 +224,7 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   };
   if (round > Meeting::kSlots) PHAROS_TRY_VOID(wait_for(round - Meeting::kSlots, Phase::kLeft));
   meeting_.offer({::getpid(), file.get(), reinterpret_cast<std::uint64_t>(memory)});
+  failpoint(Failpoint::kMemoryOffered);
   Running running;
   running.of = running.operation = {.kind = Kind::kAllocate, .count = bytes};
   running.first_round = round;
@@ -227,6 +234,7 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   auto window = map_all(*std::move(own), room);
   if (!window) return meeting_.fail(window.error());
   window->bytes = bytes;
+  failpoint(Failpoint::kMemoryMapped);
   meeting_.reach(round, Phase::kReduced);
   PHAROS_TRY_VOID(wait_for(round, Phase::kReduced));
   meeting_.reach(round, Phase::kLeft);
@@ -346,6 +354,7 @@ bool SharedBackend::enter(Running& running) {
     running.room = windows_.at(1).places[rank()] + said.offset;
     stage(running, running.room);
   }
+  failpoint(Failpoint::kDataGiven);
   meeting_.enter(running.round(), said);
   running.phase = Phase::kEntered;
   return true;
@@ -385,10 +394,12 @@ bool SharedBackend::go_on(Running& running) {
       }
       if (running.way == Running::Way::kOneShot) {
         take_staged(running);
+        failpoint(Failpoint::kResultTaken);
         meeting_.reach(running.round(), Phase::kLeft);
         running.next_round();
       } else {
         reduce_part(running);
+        failpoint(Failpoint::kPartReduced);
         meeting_.reach(running.round(), Phase::kReduced);
         running.phase = Phase::kReduced;
       }
@@ -439,7 +450,7 @@ void SharedBackend::reduce_part(const Running& running) {
     const std::size_t bytes = running.unit * element;
     for (std::byte* const each : data) {
       std::byte* const place = each + rank() * bytes;
-      if (place != running.places.from) std::memcpy(place, running.places.from, bytes);
+      if (place != running.places.from) copy(place, running.places.from, bytes);
     }
     return;
   }
@@ -541,7 +552,8 @@ bool SharedBackend::go_on(Message& message, Post& post) {
     std::byte* const room = letter_room(from, to, letter);
     if (from == rank()) {
       Meeting::Said said{.operation = message.of};
-      std::memcpy(message.is_small() ? said.small.data() : room, message.places.from + message.done, message.next());
+      copy(message.is_small() ? said.small.data() : room, message.places.from + message.done, message.next());
+      failpoint(Failpoint::kLetterWritten);
       meeting_.post(to, letter, said);
     } else {
       const Meeting::Said said = meeting_.posted(from, letter);
@@ -550,7 +562,8 @@ bool SharedBackend::go_on(Message& message, Post& post) {
                                              "the next that goes from one to the other"));
         return false;
       }
-      std::memcpy(message.places.to + message.done, message.is_small() ? said.small.data() : room, message.next());
+      copy(message.places.to + message.done, message.is_small() ? said.small.data() : room, message.next());
+      failpoint(Failpoint::kLetterRead);
       meeting_.take(from, letter);
     }
     message.next_letter();

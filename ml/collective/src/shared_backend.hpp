@@ -76,12 +76,15 @@ class SharedBackend final : public detail::Backend {
   /// For ranks that are threads of one process.
   static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                      std::uint32_t ranks, Duration time);
-  /// For ranks of one machine among those of several, which do operations in steps. `names`: their numbers among all.
-  static Result<std::unique_ptr<SharedBackend>> make_for_steps(Mapping shared, std::uint32_t rank,
-                                                               std::vector<std::uint32_t> names, Duration time,
-                                                               std::span<const std::int32_t> processes = {});
-  static Result<std::unique_ptr<SharedBackend>> make_for_steps(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
-                                                               std::vector<std::uint32_t> names, Duration time);
+  /// For ranks of one machine among those of several, which do operations in steps.
+  struct Steps {
+    std::vector<std::uint32_t> names{};           ///< of the machine's ranks: their numbers among all
+    std::function<void(SharedBackend&)> began{};  ///< it waits for the others from then on
+  };
+  static Result<std::unique_ptr<SharedBackend>> make(Mapping shared, std::uint32_t rank, const Steps& steps,
+                                                     Duration time, std::span<const std::int32_t> processes = {});
+  static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
+                                                     const Steps& steps, Duration time);
   ~SharedBackend() override;
 
   std::uint32_t rank() const override { return meeting_.rank(); }

@@ -14,10 +14,11 @@
 #include <new>
 #include <utility>
 
-#include <pharos/base/check.hpp>
+#include <pharos/base/failpoint.hpp>
 #include <pharos/net/address.hpp>
 
 #include "greeting.hpp"
+#include "kernels.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -59,6 +60,25 @@ struct StreamBackend::Running final : detail::Work {
   const Operation operation;  // as its ranks agree on it
   StreamPlan plan;            // ranks are places in the team
   bool ended = false;         // under the mutex
+
+  /// Floats that travel as bfloat16: the owner's, before and behind it.
+  struct Shortened {
+    Rooms& rooms;
+    Room from;
+    Room to;
+    std::span<float> result;
+
+    ~Shortened() {
+      rooms.give_back(std::move(from));
+      rooms.give_back(std::move(to));
+    }
+    void lengthen() const { ml::lengthen(reinterpret_cast<const BFloat16*>(to.data()), result.data(), result.size()); }
+  };
+  std::unique_ptr<Shortened> shortened{};
+  /// By the owner, once it has ended.
+  void take_result() {
+    if (const auto its = std::exchange(shortened, nullptr)) its->lengthen();
+  }
 };
 
 std::optional<std::uint32_t> StreamBackend::Team::place_of(std::uint32_t rank) const {
@@ -98,6 +118,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     if (message.kind != Kind::kData) return;
     const auto running = backend_.find(order_of(message));
     if (running == nullptr) return;
+    failpoint(Failpoint::kPartCame);
     running->plan.came(*running->team.place_of(rank_), message.tag,
                        [&](const StreamPlan::Chunk& chunk) { backend_.send(*running, chunk); });
     backend_.end_if_done(*running);
@@ -178,20 +199,21 @@ Result<std::unique_ptr<StreamBackend>> StreamBackend::make(const Fd& listener,
         keep(static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(stream), std::move(guest->socket)));
     --left;
   }
-  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers), options.bytes_per_second, steps}};
+  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers), options, steps}};
   PHAROS_TRY_VOID(backend->start());
   return backend;
 }
 
 StreamBackend::StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers,
-                             std::uint64_t bytes_per_second, const StreamSteps& steps)
+                             const CommunicatorOptions& options, const StreamSteps& steps)
     : rank_{rank},
       ranks_{static_cast<std::uint32_t>(peers.size())},
+      shortens_{options.bf16_over_tcp},
       heard_{steps.heard},
       wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       events_{::epoll_create1(EPOLL_CLOEXEC)},
       peers_{std::move(peers)},
-      pace_{bytes_per_second},
+      pace_{options.bytes_per_second},
       begun_(2 + 2 * ranks_),
       last_(2 + 2 * ranks_) {
   lane_.ranks = steps.lane;
@@ -236,25 +258,54 @@ StreamBackend::~StreamBackend() {
 
 std::shared_ptr<detail::Work> StreamBackend::begin(Among among, const detail::Step& step,
                                                    const detail::Places& places) {
-  const Operation& operation = step.operation;
-  const Row row = *row_of(among, operation, operation.root == rank_ ? operation.to : operation.root);
-  const Team& team = among == Among::kLane ? lane_ : all_;
-  auto running = std::make_shared<Running>(among, team, Order{row, ++last_[row]}, step, places, rooms_);
+  auto running = make_running(among, step, places);
   {
     const std::lock_guard lock{mutex_};
     running->ended = running->plan.ended();  // a world of one
-    if (running->ended || failed_) return running;
-    new_.push_back(running);
+    if (!running->ended && !failed_) new_.push_back(running);
   }
-  ::eventfd_write(wake_.get(), 1);
+  if (running->ended) {
+    running->take_result();
+  } else {
+    ::eventfd_write(wake_.get(), 1);
+  }
+  return running;
+}
+
+std::shared_ptr<StreamBackend::Running> StreamBackend::make_running(Among among, const detail::Step& step,
+                                                                    const detail::Places& places) {
+  const Operation& operation = step.operation;
+  const Row row = *row_of(among, operation, operation.root == rank_ ? operation.to : operation.root);
+  const Order order{row, ++last_[row]};
+  const Team& team = among == Among::kLane ? lane_ : all_;
+  const bool scatters = operation.kind == Operation::Kind::kReduceScatter;
+  const bool reduces = scatters || operation.kind == Operation::Kind::kAllReduce;
+  if (!shortens_ || !reduces || operation.dtype != DType::kF32) {
+    return std::make_shared<Running>(among, team, order, step, places, rooms_);
+  }
+  const std::size_t results = scatters ? operation.count / team.ranks.size() : operation.count;
+  auto shortened = std::make_unique<Running::Shortened>(rooms_, rooms_.take(operation.count * sizeof(BFloat16)),
+                                                        rooms_.take(results * sizeof(BFloat16)),
+                                                        std::span{reinterpret_cast<float*>(places.to), results});
+  shorten(reinterpret_cast<const float*>(places.from), reinterpret_cast<BFloat16*>(shortened->from.data()),
+          operation.count);
+  detail::Step shorter = step;
+  shorter.operation.dtype = shorter.of.dtype = DType::kBF16;  // who does not shorten is at another operation
+  auto running = std::make_shared<Running>(among, team, order, shorter,
+                                           detail::Places{shortened->from.data(), shortened->to.data()}, rooms_);
+  running->shortened = std::move(shortened);
   return running;
 }
 
 Result<bool> StreamBackend::advance(detail::Work& work) {
-  const auto& running = static_cast<const Running&>(work);
-  const std::lock_guard lock{mutex_};
-  if (!running.ended && failed_) return *failed_;
-  return running.ended;
+  auto& running = static_cast<Running&>(work);
+  {
+    const std::lock_guard lock{mutex_};
+    if (!running.ended && failed_) return *failed_;
+    if (!running.ended) return false;
+  }
+  running.take_result();
+  return true;
 }
 
 Result<void> StreamBackend::finish(detail::Work& work, Duration time) {
@@ -269,8 +320,10 @@ Result<void> StreamBackend::finish(detail::Work& work, Duration time) {
   }
   waiting_.reset();
   overdue_.reset();
-  if (running.ended) return {};
-  return *failed_;
+  if (!running.ended) return *failed_;
+  lock.unlock();
+  running.take_result();
+  return {};
 }
 
 void StreamBackend::waits(const detail::Work& work) {
@@ -435,6 +488,7 @@ void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
     const StreamMessage begun{
         .kind = Kind::kBegun, .among = running->among, .number = order.number, .operation = running->operation};
     if (auto& first = peers_[rank]->streams[0]) first->send(begun, nullptr);
+    failpoint(Failpoint::kBeginTold);
   }
   for (const std::uint32_t rank : others) {
     if (const auto early = peers_[rank]->begun.extract(order)) {
@@ -502,6 +556,7 @@ void StreamBackend::send(Running& running, const StreamPlan::Chunk& chunk) {
                               .number = running.order.number,
                               .bytes = chunk.size};
   stream->send(message, chunk.bytes, sent);
+  failpoint(Failpoint::kPartSent);
 }
 
 void StreamBackend::end_if_done(Running& running) {

@@ -91,13 +91,14 @@ class StreamBackend final : public detail::Backend {
   struct Running;
   class FromRank;
 
-  StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers, std::uint64_t bytes_per_second,
+  StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers, const CommunicatorOptions& options,
                 const StreamSteps& steps);
   Result<void> start();
 
   // Its own thread.
   void run();
   bool take_requests();
+  std::shared_ptr<Running> make_running(Among among, const detail::Step& step, const detail::Places& places);
   void begin_here(const std::shared_ptr<Running>& running);
   void write_all();
   void serve_sockets();
@@ -127,6 +128,7 @@ class StreamBackend final : public detail::Backend {
 
   const std::uint32_t rank_;
   const std::uint32_t ranks_;
+  const bool shortens_;
   const std::function<void()> heard_;
   Team all_;
   Team lane_;

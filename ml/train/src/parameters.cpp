@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -49,7 +48,7 @@ std::vector<std::string> gather_texts(Communicator& ranks, const std::string& te
   ranks.all_gather(std::span{&own, 1}, std::span{sizes});
   const auto longest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
   std::vector<std::byte> padded(longest);
-  std::memcpy(padded.data(), text.data(), text.size());
+  std::transform(text.begin(), text.end(), padded.begin(), [](char each) { return static_cast<std::byte>(each); });
   std::vector<std::byte> all(longest * ranks.size());
   ranks.all_gather(std::span<const std::byte>{padded}, std::span{all});
   std::vector<std::string> texts;

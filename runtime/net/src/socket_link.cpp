@@ -95,6 +95,14 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     let_go();
   }
 
+  void drop() override {
+    close();
+    // What waits to be sent, or sent again, goes with the connection; a Unix socket has delivered it.
+    sockaddr none{};
+    none.sa_family = AF_UNSPEC;
+    ::connect(socket_.get(), &none, sizeof none);
+  }
+
   void resume() override {
     if (more_.exchange(false)) on_ready(EPOLLIN);
   }

@@ -4,7 +4,9 @@ namespace pharos::storage {
 
 Error to_error(const rocksdb::Status& failed, const std::string& attempted) {
   const std::string message = attempted + ": " + failed.ToString();
-  if (failed.IsNoSpace()) return {ErrorCode::kExhausted, message, "Make room on that disk."};
+  // What waits for a compaction that has failed is told of it in words alone.
+  const bool had_no_room = failed.IsIncomplete() && message.find("No space left on device") != std::string::npos;
+  if (failed.IsNoSpace() || had_no_room) return {ErrorCode::kExhausted, message, "Make room on that disk."};
   if (failed.IsCorruption() || failed.IsPathNotFound()) {
     return {ErrorCode::kCorrupt, message,
             "Look at the disk, and restore the folder from a copy; or move it away to start with an empty store."};

@@ -66,6 +66,7 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
     PHAROS_CHECK(queued_ <= queued_max || here().closed);
   }
   void close() override { network_.close(connection_, side_); }
+  void drop() override { close(); }
 
   /// Delivers what has arrived, as soon as a thread comes to it.
   void come() {

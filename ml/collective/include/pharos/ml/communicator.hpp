@@ -79,6 +79,8 @@ struct CommunicatorOptions {
   /// On several machines with as many ranks each, one behind the other, sums are those of each machine, summed up: its
   /// ranks share their work that way. True: in the order of the ranks, whatever machine they are on, and slower.
   bool sums_by_rank = false;
+  /// What reduces floats sends them over TCP as bfloat16: half the bytes, three digits. They are summed as floats.
+  bool bf16_over_tcp = false;
   /// A rank sends no more than that a second over TCP. 0: as much as goes.
   std::uint64_t bytes_per_second = 0;
 };

@@ -9,7 +9,8 @@
 #include <pharos/base/result.hpp>
 
 /// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
-/// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp or run_command_test.cpp kills at each. Without
+/// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp, run_command_test.cpp or, for ranks,
+/// tests/collective/failpoints_test.cpp kills at each. Without
 /// an order one costs a load and a branch.
 namespace pharos {
 
@@ -46,7 +47,21 @@ enum class Failpoint : std::uint8_t {
   kRecordsReady,    ///< changed, and not written; can fail: the disk is full
   kRecordsWritten,  ///< durable, and nobody is told
   kRecordsSaid,     ///< one of those that wait for it is told
-  kEnd,             ///< of this list
+  // A rank and the others.
+  kRankHere,       ///< the others may look at it, and have not all come
+  kMemoryOffered,  ///< its own for all ranks, which nobody has mapped
+  kMemoryMapped,   ///< that of all, and nobody knows
+  kDataGiven,      ///< it is there, and nobody knows
+  kPartReduced,    ///< its own, and nobody knows
+  kResultTaken,    ///< and nobody knows
+  kLetterWritten,  ///< and not posted
+  kLetterRead,     ///< and not taken
+  kBeginTold,      ///< of an operation, over TCP
+  kPartSent,       ///< a chunk is on its way
+  kPartCame,       ///< a chunk has, and nothing was done with it
+  kLaneBegins,     ///< a machine's ranks are done, and lanes are not begun
+  kLaneEnded,      ///< and a machine's other ranks do not know
+  kEnd,            ///< of this list
 };
 
 /// "slot_begun".

@@ -109,6 +109,8 @@ class Link {
   virtual void wait_for_room(std::size_t queued_max, async::Deadline deadline) = 0;
   /// Ends it from here. Nothing more is sent or delivered, but a handler call that has begun may still run.
   virtual void close() = 0;
+  /// As close(); and what has not arrived yet never does.
+  virtual void drop() = 0;
 };
 
 }  // namespace pharos::net
