@@ -124,6 +124,26 @@ TEST_P(RankFailpoints, EndAllOthersWithTheRank) {
   }
 }
 
+TEST(RankCheck, SeesThatARankHasDiedThoughNobodyWaitsForIt) {
+  for (const Way& way : kWays) {
+    SCOPED_TRACE(way.name);
+    const auto body = [](Communicator& ranks) {
+      ranks.check();
+      ranks.barrier();
+      if (ranks.rank() == kVictim) ::raise(SIGKILL);
+      const auto begin = std::chrono::steady_clock::now();
+      const std::string text = message_of<ActorDied>([&] {
+        while (std::chrono::steady_clock::now() - begin < 5s) {
+          ranks.check();
+          std::this_thread::sleep_for(1ms);
+        }
+      });
+      EXPECT_SAYS(text, "rank 1 has died");
+    };
+    run_processes(way.ranks, {}, way.join(), body, {kVictim});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, RankFailpoints, testing::Values(Action::kKill, Action::kStop),
                          [](const auto& chosen) { return chosen.param == Action::kKill ? "Killed" : "Stopped"; });
 

@@ -35,7 +35,7 @@ DOORS = {
     r"openssl/": ["runtime/net"],
     r"backtrace\.h": ["runtime/process"],
     r"(torch|ATen|c10|caffe2)/": ["ml/train", "ml/models", "ml/data"],
-    r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/collective", "ml/device"],
+    r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/nccl", "ml/device"],
     r"nvml\.h": ["node"],
     r"xgboost/": ["ml/tune"],
 }

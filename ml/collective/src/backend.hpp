@@ -60,6 +60,8 @@ class Backend {
 
   /// All that is begun or comes fails with this, on all ranks.
   virtual void fail(const Error& why) = 0;
+  /// What has failed, if something has; also that a rank has died, though nobody waits for it.
+  virtual Result<void> check() = 0;
 };
 
 }  // namespace pharos::ml::detail

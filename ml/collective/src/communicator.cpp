@@ -197,6 +197,11 @@ void* Communicator::allocate_bytes(std::size_t bytes) {
   return *memory;
 }
 
+void Communicator::check() {
+  const auto all_well = core_->backend().check();
+  if (!all_well) throw_error(all_well.error());
+}
+
 void Communicator::abort(const std::string& why) {
   core_->backend().fail(Error{ErrorCode::kCancelled, "rank " + std::to_string(rank()) + " has given up: " + why});
 }

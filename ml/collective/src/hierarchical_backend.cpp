@@ -339,6 +339,12 @@ Result<std::byte*> HierarchicalBackend::allocate(std::size_t bytes, Duration tim
   return memory;
 }
 
+Result<void> HierarchicalBackend::check() {
+  static_cast<void>(near_->check());
+  if (auto why = advance_all()) return *std::move(why);
+  return {};
+}
+
 void HierarchicalBackend::fail(const Error& why) {
   near_->fail(why);
   advance_all();

@@ -55,6 +55,7 @@ class HierarchicalBackend final : public detail::Backend {
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override { near_->free(memory); }
   void fail(const Error& why) override;
+  Result<void> check() override;
 
  private:
   class Running;

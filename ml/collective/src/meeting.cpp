@@ -356,6 +356,14 @@ Error Meeting::fail(const Error& why) {
   return *failure();
 }
 
+Result<void> Meeting::check() {
+  if (auto why = failure()) return *std::move(why);
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (has_died(rank)) return fail(ml::has_died(name(rank), "the group"));
+  }
+  return {};
+}
+
 std::optional<Error> Meeting::failure() const {
   const std::uint32_t state = shared_.failed.load(std::memory_order_acquire);
   if (state == 0) return std::nullopt;

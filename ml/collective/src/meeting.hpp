@@ -103,6 +103,8 @@ class Meeting {
 
   /// For all of them, unless somebody was first. Returns what counts.
   Error fail(const Error& why);
+  /// Fails if a rank has died.
+  Result<void> check();
   /// What counts, if somebody has failed.
   std::optional<Error> failure() const;
 

@@ -98,6 +98,7 @@ class SharedBackend final : public detail::Backend {
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override;
   void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
+  Result<void> check() override { return meeting_.check(); }
 
   // For who does operations in steps.
 

@@ -348,6 +348,11 @@ void StreamBackend::blame(const std::string& what) {
   ::eventfd_write(wake_.get(), 1);
 }
 
+Result<void> StreamBackend::check() {
+  if (auto why = failure()) return *std::move(why);
+  return {};
+}
+
 std::optional<Error> StreamBackend::failure() {
   const std::lock_guard lock{mutex_};
   return failed_;

@@ -60,6 +60,7 @@ class StreamBackend final : public detail::Backend {
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override;
   void fail(const Error& why) override;
+  Result<void> check() override;
 
   /// Of a lane, ranks and roots are places in it.
   std::shared_ptr<detail::Work> begin(Among among, const detail::Step& step, const detail::Places& places);

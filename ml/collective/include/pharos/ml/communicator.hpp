@@ -187,6 +187,8 @@ class PHAROS_API Communicator {
     return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements * sizeof(T))), elements}};
   }
 
+  /// Throws what has failed, if something has; also that a rank has died, though nobody waits for it.
+  void check();
   /// Ends what others wait for here: their operations throw that this rank has given up, and why.
   void abort(const std::string& why);
   /// The last 1000 operations that this rank has begun, one in a line: number, what, how long it took.

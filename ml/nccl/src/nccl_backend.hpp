@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/ml/communicator.hpp>
+
+#include "backend.hpp"
+
+namespace pharos::ml {
+
+/// Ranks that have a GPU each.
+///
+/// 1. An operation goes to the GPU once all ranks have told each other, on the host, that they want the same.
+/// 2. What is on the GPU is watched: when a rank has died, or it takes too long, NCCL is aborted.
+class NcclBackend final : public detail::Backend {
+ public:
+  static Result<std::unique_ptr<NcclBackend>> make(Communicator& host, int device, Duration time);
+  ~NcclBackend() override;
+
+  std::uint32_t rank() const override { return host_.rank(); }
+  std::uint32_t ranks() const override { return host_.size(); }
+  bool shares_memory() const override { return false; }
+  std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
+  Result<bool> advance(detail::Work& work) override;
+  Result<void> finish(detail::Work& work, Duration time) override;
+  Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
+  void free(std::byte* memory) override;
+  void fail(const Error& why) override;
+  Result<void> check() override;
+
+ private:
+  class Running;
+  struct FreeOnGpu {
+    void operator()(std::byte* memory) const { ::cudaFree(memory); }
+  };
+  using Memory = std::unique_ptr<std::byte, FreeOnGpu>;
+
+  NcclBackend(Communicator& host, int device, Duration time) : host_{host}, device_{device}, time_{time} {}
+
+  Result<void> start();
+  Result<void> settle(Deadline deadline);
+  Result<void> host_check();
+  Result<void> begin_agreement(Running& running);
+  Result<void> check_agreement(const Running& running) const;
+  Result<void> launch(Running& running);
+  Result<void> call(const Operation& operation, const detail::Places& places);
+  Result<void> advance_all();
+  Result<void> advance_one(Running& running);
+  Error give_up(const Error& why);
+
+  Communicator& host_;
+  const int device_;
+  const Duration time_;  // for what NCCL does on the host
+  ncclComm_t comm_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
+  std::map<std::byte*, Memory> memory_;
+  std::optional<Error> failed_;
+};
+
+}  // namespace pharos::ml
