@@ -15,9 +15,10 @@ function(pharos_library name)
 endfunction()
 
 # pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds])
-# A GoogleTest program, one ctest entry, called <name>. Those that start clusters run one at a time.
+# A GoogleTest program, one ctest entry, called <name>. Those that start clusters run one at a time. TORCH: its files
+# include <torch/torch.h>.
 function(pharos_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -25,22 +26,28 @@ function(pharos_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
   target_link_libraries(${name} PRIVATE pharos_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  pharos_precompile_tests(${name})
+  if(ARG_TORCH)
+    pharos_precompile_tests(${name} pharos_torch_test_pch <torch/torch.h> DEPS pharos_torch_cpu)
+  else()
+    pharos_precompile_tests(${name} pharos_test_pch)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   pharos_describe_test(${name} ${ARG_LABEL} ${ARG_TIMEOUT})
 endfunction()
 
-# One precompiled header for all tests: GoogleTest's takes a second of each test file's compile time. It hides from GCC
-# 12 that the standard library's headers are the system's, so that its false warnings of std::string's copying show.
-function(pharos_precompile_tests name)
-  if(NOT TARGET pharos_test_pch)
-    add_executable(pharos_test_pch EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
-    target_link_libraries(pharos_test_pch PRIVATE pharos_flags GTest::gtest)
-    set_target_properties(pharos_test_pch PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-    target_precompile_headers(pharos_test_pch PRIVATE <gtest/gtest.h> <atomic> <chrono> <functional> <map> <memory>
-                              <mutex> <optional> <string> <thread> <utility> <vector>)
+# One precompiled header for all tests, and one for those of libtorch: GoogleTest's takes a second of each test file's
+# compile time, libtorch's 25. It hides from GCC 12 that the standard library's headers are the system's, so that its
+# false warnings of std::string's copying show.
+function(pharos_precompile_tests name pch)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  if(NOT TARGET ${pch})
+    add_executable(${pch} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
+    target_link_libraries(${pch} PRIVATE pharos_flags GTest::gtest ${ARG_DEPS})
+    set_target_properties(${pch} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    target_precompile_headers(${pch} PRIVATE <gtest/gtest.h> <atomic> <chrono> <functional> <map> <memory> <mutex>
+                              <optional> <string> <thread> <utility> <vector> ${ARG_UNPARSED_ARGUMENTS})
   endif()
-  target_precompile_headers(${name} REUSE_FROM pharos_test_pch)
+  target_precompile_headers(${name} REUSE_FROM ${pch})
   target_compile_options(${name} PRIVATE
     "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-stringop-overflow;-Wno-array-bounds>")
 endfunction()

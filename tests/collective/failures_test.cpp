@@ -2,7 +2,10 @@
 
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
+#include <thread>
+#include <vector>
 
 #include "ranks.hpp"
 
@@ -166,6 +169,35 @@ TEST(Stop, IsADeadlineWithTheRankAndGoesOnWhenItWasShorter) {
                 "waits for rank 1");
     ::kill(static_cast<pid_t>(all[1]), SIGCONT);
   });
+}
+
+// More that want to run than there are CPUs, all the time.
+TEST(CpuHog, BesideThemRanksOfEachBackendGoOn) {
+  const unsigned cpus = std::max(std::thread::hardware_concurrency(), 1U);
+  std::atomic<bool> ends = false;
+  std::vector<std::thread> hogs;
+  for (unsigned i = 0; i < 2 * cpus; ++i) {
+    hogs.emplace_back([&] {
+      while (!ends.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  const CommunicatorOptions options{.timeout = 20s};
+  for (const Join& join : {join_memory(4, 20s), join_streams(4, options), join_machines(2, 2, options, false)}) {
+    run_processes(4, options, join, [](Communicator& ranks) {
+      const auto shared = ranks.allocate<float>(100'000);
+      for (int round = 0; round < 50; ++round) {
+        for (float& each : shared.span()) each = static_cast<float>(ranks.rank() + 1);
+        ranks.all_reduce(shared.span());
+        EXPECT_EQ(shared[99'999], 10);
+        std::int32_t little = 1;
+        ranks.all_reduce(std::span{&little, 1});
+        EXPECT_EQ(little, 4);
+      }
+    });
+  }
+  ends = true;
+  for (std::thread& each : hogs) each.join();
 }
 
 TEST(Waiting, TakesNoCpuWhileItIsLong) {

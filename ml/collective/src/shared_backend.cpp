@@ -205,7 +205,10 @@ SharedBackend::~SharedBackend() {
 
 Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   const TimePoint deadline = after(time);
-  if (!running_.empty()) PHAROS_TRY_VOID(finish(*running_.back(), time));
+  if (!running_.empty()) {
+    const auto last = running_.back();  // which is let go of when it ends
+    PHAROS_TRY_VOID(finish(*last, time));
+  }
   const Fd file{::memfd_create("pharos-collective", MFD_CLOEXEC)};
   if (!file) return meeting_.fail(Error::from_errno("making memory that ranks share", errno));
   // Taken now: a full machine is an error, and not a signal later.
