@@ -55,7 +55,7 @@ TEST(HalfPrecision, RoundsToTheNearest) {
 template <class T>
 void check_same_bits(DType dtype) {
   std::mt19937_64 random{7};
-  for (const std::size_t ranks : {1U, 2U, 3U, 8U}) {
+  for (const std::size_t ranks : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U}) {
     for (const std::size_t n : {1U, 7U, 1023U, 1025U, 5000U}) {
       std::vector<std::vector<std::byte>> data(ranks, std::vector<std::byte>(n * sizeof(T)));
       for (auto& each : data) {
@@ -128,6 +128,55 @@ TEST(Kernels, WhatIsNoNumberIsSeenInEveryReduction) {
       auto* const to = reinterpret_cast<std::byte*>(&result);
       reduce(DType::kF32, reduction, from, {&to, 1}, 1);
       EXPECT_TRUE(std::isnan(result)) << to_string(reduction) << ' ' << where;
+    }
+  }
+}
+
+// In place, to one of the places, or elsewhere: the same bits, by either code.
+TEST(Kernels, ToOnePlaceIsAsToAll) {
+  std::mt19937 random{11};
+  std::normal_distribution<float> normal;
+  constexpr std::size_t kElements = 1027;
+  for (std::size_t ranks = 1; ranks <= 9; ++ranks) {
+    std::vector<std::vector<float>> data(ranks, std::vector<float>(kElements));
+    std::vector<const std::byte*> from;
+    for (auto& each : data) {
+      for (float& value : each) value = normal(random);
+      from.push_back(reinterpret_cast<const std::byte*>(each.data()));
+    }
+    std::vector<float> expected(kElements);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      for (const auto& each : data) expected[i] += each[i];
+      expected[i] /= static_cast<float>(ranks);
+    }
+    for (const auto kernel : {&reduce, &reduce_plain}) {
+      std::vector<float> elsewhere(kElements);
+      std::byte* const to = reinterpret_cast<std::byte*>(elsewhere.data());
+      kernel(DType::kF32, Reduction::kMean, from, {&to, 1}, kElements);
+      EXPECT_EQ(elsewhere, expected) << ranks;
+    }
+    std::byte* const last = reinterpret_cast<std::byte*>(data.back().data());
+    reduce(DType::kF32, Reduction::kMean, from, {&last, 1}, kElements);
+    EXPECT_EQ(data.back(), expected) << ranks;
+  }
+}
+
+TEST(Kernels, SpreadCopiesToEachPlaceAndNoFurther) {
+  std::mt19937 random{13};
+  for (const auto kernel : {&spread, &spread_plain}) {
+    for (std::size_t places = 0; places <= 9; ++places) {
+      for (const std::size_t bytes : {0UL, 1UL, 63UL, 64UL, 4099UL}) {
+        std::vector<std::byte> from(bytes);
+        for (std::byte& each : from) each = static_cast<std::byte>(random());
+        std::vector<std::vector<std::byte>> all(places, std::vector<std::byte>(bytes + 1, std::byte{77}));
+        std::vector<std::byte*> to;
+        for (auto& each : all) to.push_back(each.data());
+        kernel(from.data(), to, bytes);
+        for (const auto& each : all) {
+          EXPECT_TRUE(std::equal(from.begin(), from.end(), each.begin())) << places << " places, " << bytes;
+          EXPECT_EQ(each.back(), std::byte{77}) << places << " places, " << bytes;
+        }
+      }
     }
   }
 }

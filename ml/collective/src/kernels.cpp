@@ -7,13 +7,36 @@ void reduce_plain(DType dtype, Reduction reduction, std::span<const std::byte* c
   reduce_here(dtype, reduction, from, to, elements);
 }
 
+void spread_plain(const std::byte* from, std::span<std::byte* const> to, std::size_t bytes) {
+  spread_here(from, to, bytes);
+}
+
+namespace {
+
+bool has_avx2() {
+#ifdef __x86_64__
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> from, std::span<std::byte* const> to,
             std::size_t elements) {
 #ifdef __x86_64__
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (has_avx2) return reduce_avx2(dtype, reduction, from, to, elements);
+  if (has_avx2()) return reduce_avx2(dtype, reduction, from, to, elements);
 #endif
   reduce_plain(dtype, reduction, from, to, elements);
+}
+
+void spread(const std::byte* from, std::span<std::byte* const> to, std::size_t bytes) {
+#ifdef __x86_64__
+  if (has_avx2()) return spread_avx2(from, to, bytes);
+#endif
+  spread_plain(from, to, bytes);
 }
 
 namespace {

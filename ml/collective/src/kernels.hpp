@@ -12,6 +12,9 @@ namespace pharos::ml {
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> from, std::span<std::byte* const> to,
             std::size_t elements);
 
+/// Copies them to each of `to`, in one go.
+void spread(const std::byte* from, std::span<std::byte* const> to, std::size_t bytes);
+
 /// Each element by as many, as a mean of as many is.
 void divide(DType dtype, std::byte* data, std::size_t elements, std::size_t by);
 
@@ -24,5 +27,7 @@ void reduce_plain(DType dtype, Reduction reduction, std::span<const std::byte* c
                   std::span<std::byte* const> to, std::size_t elements);
 void reduce_avx2(DType dtype, Reduction reduction, std::span<const std::byte* const> from,
                  std::span<std::byte* const> to, std::size_t elements);
+void spread_plain(const std::byte* from, std::span<std::byte* const> to, std::size_t bytes);
+void spread_avx2(const std::byte* from, std::span<std::byte* const> to, std::size_t bytes);
 
 }  // namespace pharos::ml

@@ -451,11 +451,9 @@ void SharedBackend::reduce_part(const Running& running) {
   }
   if (operation.kind == Kind::kAllGather) {
     const std::size_t bytes = running.unit * element;
-    for (std::byte* const each : data) {
-      std::byte* const place = each + rank() * bytes;
-      if (place != running.places.from) copy(place, running.places.from, bytes);
-    }
-    return;
+    std::vector<std::byte*> places = moved(data, rank() * bytes);
+    std::erase(places, running.places.from);
+    return spread(running.places.from, places, bytes);
   }
   if (operation.kind == Kind::kReduceScatter) {
     const auto pieces = moved(data, rank() * running.unit * element);
