@@ -14,6 +14,8 @@ from source import Problem, Tree, includes
 
 TIDY_DIAGNOSTIC = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):\d+: (?:warning|error): (?P<text>.*)$", re.MULTILINE)
 
+GCC_ONLY = ("-fpch-preprocess", "-fno-tree-loop-distribute-patterns")  # which clang refuses
+
 
 def clang_tool(name: str) -> str:
     """Version 14, which Debian 12 has: others judge differently."""
@@ -92,7 +94,7 @@ def clang_command(entry: dict) -> list[str]:
     for word in words[next(i for i, w in enumerate(words) if re.search(r"(\+\+|g?cc|clang)(-\d+)?$", w)) :]:
         if skip:
             skip = False
-        elif word.startswith("-W") or word == "-fpch-preprocess":
+        elif word.startswith("-W") or word in GCC_ONLY:
             pass
         elif word.endswith("cmake_pch.hxx"):
             kept.pop()  # its -include
