@@ -157,7 +157,8 @@ void measure_collective(Report& report) {
     const std::string behind = "MiB_" + std::to_string(count);
     for (const std::size_t mib : {1U, 16U, 32U, 256U}) {
       if (mib * count > 1024) continue;
-      for (const auto& [kind, kind_name] : kKinds) {
+      for (const auto& [each, kind_name] : kKinds) {
+        const Kind kind = each;
         const std::string name = std::string{kind_name} + "_floor_ratio_" + std::to_string(mib) + behind;
         if (!report.wants(name)) continue;
         const int rounds = mib > 32 ? 15 : 101;

@@ -284,9 +284,10 @@ std::shared_ptr<StreamBackend::Running> StreamBackend::make_running(Among among,
     return std::make_shared<Running>(among, team, order, step, places, rooms_);
   }
   const std::size_t results = scatters ? operation.count / team.ranks.size() : operation.count;
-  auto shortened = std::make_unique<Running::Shortened>(rooms_, rooms_.take(operation.count * sizeof(BFloat16)),
-                                                        rooms_.take(results * sizeof(BFloat16)),
-                                                        std::span{reinterpret_cast<float*>(places.to), results});
+  std::unique_ptr<Running::Shortened> shortened{new Running::Shortened{rooms_,
+                                                                       rooms_.take(operation.count * sizeof(BFloat16)),
+                                                                       rooms_.take(results * sizeof(BFloat16)),
+                                                                       {reinterpret_cast<float*>(places.to), results}}};
   shorten(reinterpret_cast<const float*>(places.from), reinterpret_cast<BFloat16*>(shortened->from.data()),
           operation.count);
   detail::Step shorter = step;

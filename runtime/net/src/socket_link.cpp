@@ -100,7 +100,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     // What waits to be sent, or sent again, goes with the connection; a Unix socket has delivered it.
     sockaddr none{};
     none.sa_family = AF_UNSPEC;
-    ::connect(socket_.get(), &none, sizeof none);
+    [[maybe_unused]] const int dropped = ::connect(socket_.get(), &none, sizeof none);
   }
 
   void resume() override {
