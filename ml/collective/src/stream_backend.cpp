@@ -259,16 +259,16 @@ StreamBackend::~StreamBackend() {
 std::shared_ptr<detail::Work> StreamBackend::begin(Among among, const detail::Step& step,
                                                    const detail::Places& places) {
   auto running = make_running(among, step, places);
-  {
-    const std::lock_guard lock{mutex_};
-    running->ended = running->plan.ended();  // a world of one
-    if (!running->ended && !failed_) new_.push_back(running);
-  }
+  running->ended = running->plan.ended();  // a world of one
   if (running->ended) {
     running->take_result();
-  } else {
-    ::eventfd_write(wake_.get(), 1);
+    return running;
   }
+  {
+    const std::lock_guard lock{mutex_};
+    if (!failed_) new_.push_back(running);
+  }
+  ::eventfd_write(wake_.get(), 1);
   return running;
 }
 
