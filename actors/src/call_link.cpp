@@ -226,6 +226,17 @@ void CallLink::advance() {
   link->flush();
 }
 
+void CallLink::ask_back() {
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    link = link_;
+  }
+  if (link == nullptr) return;
+  link->send(note(FrameKind::kGiveBack, 0), {});
+  link->flush();
+}
+
 bool CallLink::cancel(ResultCell& cell) {
   std::shared_ptr<net::Link> link;
   {

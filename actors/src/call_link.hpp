@@ -44,7 +44,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual ~Observer() = default;
     /// So many replies came, in so much time of execution; `in_flight` are left.
     virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
-    /// The worker has not begun these, and does not want to: its running task waits for something.
+    /// The worker has not begun these, and does not want to: its running task waits for something, or takes long.
     virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) = 0;
     /// Its result lies in the object store.
     virtual void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
@@ -99,6 +99,8 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void advance();
   /// Gives up a call that is not on its way: true, and it is nobody's here any more. One that is: asks the worker to.
   bool cancel(detail::ResultCell& cell);
+  /// Asks the worker for the tasks that it has not begun: on_returned().
+  void ask_back();
 
   /// Where one of its calls is, if the cell waits for one.
   struct Place {

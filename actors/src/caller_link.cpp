@@ -28,7 +28,8 @@ constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote 
 
 /// Says something about a call, and is none.
 bool is_note(FrameKind kind) {
-  return kind == FrameKind::kCancel || kind == FrameKind::kRetry || kind == FrameKind::kReceived;
+  return kind == FrameKind::kCancel || kind == FrameKind::kRetry || kind == FrameKind::kReceived ||
+         kind == FrameKind::kGiveBack;
 }
 
 }  // namespace
@@ -37,7 +38,8 @@ bool is_note(FrameKind kind) {
 
 // Cancels overtake the calls that they came behind; what a call will read comes while others run before it; the time
 // that a call has left begins now; and what it is run again for is known before it begins.
-void CallerLink::note_marks(net::FrameBatch frames, bool others_first) {
+bool CallerLink::note_marks(net::FrameBatch frames, bool others_first) {
+  bool gives_back = false;
   for (; !frames.empty(); others_first = true) {
     const wire::FrameView frame = frames.next();
     const FrameHeader& header = frame.header;
@@ -50,10 +52,13 @@ void CallerLink::note_marks(net::FrameBatch frames, bool others_first) {
       marks_.note_retries(header.number, {exception_types(header.function), header.attempt});
     } else if (header.kind == FrameKind::kReceived) {
       handed_over().let_go(header.number);
+    } else if (header.kind == FrameKind::kGiveBack) {
+      gives_back = !serves_.actor;
     } else if (header.time != 0) {
       marks_.note_deadline(header.number, Deadline::after(Duration{header.time}, calls_.platform().now()));
     }
   }
+  return gives_back;
 }
 
 // Of a remote caller: false for what is not to be run, because it has come before or is no call.
@@ -88,11 +93,26 @@ bool CallerLink::take_account(const wire::FrameView& frame) {
   return false;
 }
 
+std::optional<CallerLink::Taken> CallerLink::take_next() {
+  const auto lock = lock_batch();
+  if (batch_.empty()) return std::nullopt;
+  const wire::FrameView frame = batch_.next();
+  return Taken{frame, buffer_of(frame, batch_)};
+}
+
+bool CallerLink::is_last() {
+  const auto lock = lock_batch();
+  return batch_.empty();
+}
+
 void CallerLink::run(net::FrameBatch batch, bool more_follow) {
-  batch_ = std::move(batch);
+  {
+    const auto lock = lock_batch();
+    batch_ = std::move(batch);
+  }
   last_end_ = calls_.platform().now();
-  while (!batch_.empty()) {
-    const wire::FrameView frame = batch_.next();
+  while (const auto taken = take_next()) {
+    const wire::FrameView& frame = taken->frame;
     if (is_note(frame.header.kind)) continue;
     if (calls_.stopping() && (!serves_.actor || calls_.moves())) [[unlikely]] {
       give_back_frame(frame.header);
@@ -101,16 +121,19 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
     }
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
-    if (auto waits = run_one(frame)) {
+    if (auto waits = run_one(*taken)) {
       marks_.note_suspended(number, std::move(waits));
     } else {
       // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
-      if (more_follow || !batch_.empty()) flush_later();
+      if (more_follow || !is_last()) flush_later();
       marks_.forget(number);
     }
     marks_.note_begun(number);
   }
-  batch_ = {};
+  {
+    const auto lock = lock_batch();
+    batch_ = {};
+  }
   batches_waiting_.fetch_sub(1);
   link_->resume();
 }
@@ -160,7 +183,8 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
 }
 
 // Runs it, or a coroutine to its first wait; that is returned if it waits.
-std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame) {
+std::shared_ptr<CoroutineCall> CallerLink::run_one(const Taken& taken) {
+  const wire::FrameView& frame = taken.frame;
   const FrameHeader& header = frame.header;
   result_.clear();
   if (auto refusal = refusal_of(header)) [[unlikely]] {
@@ -174,15 +198,15 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const wire::FrameView& frame)
   room_.for_result_of(function);
   if (function.begin != nullptr) {
     auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
-    coroutine->begin(frame.payload, buffer_of(frame, batch_));
+    coroutine->begin(frame.payload, taken.buffer);
     calls_.note_end();
     if (!coroutine->ended()) return coroutine;
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
   Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
-  const auto error = running.run(function, calls_.instance().object, header.flags, frame.payload,
-                                 buffer_of(frame, batch_), result_, retries_of(header.number));
+  const auto error = running.run(function, calls_.instance().object, header.flags, frame.payload, taken.buffer, result_,
+                                 retries_of(header.number));
   calls_.end_if_child();
   calls_.note_end();
   const TimePoint end = calls_.platform().now();

@@ -76,10 +76,11 @@ class CallerLink final : public net::Link::Handler,
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
-    note_marks(frames, batches_waiting_.fetch_add(1) != 0);
+    const bool gives_back = note_marks(frames, batches_waiting_.fetch_add(1) != 0);
     calls_.strand().push(shared_from_this(), std::move(frames));
     // Whoever blocks gives back what it finds; this, what comes later.
-    if (calls_.blocked()) calls_.strand().give_back_waiting();
+    if (gives_back || calls_.blocked()) calls_.strand().give_back_waiting();
+    if (gives_back) give_back_rest();
   }
   void on_idle() override { calls_.strand().run(); }
   void on_closed(Error) override {
@@ -108,10 +109,13 @@ class CallerLink final : public net::Link::Handler,
     link_->flush();
     link_->resume();
   }
-  /// What came together with the call that runs, and waits behind it. On the thread that runs it.
+  /// What came together with the call that runs, and waits behind it. Any thread.
   void give_back_rest() {
     link_->flush();
-    give_back_frames(batch_);
+    {
+      const auto lock = lock_batch();
+      give_back_frames(batch_);
+    }
     link_->flush();
   }
 
@@ -119,10 +123,21 @@ class CallerLink final : public net::Link::Handler,
   static constexpr std::size_t kBatchesMax = 8;  // a read buffer each, that wait to be run
 
   // What comes.
-  void note_marks(net::FrameBatch frames, bool others_first);
+  /// True: its caller wants back what has not begun.
+  bool note_marks(net::FrameBatch frames, bool others_first);
+  /// Tasks may be given back while one of them runs. An actor's calls stay where they are.
+  std::unique_lock<std::mutex> lock_batch() {
+    return serves_.actor ? std::unique_lock<std::mutex>{} : std::unique_lock{batch_mutex_};
+  }
+  struct Taken {
+    wire::FrameView frame;
+    std::shared_ptr<const void> buffer;  // what keeps it, if values may share it
+  };
+  std::optional<Taken> take_next();
+  bool is_last();
   bool take_account(const wire::FrameView& frame);
   std::optional<Error> refusal_of(const wire::FrameHeader& header) const;
-  std::shared_ptr<CoroutineCall> run_one(const wire::FrameView& frame);
+  std::shared_ptr<CoroutineCall> run_one(const Taken& taken);
   void give_back_frames(net::FrameBatch& batch);
   void give_back_frame(wire::FrameHeader header);
 
@@ -145,9 +160,10 @@ class CallerLink final : public net::Link::Handler,
   std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
   CallMarks own_marks_;
   CallMarks& marks_;  // of a remote caller, whichever connection they came by
-  // The strand's.
+  std::mutex batch_mutex_;
   net::FrameBatch batch_;  // what is left of the one that is being run
-  TimePoint last_end_;     // of the last call in it
+  // The strand's.
+  TimePoint last_end_;  // of the last call in it
   RoomIn room_;
   CodecContext carried_;
   Encoder result_;

@@ -18,8 +18,8 @@ using object_store::Lessee;
 using object_store::Object;
 using object_store::View;
 
-constexpr auto kOpenTime = 10s;
-constexpr auto kAnswerTime = 10min;  // when a slow disk must make room; the node refuses when nothing goes on
+// When a slow disk must make room, or the node is stopped; it refuses when nothing goes on.
+constexpr auto kAnswerTime = 10min;
 constexpr auto kEndTime = 10s;
 constexpr int kImports = 3;  // as in object_store::Lessee
 
@@ -78,7 +78,7 @@ async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* s
   if (std::exchange(self->opening_, true)) {
     async::Completion<Opened> opened;
     self->waiting_.push_back(opened);
-    co_return co_await opened.wait(async::Deadline::after(kOpenTime, self->executor_.now()));
+    co_return co_await opened.wait(async::Deadline::after(kAnswerTime, self->executor_.now()));
   }
   auto opened = co_await ask_for_store(self);
   if (opened) {
@@ -97,7 +97,8 @@ async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* s
 }
 
 async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues* self) {
-  const auto deadline = async::Deadline::after(kOpenTime, self->executor_.now());
+  // The node gives its memory once: an answer that nobody waits for any more would be the only one.
+  const auto deadline = async::Deadline::after(kAnswerTime, self->executor_.now());
   const auto node = self->node_.lock();
   if (node == nullptr) co_return stopped();
   wire::Message ask = wire::OpenStore{};

@@ -201,6 +201,7 @@ void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration executio
     // Fast tasks are believed slowly, slow ones at once: a wrong guess makes tasks wait behind a slow one.
     worker->mean_execution = mean > worker->mean_execution ? mean : (worker->mean_execution + 3 * mean) / 4;
     worker->blocked = false;
+    worker->silent = false;
     if (!waiting_.empty() || in_flight == 0) feed(*worker);
     requests = leases_to_request();
   }
@@ -213,7 +214,8 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
   std::vector<CellHandle> cancelled;
   {
     const std::lock_guard lock{mutex_};
-    if (Worker* const worker = find(link)) worker->blocked = true;
+    // Of one that has begun a reply will come.
+    if (Worker* const worker = find(link)) worker->blocked = link.in_flight() > cells.size();
     closed = closed_;
     if (!closed) {
       // Who cancels looks here, and who takes them in looks whether they are cancelled: one of the two sees the other.
@@ -292,6 +294,7 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
 
 bool TaskPool::tend() {
   std::vector<Worker> idle;
+  std::vector<std::shared_ptr<CallLink>> slow;
   std::uint32_t requests = 0;
   bool left = false;
   {
@@ -300,6 +303,13 @@ bool TaskPool::tend() {
     for (std::size_t i = 0; i < workers_.size();) {
       Worker& worker = workers_[i];
       if (worker.link->in_flight() != 0) worker.last_used = now;
+      const bool waits_behind = worker.link->in_flight() > 1 && !worker.blocked;
+      if (waits_behind && worker.silent) {
+        worker.blocked = true;
+        slow.push_back(worker.link);
+      }
+      worker.silent = waits_behind;
+      if (!waiting_.empty()) feed(worker);  // it may have given all back
       if (!waiting_.empty() || now - worker.last_used < kIdleTime) {
         ++i;
         continue;
@@ -314,6 +324,7 @@ bool TaskPool::tend() {
     worker.link->lose(Error{ErrorCode::kWorkerDied, "the worker was given back"});
     leases_.return_lease(worker.id);
   }
+  for (const auto& link : slow) link->ask_back();
   request_leases(requests);
   return left;
 }

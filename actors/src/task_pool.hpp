@@ -21,8 +21,8 @@ class Recipes;
 
 /// A caller's tasks of one shape that wait, and the workers that are leased for them. A worker gets a second task while
 /// it runs one only as long as tasks are short: then the next is there when it is done; otherwise another worker might
-/// have run it sooner. Owned by the caller. Any thread. Bounds: `kWaitingMax` tasks wait; the next one fails with
-/// kOverloaded.
+/// have run it sooner, and where one takes long after all, those behind it are taken back. Owned by the caller. Any
+/// thread. Bounds: `kWaitingMax` tasks wait; the next one fails with kOverloaded.
 class TaskPool final : public CallLink::Observer {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
@@ -71,8 +71,8 @@ class TaskPool final : public CallLink::Observer {
   void lease_refused(const Error& why);
   /// False if it was lost, or given back, before.
   bool lose_worker(WorkerId worker, const Error& why);
-  /// Gives back what nobody has used for a while, and asks again for what was refused. To be called from time to time,
-  /// until it is false.
+  /// Gives back what nobody has used for a while, asks again for what was refused, and takes back what waits behind a
+  /// task that takes long. To be called from time to time, until it is false.
   bool tend();
   /// Fails everything, now and later.
   void close(const Error& why);
@@ -91,7 +91,8 @@ class TaskPool final : public CallLink::Observer {
     std::shared_ptr<CallLink> link;
     Duration mean_execution;  // of the last tasks; long until known
     TimePoint last_used;
-    bool blocked = false;  // its task waits, and it takes no other
+    bool blocked = false;  // its task waits, or takes long, and it takes no other
+    bool silent = false;   // since tend() was called last, with tasks in flight
     std::size_t window() const;
   };
 

@@ -152,18 +152,16 @@ void measure_gloo(Report& report) {
 }  // namespace
 
 void measure_collective(Report& report) {
-  constexpr std::size_t kMiB = std::size_t{1} << 20;
   for (const std::uint32_t count : {2U, 4U, 8U}) {
-    const std::string behind = "MiB_" + std::to_string(count);
-    for (const std::size_t mib : {1U, 16U, 32U, 256U}) {
-      if (mib * count > 1024) continue;
+    for (const std::size_t kib : {4UL, 64UL, 1UL << 10, 16UL << 10, 32UL << 10, 256UL << 10}) {
+      const std::string size = kib < 1024 ? std::to_string(kib) + "KiB_" : std::to_string(kib >> 10) + "MiB_";
       for (const auto& [each, kind_name] : kKinds) {
         const Kind kind = each;
-        const std::string name = std::string{kind_name} + "_floor_ratio_" + std::to_string(mib) + behind;
+        const std::string name = std::string{kind_name} + "_floor_ratio_" + size + std::to_string(count);
         if (!report.wants(name)) continue;
-        const int rounds = mib > 32 ? 15 : 101;
+        const int rounds = kib > 32 << 10 ? 15 : 101;
         const Found found =
-            on_ranks(count, [&](Communicator& ranks) { return beside_floor(ranks, kind, mib * kMiB, rounds); });
+            on_ranks(count, [&](Communicator& ranks) { return beside_floor(ranks, kind, kib << 10, rounds); });
         report.add(name, found.floor / found.ours, "of the floor");
       }
     }

@@ -60,6 +60,7 @@ constexpr Gate kGates[] = {
     {"allreduce_floor_ratio_256MiB_4", Gate::kAtLeast, 0.8},
     {"allreduce_floor_ratio_16MiB_8", Gate::kAtLeast, 0.8},
     {"allreduce_floor_ratio_32MiB_8", Gate::kAtLeast, 0.8},
+    {"allreduce_floor_ratio_256MiB_8", Gate::kAtLeast, 0.8},
     {"allreduce_4KiB_us_2", Gate::kAtMost, 3},
     {"allreduce_4KiB_us_8", Gate::kAtMost, 300},
     {"ddp_step_over_local", Gate::kAtMost, 1.03},

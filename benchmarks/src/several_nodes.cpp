@@ -99,15 +99,17 @@ double node_death_s(const StartedCluster& cluster, pharos::Runtime& runtime) {
   return median(std::move(times));
 }
 
-/// Until an actor that is new answers on a node that is not the head's.
+/// Until both nodes are back: a group has a bundle on each.
 double nodes_back_s(StartedCluster& cluster, pharos::Runtime& runtime) {
   std::vector<double> times;
   for (int round = 0; round < 5; ++round) {
     const auto start = Clock::now();
     cluster.restart_head();
-    const auto actor = runtime.spawn<Member>({.resources = {{"seat", 1}}});
-    static_cast<void>(actor.call<&Member::pid>().get());
+    const pharos::Bundle bundle{.resources = {{"seat", 1}}};
+    const auto group = runtime.reserve({.bundles = {bundle, bundle}, .strategy = pharos::Strategy::kStrictSpread});
+    static_cast<void>(group.nodes().get());
     times.push_back(seconds_since(start));
+    group.remove();
   }
   return median(std::move(times));
 }

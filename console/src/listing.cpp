@@ -110,9 +110,14 @@ Result<void> print_status(const Place& place) {
   PHAROS_TRY(const wire::Rows nodes, all_rows(place, "nodes", kAllRows));
   PHAROS_TRY(const wire::Rows jobs, all_rows(place, "jobs", kAllRows));
   PHAROS_TRY(const wire::Rows pending, all_rows(place, "pending", 20));
+  PHAROS_TRY(const wire::Rows records, all_rows(place, "records", kAllRows));
   std::cout << counted(nodes.matching, "node") << ", " << counted(jobs.matching, "program") << "\n\n";
   print_table(nodes);
   std::cout << '\n';
+  for (const auto& row : records.rows) {
+    if (row[0] == "0") continue;
+    std::cout << "Of the head's records " << row[0] << " made no sense and are set aside; its log has their keys.\n";
+  }
   if (pending.rows.empty()) {
     std::cout << "Nobody waits for resources.\n";
     return {};

@@ -40,7 +40,7 @@ int run_keeper(const Arguments& arguments) {
 int status_of(const Result<void>& done) {
   if (done) return 0;
   std::cerr << "pharos: " << done.error().to_string() << '\n';
-  return 1;
+  return pharos::node::exit_status_of(done.error());
 }
 
 int status_of(const Result<int>& status) {

@@ -125,7 +125,7 @@ class Daemon final {
 
   int fail(const Error& why) {
     std::cerr << "pharos: " << why.to_string() << std::endl;
-    end(1);
+    end(exit_status_of(why));
     shut_down();
     return status_;
   }
@@ -138,15 +138,27 @@ class Daemon final {
     return {};
   }
 
-  void say_head_runs() {
-    const std::string token_file = options_.token_file.empty() ? kept_.run_folder + "/token" : options_.token_file;
+  std::string token_file() const {
+    return options_.token_file.empty() ? kept_.run_folder + "/token" : options_.token_file;
+  }
+  void say_head_runs() const {
     std::cout << "Pharos head, and a node with " << machine_.resources.to_string() << "\n"
-              << "listening at " << listening_at_ << "; token in " << token_file << "\n"
-              << "join with: pharos start --address " << listening_at_ << " --token-file " << token_file << "\n"
-              << "run programs with: PHAROS_ADDRESS=" << listening_at_ << " PHAROS_TOKEN_FILE=" << token_file
+              << "listening at " << listening_at_ << "; token in " << token_file() << "\n"
+              << "join with: pharos start --address " << listening_at_ << " --token-file " << token_file() << "\n";
+    say_next_commands();
+  }
+  void say_node_runs() const {
+    std::cout << "Pharos node with " << machine_.resources.to_string() << "\n"
+              << "joined the head at " << options_.head << "; listening at " << listening_at_ << "\n";
+    say_next_commands();
+  }
+  void say_next_commands() const {
+    std::cout << "run programs with: PHAROS_ADDRESS=" << listening_at_ << " PHAROS_TOKEN_FILE=" << token_file()
               << " ./app\n"
-              << "look at it with: pharos status --address " << listening_at_ << " --token-file " << token_file << "\n"
-              << "end it with: pharos stop --address " << listening_at_ << " --token-file " << token_file << std::endl;
+              << "look at it with: pharos status --address " << listening_at_ << " --token-file " << token_file()
+              << "\n"
+              << "end it with: pharos stop --address " << listening_at_ << " --token-file " << token_file()
+              << std::endl;
     end_words();
   }
   /// For whoever has started it in the background.
@@ -339,9 +351,7 @@ class Daemon final {
       self->end(1);
       co_return;
     }
-    std::cout << "Pharos node with " << self->node().machine().resources.to_string() << "\n"
-              << "joined the head at " << self->options_.head << "; listening at " << self->listening_at_ << std::endl;
-    self->end_words();
+    self->say_node_runs();
   }
 
   static async::Async<Result<void>> join(Daemon* self) {

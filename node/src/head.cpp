@@ -23,9 +23,7 @@ constexpr auto kFarReasonTime = 500ms;
 constexpr ByteCount kDiskReserve{std::uint64_t{12} << 20};
 constexpr auto kEarlyTime = 1s;  // for the word of who makes an actor, after the first word about it
 constexpr std::size_t kEarlyMax = 65536;
-constexpr std::size_t kHoldersToldMax = 5;   // of what others wait for
-constexpr std::size_t kInspectedMax = 4096;  // of a program's actors; and as many that wait, as a message has an end
-constexpr auto kLetGoTime = 20ms;            // before a handle that is let go of counts
+constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
 
 template <class Wanted>
 Result<void> check_names(const Wanted& actor) {
@@ -50,24 +48,25 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
   if (!description.total.empty()) effects = placement_.add_node(node, description.total, description.labels);
   this->tell(node, welcome());
   apply(effects);
+  end_recovery_if_over();
   end_event();
 }
 
-void Head::remove_node(NodeId node) {
+void Head::remove_node(NodeId node, bool was_silent) {
   if (const auto lost = nodes_.extract(node); !lost.empty()) {
     if (draining_.contains(node)) {
       log(LogLevel::kInfo, "a node has gone, as it was told to", {kv("node", node)});
     } else if (placement_.fleet().find(node) != nullptr) {
       log(LogLevel::kWarn, "a node is lost", {kv("node", node), kv("address", lost.mapped().address)});
     }
-    lose_node(node, "its node, at " + lost.mapped().address + ", was lost");
+    lose_node(node, "its node, at " + lost.mapped().address + ", was lost", was_silent);
   } else if (const auto awaited = expected_.extract(node); !awaited.empty()) {
-    lose_node(node, "its node, at " + awaited.mapped() + ", did not come back to the head");
+    lose_node(node, "its node, at " + awaited.mapped() + ", did not come back to the head", true);
   }
   end_event();
 }
 
-void Head::lose_node(NodeId node, const std::string& reason) {
+void Head::lose_node(NodeId node, const std::string& reason, bool was_silent) {
   const bool drained = draining_.erase(node) != 0;
   if (records_ != nullptr) records_->erase(node_key(node));
   if (records_ != nullptr && drained) records_->erase(drain_key(node));
@@ -98,6 +97,10 @@ void Head::lose_node(NodeId node, const std::string& reason) {
   apply(placement_.remove_node(node));
   lose_leases_at(node);
   for (const auto& [actor, incarnation] : actors) {
+    const auto making = makings_.find(actor);
+    if (!was_silent && !drained && making != makings_.end() && making->second.exclusive) {
+      actors_.keep_back(actor, executor_.now() + kExclusiveTime);
+    }
     tell_holders(actor, incarnation, reason);
     incarnation_ended({actor, incarnation, reason});
   }
@@ -141,6 +144,19 @@ std::string Head::leftovers() const {
   return left;
 }
 
+std::string Head::check() const {
+  std::string wrong = placement_.check();
+  for (const auto& [actor, running] : running_) {
+    const auto seat = placement_.seat_of(actor);
+    if (!seat || seat->node != running.node) wrong += "actor " + to_string(actor) + " runs where it has no place\n";
+  }
+  if (placement_.seated() != running_.size()) {
+    wrong += std::to_string(placement_.seated()) + " actors have places, and " + std::to_string(running_.size()) +
+             " run or start\n";
+  }
+  return wrong;
+}
+
 void Head::tell(NodeId node, wire::Message message) {
   outbox_.emplace_back(node, std::move(message));
 }
@@ -182,6 +198,7 @@ void Head::on_event(NodeId from, wire::Message message) {
     find_node(from, *find);
   } else if (const auto* const load = std::get_if<wire::NodeLoad>(&message)) {
     placement_.note_tasks(from, scheduler::Resources{load->tasks});
+    if (const auto node = nodes_.find(from); node != nodes_.end()) node->second.waiting = load->waiting;
   } else if (const auto* const going = std::get_if<wire::DrainNode>(&message)) {
     const auto drains = drain(*going);
     if (!drains) return tell(from, wire::Refused{going->number, drains.error()});
@@ -371,7 +388,13 @@ Result<ActorId> Head::find_actor(const wire::FindActor& find) {
 
 void Head::kill_actor(const wire::KillActor& kill) {
   const auto* const spec = actors_.find_spec(kill.actor);
-  if (spec == nullptr || (spec->job != kill.asker.job && !spec->detached)) return;
+  if (spec == nullptr) return;
+  if (spec->job != kill.asker.job && !spec->detached) {
+    // Who asks does not wait for an answer.
+    log(LogLevel::kWarn, "a program wanted to end an actor of another one; it goes on",
+        {kv("actor", spec->label), kv("program", kill.asker.job), kv("its_program", spec->job)});
+    return;
+  }
   if (!kill.gently) return apply(actors_.kill(kill.actor, "its program ended it"));
   apply(actors_.stop(kill.actor, kill.why.empty() ? "was told to stop" : kill.why,
                      std::chrono::milliseconds{kill.grace_ms}));
@@ -382,52 +405,6 @@ void Head::hold_actor(const wire::HoldActor& hold) {
   if (hold.count >= 0) return count();
   // A handle that was passed on may be let go of before its new holder is heard.
   run_later(kLetGoTime, count);
-}
-
-void Head::describe_actors(NodeId from, const wire::Asker& asker) {
-  wire::Inspected answer{.cluster = placement_.fleet().total().amounts(), .number = asker.number};
-  Reasons reasons;
-  for (const auto& [actor, making] : makings_) {
-    if (making.asker.job != asker.job) continue;
-    const bool waits = unplaced_.contains(actor);
-    if (answer.workers.size() >= (waits ? 2 * kInspectedMax : kInspectedMax)) continue;
-    wire::InspectedWorker told{.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}};
-    if (waits) told.state = reason_of(making, reasons);
-    if (const auto running = running_.find(actor); running != running_.end()) {
-      const NodeId node = running->second.node;
-      told.amounts = making.demand.amounts;
-      if (node != from) told.elsewhere = describe_node(node, address_of(node));
-    }
-    answer.workers.push_back(std::move(told));
-  }
-  for (const ActorId actor : actors_.promised_in(asker.job)) {
-    answer.workers.push_back(
-        {.actor = actor, .label = actors_.find_spec(actor)->label, .state = std::string{actors_.describe(actor)}});
-  }
-  tell(from, std::move(answer));
-}
-
-std::string Head::describe_shortage(const wire::StartActor& making) const {
-  const scheduler::Demand demand = demand_of(making.demand);
-  if (making.demand.group) return "it waits for " + demand.amounts.to_string() + " of its group";
-  const auto [use, holders] = placement_.shortage_of(demand);
-  std::string text = "it waits for " + demand.to_string() + ": " + use;
-  std::size_t told = 0;
-  for (const ActorId holder : holders) {
-    if (++told > kHoldersToldMax) break;
-    text += told == 1 ? ", by " : ", ";
-    if (const auto other = makings_.find(holder); other == makings_.end()) {
-      text += "an actor that ends";
-    } else if (other->second.asker.job != making.asker.job) {
-      text += "an actor of another program";
-    } else {
-      text += "actor \"" + other->second.label + '"';
-    }
-  }
-  if (holders.size() > kHoldersToldMax) {
-    text += " and " + std::to_string(holders.size() - kHoldersToldMax) + " other actors";
-  }
-  return text;
 }
 
 void Head::end_caller(CallerId caller) {
@@ -444,80 +421,6 @@ void Head::end_caller(CallerId caller) {
   }
   for (const GroupId group : groups) remove_group(group);
   apply(actors_.caller_ended(caller));
-}
-
-// Its driver's node sees to what runs there. Nothing is started any more.
-void Head::stop_job(JobId job) {
-  const auto found = jobs_.find(job);
-  if (found == jobs_.end() || found->second.stopping) return;
-  Job& stopped = found->second;
-  // What it holds ends, after its destructors, when it is gone.
-  if (actors_.has_detached(job)) return tell(stopped.node, wire::JobStopped{job});
-  stopped.stopping.emplace(stopped.known_at);
-  for (const NodeId node : stopped.known_at) {
-    if (node != stopped.node) tell(node, wire::StopJob{job});
-  }
-  job_stopped(job, stopped.node);
-}
-
-void Head::job_stopped(JobId job, NodeId node) {
-  const auto found = jobs_.find(job);
-  if (found == jobs_.end() || !found->second.stopping || found->second.stopping->erase(node) == 0) return;
-  if (found->second.stopping->empty()) tell(found->second.node, wire::JobStopped{job});
-}
-
-/// Detached actors go on, and what they hold.
-void Head::leave_driver(JobId id) {
-  Job& job = jobs_.at(id);
-  std::vector<CallerId> gone;
-  for (const auto& [caller, place] : callers_) {
-    if (place.job == id && place.node == job.node) gone.push_back(caller);
-  }
-  job.known_at.erase(job.node);
-  job.node = {};
-  job.stopping.reset();
-  if (records_ != nullptr) records_->put(job_key(id), wire::AddJob{id, job.program, {}});
-  for (const CallerId caller : gone) end_caller(caller);
-}
-
-void Head::end_jobs_without_driver() {
-  for (const JobId id : std::exchange(maybe_over_, {})) {
-    const auto job = jobs_.find(id);
-    if (job != jobs_.end() && !job->second.node && !recovering_ && !actors_.has_detached(id)) end_job(id);
-  }
-}
-
-/// Its driver has ended, or the last of the actors that outlived it.
-void Head::end_job(JobId job) {
-  if (jobs_.contains(job) && actors_.has_detached(job)) return leave_driver(job);
-  const auto ended = jobs_.extract(job);
-  if (ended.empty()) return;
-  if (records_ != nullptr) records_->erase(job_key(job));
-  for (const NodeId node : ended.mapped().known_at) {
-    if (node != ended.mapped().node) tell(node, wire::EndJob{job});
-  }
-  const auto of_job = [job](const auto& entry) { return entry.second.asker.job == job; };
-  for (const auto& [number, lease] : lease_requests_) {
-    if (lease.asker.job == job) placement_.count_leases(lease.at, -1);
-  }
-  for (const auto& [worker, lease] : leases_) {
-    if (lease.asker.job == job) placement_.count_leases(lease.at, -1);
-  }
-  std::erase_if(callers_, [job](const auto& entry) { return entry.second.job == job; });
-  std::vector<GroupId> groups;
-  for (const auto& [id, group] : groups_) {
-    if (group.asker.job == job) groups.push_back(id);
-  }
-  for (const GroupId group : groups) remove_group(group);
-  std::erase_if(lease_requests_, of_job);
-  std::erase_if(leases_, of_job);
-  std::erase_if(requests_, [&](const auto& entry) { return entry.second.asker.job == job; });
-  apply(actors_.job_ended(job));
-  std::erase_if(makings_, [&](const auto& entry) {
-    if (entry.second.asker.job != job) return false;
-    last_ends_.erase(entry.first);
-    return true;
-  });
 }
 
 // ---- The life of actors

@@ -54,19 +54,26 @@ class Head {
   bool expects(NodeId node) const { return expected_.contains(node); }
   void return_node(NodeId node, const NodeDescription& description, Tell tell);
   /// Its connection has ended: whatever was there is gone.
-  void remove_node(NodeId node);
+  /// `was_silent`: for so long that exclusive actors have ended there.
+  void remove_node(NodeId node, bool was_silent = false);
   void on_message(NodeId from, wire::Message message);
   /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
   std::string leftovers() const;
+  /// For tests, between two events: what is given twice, or to nobody. Empty: nothing.
+  std::string check() const;
   /// For tests: what its records have to hold now. Of what is written once, the key alone. Nothing during a recovery.
   std::optional<std::map<std::string, std::optional<wire::Message>>> recorded() const;
 
  private:
+  /// Whatever its node does, the process of an exclusive actor has ended by itself then.
+  static constexpr Duration kExclusiveTime = std::chrono::seconds{9};
+
   struct Node {
     std::string address;
     Tell tell;
     std::uint64_t said = 0;       // of what it would say again
     std::uint64_t confirmed = 0;  // of that
+    std::vector<wire::WaitingTasks> waiting{};
   };
   struct Job {
     NodeId node;  // its driver's; none: that has ended, and detached actors go on
@@ -117,16 +124,19 @@ class Head {
   void find_node(NodeId from, const wire::FindNode& find);
   Result<wire::Rows> list(const wire::ListRows& asked) const;
   wire::Rows list_nodes() const;
-  /// Why actors wait, of one job and one demand each, so that it is looked up once for all of them.
-  using Reasons = std::map<std::tuple<JobId, GroupId, scheduler::Demand>, std::string>;
-  const std::string& reason_of(const wire::StartActor& making, Reasons& known) const;
+  /// What is in use of what is asked for, by job and demand, so that it is looked up once for all that wait for it.
+  using Uses = std::map<std::pair<JobId, scheduler::Demand>, std::string>;
+  std::string reason_of(const wire::StartActor& making, Uses& known) const;
+  const std::string& use_of(const scheduler::Demand& demand, JobId asker, Uses& known) const;
   wire::Rows list_actors(std::size_t first) const;
   wire::Rows list_groups() const;
   wire::Rows list_jobs() const;
   wire::Rows list_pending(std::size_t first) const;
+  void list_waiting_groups(wire::Rows& to, Uses& uses) const;
+  void list_waiting_tasks(wire::Rows& to) const;
   void hold_actor(const wire::HoldActor& hold);
   void describe_actors(NodeId from, const wire::Asker& asker);
-  std::string describe_shortage(const wire::StartActor& making) const;
+  std::string describe_use(const scheduler::Demand& demand, JobId asker) const;
   void incarnation_ended(const wire::IncarnationEnded& ended);
   void stop_job(JobId job);
   void job_stopped(JobId job, NodeId node);
@@ -170,7 +180,7 @@ class Head {
   std::vector<std::pair<ActorId, std::uint32_t>> running_at(NodeId node) const;
   Running* find_running(ActorId actor, std::uint32_t incarnation);
   const Running* find_running(ActorId actor, std::uint32_t incarnation) const;
-  void lose_node(NodeId node, const std::string& reason);
+  void lose_node(NodeId node, const std::string& reason, bool was_silent = false);
   void tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason);
 
   // Nodes that are to go.
@@ -223,7 +233,7 @@ class Head {
     NodeId asked_from;
     std::string label;
     Strategy strategy;
-    std::vector<std::string> bundles;          // what each asks for
+    std::vector<scheduler::Demand> bundles;
     std::vector<NodeId> nodes;                 // of each bundle, as far as they have one
     std::unordered_set<std::uint32_t> unheld;  // that their nodes have not set aside yet
     bool answered = false;

@@ -48,11 +48,9 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
                    "Give it between 1 and " + std::to_string(scheduler::GroupSpec::kBundlesMax) + "."});
   }
   scheduler::GroupSpec spec{place.label, {}, place.strategy};
-  std::vector<std::string> bundles;
   for (const wire::Demand& bundle : place.bundles) {
     auto demand = checked(bundle);
     if (!demand) return refuse(std::move(demand).error().with("group \"" + place.label + "\""));
-    bundles.push_back(demand->to_string());
     spec.bundles.push_back(*std::move(demand));
   }
   if (recovering_) return put_off_.emplace_back(from, std::move(place)), void();
@@ -62,7 +60,7 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
                                      .asked_from = from,
                                      .label = place.label,
                                      .strategy = place.strategy,
-                                     .bundles = std::move(bundles),
+                                     .bundles = spec.bundles,
                                      .nodes = std::vector<NodeId>(place.bundles.size()),
                                      .unheld = {}});
   apply(placement_.place_group(place.group, std::move(spec)));

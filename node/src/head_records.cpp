@@ -300,7 +300,7 @@ bool Head::restore_group(const wire::PlaceGroup* place, const wire::GroupPlaces*
   for (const wire::Demand& bundle : place->bundles) {
     auto demand = checked(bundle);
     if (!demand) return false;
-    group.bundles.push_back(demand->to_string());
+    group.bundles.push_back(*demand);
     spec.bundles.push_back(*std::move(demand));
   }
   std::vector<scheduler::Placement::BundlePlace> found;
@@ -363,6 +363,9 @@ bool Head::restore_actor(const wire::ActorLife* life, const wire::StartActor* ma
   if (!actors_.restore(actor, spec, creator, lived, executor_.now())) {
     apply(placement_.give_back(actor));
     return false;
+  }
+  if (lived.waits && making != nullptr && making->exclusive) {
+    actors_.keep_back(actor, executor_.now() + kExclusiveTime);
   }
   if (is_placed) note_running(actor, Running{lived.incarnation, life->has.node, {}, true});
   if (making != nullptr && !is_over) makings_.emplace(actor, *making);
@@ -498,6 +501,7 @@ void Head::take_reported_incarnations(NodeId from, const wire::Report& report) {
 
 void Head::end_recovery_if_over() {
   if (!recovering_ || !expected_.empty() || !reporting_.empty()) return;
+  if (own_ && !knows(own_)) return;  // what was there may have room nowhere else
   recovering_ = false;
   settle_leases();
   apply(actors_.restored([this](CallerId caller) { return callers_.contains(caller); }));

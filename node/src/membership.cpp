@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <pharos/async/sleep.hpp>
+#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 
@@ -107,6 +108,7 @@ async::Async<Result<std::unique_ptr<storage::KvStore>>> Membership::open_records
 
 async::Async<Result<void>> Membership::start(Membership* self) {
   PHAROS_CO_TRY(self->store_, co_await open_records(self));
+  failpoint(Failpoint::kRecordsOpened);
   PHAROS_CO_TRY(Records::Found found, co_await Records::load(self->store_.get()));
   if (self->closing_) co_return Error{ErrorCode::kCancelled, "the daemon ends"};
   self->records_ = std::make_unique<Records>(
@@ -114,6 +116,7 @@ async::Async<Result<void>> Membership::start(Membership* self) {
   ++self->heads_;
   self->head_ = std::make_unique<Head>(self->executor_, self->id_, self->records_.get());
   self->head_->restore(std::move(found));
+  failpoint(Failpoint::kRecordsRead);
   if (self->head_->expects(self->id_)) {
     self->head_->return_node(self->id_, self->own_description(), self->tell_own_node());
   } else {
@@ -188,9 +191,9 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   }
 }
 
-void Membership::lose(const net::Peer* peer) {
+void Membership::lose(const net::Peer* peer, bool was_silent) {
   const auto gone = far_nodes_.extract(peer);
-  if (!gone.empty() && gone.mapped().id && head_ != nullptr) head_->remove_node(gone.mapped().id);
+  if (!gone.empty() && gone.mapped().id && head_ != nullptr) head_->remove_node(gone.mapped().id, was_silent);
 }
 
 // ---- A head elsewhere
@@ -312,7 +315,7 @@ void Membership::tick() {
   for (const FarNode& node : far_nodes_in_order()) {
     if (++far_nodes_.at(node.peer.get()).silent_ticks <= kSilentTicks) continue;
     log(LogLevel::kWarn, "nothing comes from a node, which is given up", {kv("node", node.id)});
-    lose(node.peer.get());
+    lose(node.peer.get(), true);
     node.peer->close();
   }
   if (!far_nodes_.empty()) tick_later();

@@ -52,6 +52,7 @@ class Membership final : public net::Peer::Owner {
   Membership(async::Executor& executor, Host& host, Settings settings, Ends ends);
 
   Node& node() { return node_; }
+  const Node& node() const { return node_; }
   /// Null: it is elsewhere, or not there now.
   const Head* head() const { return head_.get(); }
   /// Null: nothing outlives the head.
@@ -75,6 +76,7 @@ class Membership final : public net::Peer::Owner {
 
   /// For tests, as of Node and Head.
   std::string leftovers() const { return node_.leftovers() + (head_ == nullptr ? "" : head_->leftovers()); }
+  std::string check() const { return node_.check() + (head_ == nullptr ? "" : head_->check()); }
 
  private:
   static constexpr std::size_t kWaitingMax = 64;
@@ -101,7 +103,7 @@ class Membership final : public net::Peer::Owner {
   static async::Async<Result<std::unique_ptr<storage::KvStore>>> open_records(Membership* self);
   static async::Async<void> replace_head(Membership* self, Error why);
   void admit(FarNode& node, const wire::JoinCluster& join, std::uint64_t request);
-  void lose(const net::Peer* peer);
+  void lose(const net::Peer* peer, bool was_silent = false);
 
   // A head elsewhere.
   static async::Async<Result<void>> try_to_join(Membership* self, ReachedAt reached_at, async::Deadline deadline);

@@ -184,7 +184,7 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
     end_caller(client);
     return background_.spawn(conclude_worker(this, client.worker));
   }
-  if (client.caller) return end_job(client.job->id);
+  if (client.caller) return end_job(client.job);
   client.job->zygote = nullptr;
   for (const auto& [id, worker] : workers_) {
     if (worker->job == client.job) worker->crash.fail(Error{ErrorCode::kUnavailable, "its zygote has ended"});
@@ -202,6 +202,31 @@ void Node::end_caller(const Client& client) {
   apply(leases_.lessee_ended(client.caller));
   forget_holds(client.caller);
   tell_head(wire::EndCaller{client.caller});
+}
+
+std::vector<std::pair<ActorId, std::uint32_t>> Node::incarnations() const {
+  std::vector<std::pair<ActorId, std::uint32_t>> all;
+  for (const auto& [id, worker] : workers_) {
+    if (worker->actor && !worker->failed_to_start) all.emplace_back(worker->actor, worker->incarnation);
+  }
+  return all;
+}
+
+std::string Node::check() const {
+  std::string wrong = leases_.check();
+  std::size_t expected = bundles_.size() + leaving_.size();
+  for (const auto& [reservation, starting] : starting_) expected += starting.start.group ? 0 : 1;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker->reservation) continue;
+    const auto bundle = bundles_.find(worker->bundle);
+    const bool is_held = (bundle != bundles_.end() && bundle->second.held) || leaving_.contains(worker->bundle);
+    const bool has_its_part = worker->bundle.first ? is_held : leases_.holds(worker->reservation);
+    if (!has_its_part) wrong += "a process of actor " + to_string(worker->actor) + " has what is not its own\n";
+    expected += worker->bundle.first ? 0 : 1;
+  }
+  if (leases_.reservations() == expected) return wrong;
+  return wrong + std::to_string(leases_.reservations()) + " reservations are there, and " + std::to_string(expected) +
+         " should be\n";
 }
 
 // ---- The head
@@ -266,7 +291,7 @@ void Node::on_head_message(wire::Message message) {
   } else if (auto* const job = std::get_if<wire::AddJob>(&message)) {
     add_far_job(std::move(*job));
   } else if (const auto* const ended_job = std::get_if<wire::EndJob>(&message)) {
-    end_job(ended_job->job);
+    if (const auto known = jobs_.find(ended_job->job); known != jobs_.end()) end_job(std::shared_ptr{known->second});
   } else if (const auto* const stop = std::get_if<wire::StopJob>(&message)) {
     background_.spawn(stop_far_job(this, stop->job));
   } else if (const auto* const stopped = std::get_if<wire::JobStopped>(&message)) {

@@ -87,6 +87,10 @@ class Node final : public net::Peer::Owner {
 
   /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
   std::string leftovers() const;
+  /// For tests, between two events: what is given twice, or to nobody. Empty: nothing.
+  std::string check() const;
+  /// For tests: those that have a process here.
+  std::vector<std::pair<ActorId, std::uint32_t>> incarnations() const;
 
  private:
   struct Job;
@@ -134,7 +138,7 @@ class Node final : public net::Peer::Owner {
   void drop_zygote(Job& job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
   wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
-  void end_job(JobId job);
+  void end_job(const std::shared_ptr<Job>& job);
 
   // Jobs of drivers at other nodes, and their executables.
   void add_far_job(wire::AddJob add);
@@ -214,6 +218,7 @@ class Node final : public net::Peer::Owner {
   void hold_bundle(const wire::HoldBundle& hold);
   void note_held(const scheduler::Reserved& reserved);
   void release_bundle(const BundleKey& key);
+  void release_unused();
   void end_incarnation(const wire::EndIncarnation& end);
   void incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
                          const std::string& reason, bool out_of_memory = false);
@@ -241,6 +246,7 @@ class Node final : public net::Peer::Owner {
   void apply(const scheduler::LeaseEffects& effects);
   void tell_load_later();
   void tell_load();
+  wire::NodeLoad load() const;
   void wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand);
   void look_elsewhere_after(Duration time);
   void look_elsewhere();
@@ -305,6 +311,7 @@ class Node final : public net::Peer::Owner {
     std::vector<scheduler::ReservationId> starting{};  // once it is held
   };
   std::map<BundleKey, Bundle> bundles_;
+  std::multimap<BundleKey, scheduler::ReservationId> leaving_;  // given up, and a process has some of it still
   scheduler::Leases leases_;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   struct HandOver {
@@ -315,9 +322,9 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<std::uint64_t, HandOver> waiting_hand_overs_;
   bool looks_for_slow_workers_ = false;
   bool ends_idle_workers_ = false;
-  std::optional<scheduler::Resources> told_load_ =
-      scheduler::Resources{};  // that tasks have; none: the head counts something else
-  bool tells_load_ = false;    // soon
+  std::optional<wire::NodeLoad> told_load_ = wire::NodeLoad{};  // none: the head counts something else
+  std::size_t told_waiting_ = 0;
+  std::optional<TimePoint> tells_load_at_{};
   bool drains_ = false;
   // Requests that wait here, and may be served by another node.
   std::deque<scheduler::LeaseRequestId> movable_;

@@ -183,7 +183,27 @@ void Node::note_held(const scheduler::Reserved& reserved) {
 
 void Node::release_bundle(const BundleKey& key) {
   const auto released = bundles_.extract(key);
-  if (!released.empty()) apply(leases_.release(released.mapped().reservation));
+  if (released.empty()) return;
+  leaving_.emplace(key, released.mapped().reservation);
+  release_unused();
+}
+
+// A head that has started again gives bundles up whose processes are only about to end.
+void Node::release_unused() {
+  std::vector<scheduler::ReservationId> unused;
+  std::erase_if(leaving_, [&](const auto& entry) {
+    const auto& [key, reservation] = entry;
+    const bool is_used =
+        std::any_of(workers_.begin(), workers_.end(),
+                    [&](const auto& each) { return each.second->reservation && each.second->bundle == key; }) ||
+        std::any_of(starting_.begin(), starting_.end(), [&](const auto& each) {
+          const wire::StartIncarnation& start = each.second.start;
+          return each.second.begun && BundleKey{start.group, start.bundle} == key;
+        });
+    if (!is_used) unused.push_back(reservation);
+    return !is_used;
+  });
+  for (const auto reservation : unused) apply(leases_.release(reservation));
 }
 
 // ---- Their processes
@@ -206,6 +226,7 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
     co_return;
   }
   (*worker)->reservation = reservation;
+  (*worker)->bundle = {start.group, start.bundle};
   (*worker)->exclusive = start.exclusive && !self->settings_.head_address.empty();
   (*worker)->may_restart = start.may_restart;
   (*worker)->control->send(wire::ConstructActor{start.actor,
@@ -242,6 +263,7 @@ void Node::end_incarnation(const wire::EndIncarnation& end) {
 void Node::incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,
                              const std::string& reason, bool out_of_memory) {
   apply(leases_.release(reservation));
+  release_unused();
   tell_head(wire::IncarnationEnded{actor, incarnation, reason, out_of_memory});
 }
 

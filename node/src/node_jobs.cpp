@@ -40,7 +40,7 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
   if (!self->settings_.machine.resources.empty()) {
     const auto loaded = co_await load_program(self, job);
     if (!loaded) {
-      self->end_job(job->id);
+      self->end_job(job);
       driver->respond(request, loaded.error());
       co_return;
     }
@@ -127,7 +127,7 @@ async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uin
   const auto elsewhere = co_await job->stopped_elsewhere.wait(deadline);
   if (!elsewhere) log(LogLevel::kError, "workers on other nodes do not end", {kv("job", job->id)});
   const auto driver = job->driver;
-  self->end_job(job->id);
+  self->end_job(job);
   driver->respond(request, wire::Done{});
 }
 
@@ -141,13 +141,12 @@ async::Async<void> Node::stop_far_job(Node* self, JobId id) {
   self->tell_head(wire::JobStopped{id});
 }
 
-void Node::end_job(JobId id) {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end()) return;
-  const auto job = found->second;
-  job->ended = true;
+// Its detached actors may have brought it back since it ended: that is another one under the same id.
+void Node::end_job(const std::shared_ptr<Job>& job) {
+  if (std::exchange(job->ended, true)) return;
+  const JobId id = job->id;
   job->zygote_ready.fail(Error{ErrorCode::kRuntimeStopped, "the program has ended"});
-  jobs_.erase(found);
+  jobs_.erase(id);
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
   std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.job == job; });
   std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.client.job == job; });

@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr auto kLoadTime = 100ms;        // between two words of what tasks have
+constexpr auto kLinesTime = 1s;          // of who waits, for people
+constexpr std::size_t kLinesMax = 16;    // of that
 constexpr auto kPatience = 10ms;         // for a worker here, before other nodes are asked
 constexpr auto kNoRoomTime = 100ms;      // before they are asked again
 constexpr Duration kDrainTime = 3600s;   // for tasks that run
@@ -116,17 +118,30 @@ void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& 
 
 // Short tasks change it all the time.
 void Node::tell_load_later() {
-  if (tells_load_ || leases_.tasks() == told_load_) return;
-  tells_load_ = true;
-  executor_.run_at(executor_.now() + kLoadTime, [this] {
-    tells_load_ = false;
-    if (leases_.tasks() != told_load_) tell_load();
+  const bool is_known = told_load_ && leases_.tasks().amounts() == told_load_->tasks;
+  if (is_known && leases_.waiting() == told_waiting_) return;
+  const TimePoint when = executor_.now() + (is_known ? Duration{kLinesTime} : Duration{kLoadTime});
+  if (tells_load_at_ && *tells_load_at_ <= when) return;
+  tells_load_at_ = when;
+  executor_.run_at(when, [this, when] {
+    if (tells_load_at_ != when) return;
+    tells_load_at_.reset();
+    if (load() != told_load_) tell_load();
   });
 }
 
+wire::NodeLoad Node::load() const {
+  wire::NodeLoad load{leases_.tasks().amounts(), {}};
+  for (const auto& [demand, workers] : leases_.waiting_for(kLinesMax)) {
+    load.waiting.push_back({demand.amounts(), static_cast<std::uint32_t>(workers)});
+  }
+  return load;
+}
+
 void Node::tell_load() {
-  told_load_ = leases_.tasks();
-  tell_head(wire::NodeLoad{told_load_->amounts()});
+  told_load_ = load();
+  told_waiting_ = leases_.waiting();
+  tell_head(*told_load_);
 }
 
 async::Async<void> Node::start_leased(Node* self, std::shared_ptr<Job> job, scheduler::LeaseRequestId request,

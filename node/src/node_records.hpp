@@ -61,6 +61,7 @@ struct Node::Worker {
   async::Completion<wire::WorkerCrashed> crash;
   async::Completion<void> concluded;
   scheduler::ReservationId reservation;  // of an actor
+  BundleKey bundle;                      // that it has a part of; of no group: none
   std::vector<std::string> gpus;         // that it sees
   wire::Holding holding;                 // of the tasks of its far user
   std::string killed_because;            // what is known better than how its process ended

@@ -49,7 +49,7 @@ void Node::return_to_head() {
   }
   std::erase_if(looking_, [this](std::uint64_t number) { return !asked_.contains(number); });
   for (const auto& [number, asked] : node_questions_) tell_head_(wire::FindNode{asked.node, number});
-  if (told_load_ && !told_load_->empty()) tell_head_(wire::NodeLoad{told_load_->amounts()});
+  if (told_load_ && *told_load_ != wire::NodeLoad{}) tell_head_(*told_load_);
 }
 
 std::vector<wire::Report> Node::report() const {

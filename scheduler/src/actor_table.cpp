@@ -209,7 +209,7 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
   }
 
   if (std::exchange(found->moves, false)) {
-    start(actor, *found, now, effects);
+    restart(actor, *found, now, now, effects);
     return effects;
   }
   const ActorSpec& spec = found->spec;
@@ -232,14 +232,28 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
   const Duration pause = backoff_after(found->backoff);
   ++found->backoff;
   ++found->restarts;
-  found->state = State::kRestarting;
-  found->since = now + pause;
-  if (pause == 0s) {
-    start(actor, *found, now, effects);
-  } else {
-    restarts_.insert({found->since, actor});
-  }
+  restart(actor, *found, now + pause, now, effects);
   return effects;
+}
+
+void ActorTable::restart(ActorId id, Actor& actor, TimePoint when, TimePoint now, ActorEffects& effects) {
+  actor.state = State::kRestarting;
+  actor.since = std::max(when, actor.not_before);
+  if (actor.since <= now) {
+    start(id, actor, now, effects);
+  } else {
+    restarts_.insert({actor.since, id});
+  }
+}
+
+void ActorTable::keep_back(ActorId actor, TimePoint until) {
+  Actor* const found = find_actor(actor);
+  if (found == nullptr) return;
+  found->not_before = until;
+  if (found->state != State::kRestarting || found->since >= until) return;
+  restarts_.erase({found->since, actor});
+  found->since = until;
+  restarts_.insert({until, actor});
 }
 
 ActorEffects ActorTable::stop(ActorId actor, const std::string& why, Duration grace) {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <unordered_set>
 
 #include <pharos/scheduler/leases.hpp>
 
@@ -182,6 +184,40 @@ Resources Leases::tasks() const {
   sum -= ledger_.left();
   for (const auto& [reservation, allotment] : reserved_) sum -= allotment.amounts;
   return sum;
+}
+
+// Of CPUs alone more may be taken than there is, by workers that go on after they have waited.
+std::string Leases::check() const {
+  std::string wrong;
+  Ledger expected{ledger_.total()};  // from who has what
+  std::map<std::uint32_t, std::int64_t> devices;
+  const auto take = [&](const Allotment& allotment, bool with_cpus) {
+    Allotment scarce = allotment;
+    if (!with_cpus) scarce.amounts -= cpus_of(allotment).amounts;
+    if (!expected.fits(scarce)) wrong += scarce.amounts.to_string() + " is given twice\n";
+    expected.take(allotment);
+    for (const GpuShare& share : allotment.gpus) {
+      if ((devices[share.index] += share.amount) > Resources::kWhole) wrong += "a GPU is given twice\n";
+    }
+  };
+  for (const auto& [reservation, allotment] : reserved_) take(allotment, true);
+  for (const auto& [request, leased] : starting_) take(leased.allotment, false);
+  std::unordered_set<WorkerId> workers;
+  const auto note = [&](WorkerId worker) {
+    if (!workers.insert(worker).second) wrong += "worker " + pharos::to_string(worker) + " is there twice\n";
+  };
+  for (const auto& [worker, leased] : leased_) {
+    note(worker);
+    take(leased.allotment, false);
+    if (leased.blocked) expected.give_back(cpus_of(leased.allotment));
+  }
+  for (const auto& [worker, allotment] : ending_) {
+    note(worker);
+    take(allotment, false);
+  }
+  for (const Idle& idle : idle_) note(idle.worker);
+  if (ledger_ == expected) return wrong;
+  return wrong + ledger_.left().to_string() + " is left, and " + expected.left().to_string() + " should be\n";
 }
 
 void Leases::grant_what_fits(LeaseEffects& effects) {

@@ -305,4 +305,62 @@ void Placement::count_leases(NodeId id, int more) {
   if (Node* const node = fleet_.find(id)) fleet_.take_user(*node, more);
 }
 
+std::size_t Placement::seated() const {
+  std::size_t all = 0;
+  for (const auto& [node, actors] : seated_) all += actors.size();
+  return all;
+}
+
+std::string Placement::check() const {
+  std::string wrong;
+  const auto take = [&](Ledger& from, const Allotment& allotment, const std::string& whose) {
+    if (!from.fits(allotment)) wrong += whose + " has given " + allotment.amounts.to_string() + " that it has not\n";
+    from.take(allotment);
+  };
+  std::map<std::pair<NodeId, std::uint32_t>, std::int64_t> devices;
+  const auto take_of = [&](NodeId node, Ledger& from, const Allotment& allotment) {
+    take(from, allotment, "node " + pharos::to_string(node));
+    for (const GpuShare& share : allotment.gpus) {
+      if ((devices[{node, share.index}] += share.amount) > Resources::kWhole) wrong += "a GPU is given twice\n";
+    }
+  };
+  // As they have to be, from who has what.
+  std::unordered_map<NodeId, Ledger> nodes;
+  for (const Node* const node : fleet_.all()) nodes.emplace(node->id, Ledger{node->ledger.total()});
+  std::map<std::pair<GroupId, std::uint32_t>, std::pair<Ledger, std::size_t>> bundles;  // and their users
+  std::size_t waiting = 0;
+  for (const auto& [demand, line] : lines_) waiting += line.waiting.size();
+  for (const auto& [id, group] : groups_) {
+    waiting += group.line.size() + (group.waits ? 1 : 0);
+    for (std::uint32_t index = 0; index < group.bundles.size(); ++index) {
+      const Bundle& bundle = group.bundles[index];
+      if (!bundle.node) continue;
+      take_of(bundle.node, nodes.at(bundle.node), bundle.allotment);
+      bundles.emplace(std::pair{id, index}, std::pair{Ledger{bundle.allotment}, 0});
+    }
+  }
+  for (const auto& [actor, place] : places_) {
+    if (!place.node) continue;
+    if (!seated_.at(place.node).contains(actor)) wrong += "an actor is not where its place is\n";
+    if (!place.group) {
+      take_of(place.node, nodes.at(place.node), place.allotment);
+      continue;
+    }
+    auto& [ledger, users] = bundles.at({place.group, place.bundle});
+    take(ledger, place.allotment, "bundle " + std::to_string(place.bundle));
+    ++users;
+  }
+  for (const Node* const node : fleet_.all()) {
+    if (node->ledger == nodes.at(node->id)) continue;
+    wrong += "node " + pharos::to_string(node->id) + " has " + node->ledger.left().to_string() + " left, and should " +
+             nodes.at(node->id).left().to_string() + '\n';
+  }
+  for (const auto& [key, has] : bundles) {
+    const Bundle& bundle = groups_.at(key.first).bundles[key.second];
+    if (*bundle.ledger != has.first || bundle.users != has.second) wrong += "a bundle counts wrongly\n";
+  }
+  if (waiting_ != waiting) wrong += std::to_string(waiting) + " wait, not " + std::to_string(waiting_) + '\n';
+  return wrong;
+}
+
 }  // namespace pharos::scheduler

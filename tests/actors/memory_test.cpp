@@ -111,7 +111,7 @@ TEST_F(MemoryTest, FindsTheOnlyClusterAndSaysWhenThereIsNone) {
   const Runtime runtime;
   EXPECT_EQ(run_memory("").status, 0);
   const Said wrong = run_memory("--address 127.0.0.1:1");
-  EXPECT_EQ(wrong.status, 1);
+  EXPECT_EQ(wrong.status, 2);
   EXPECT_SAYS(wrong.text(), "token");
 }
 

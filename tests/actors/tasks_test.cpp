@@ -1,6 +1,9 @@
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -44,6 +47,17 @@ bool negated(bool value) {
 void nothing() {}
 int process() {
   return ::getpid();
+}
+/// Whether so many run at the same time.
+bool meets(const std::string& folder, int number, int count) {
+  std::ofstream{folder + "/" + std::to_string(number)} << "here";
+  const auto all_are_here = [&] {
+    for (int i = 0; i < count; ++i) {
+      if (!std::filesystem::exists(folder + "/" + std::to_string(i))) return false;
+    }
+    return true;
+  };
+  return eventually(all_are_here, std::chrono::seconds{20});
 }
 std::int64_t count_up(std::int64_t value) noexcept {
   return value + 1;
@@ -117,6 +131,17 @@ TEST_F(TasksTest, ManyThreadsSubmitAtOnce) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(TasksTest, LongOnesBehindShortOnesRunAtTheSameTime) {
+  Runtime runtime{{.cpus = 4}};
+  for (int i = 0; i < 100; ++i) runtime.submit<&nothing>().get();  // one worker is believed to be quick
+  std::vector<Ref<bool>> all;
+  const std::filesystem::path folder = census().folder() / "met";
+  std::filesystem::create_directory(folder);
+  for (int i = 0; i < 4; ++i) all.push_back(runtime.submit<&meets>(folder, i, 4));
+  for (const auto& each : all) EXPECT_TRUE(each.get());
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(TasksTest, TasksGoOnAfterTheirWorkersWereGivenBack) {

@@ -5,20 +5,25 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <pharos/base/failpoint.hpp>
+
 #include "child_program.hpp"
+#include "durable_head.hpp"
+#include "network.hpp"
 #include "seed.hpp"
-#include "several_nodes.hpp"
 
 namespace pharos::cluster::head_deaths {
 namespace {
@@ -72,23 +77,8 @@ class Oracle {
   std::string wrong_;
 };
 
-class HeadDeathsTest : public SeveralNodes {
+class HeadDeathsTest : public DurableHead {
  protected:
-  std::string state() const { return folder() / "state"; }
-  void start_durable_head(Variables more = {}, bool waits = true) {
-    const std::string listen = address_.empty() ? "127.0.0.1:0" : address_;
-    head_ = start({"start", "--head", "--block", "--listen", listen, "--token-file", token_file(), "--state", state()},
-                  "cpu=1,seat=40", std::move(more));
-    if (!waits) return;
-    const std::string line = read_until(*head_, "listening at ");
-    const std::size_t begin = line.find("listening at ") + 13;
-    address_ = line.substr(begin, line.find(';') - begin);
-    read_until(*head_, "PHAROS_ADDRESS=" + address_);
-  }
-  void kill_head() {
-    ::kill(daemon_of(*head_), SIGKILL);
-    head_->wait();
-  }
   /// The lines that have come.
   void listen_for(ChildProgram& program, std::chrono::milliseconds time) {
     const auto until = std::chrono::steady_clock::now() + time;
@@ -117,13 +107,52 @@ class HeadDeathsTest : public SeveralNodes {
   Oracle oracle_;
 };
 
-TEST_F(HeadDeathsTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasAcknowledgedIsLost) {
+/// Head, nodes and the program each in a network of its own, where networks can be made.
+class ApartTest : public HeadDeathsTest {
+ protected:
+  void SetUp() override {
+    HeadDeathsTest::SetUp();
+    if (Network::can_be_made()) network_.emplace(kProgram);
+  }
+  void TearDown() override {
+    for (auto& node : nodes_) end(node);
+    nodes_.clear();
+    end(head_);
+    network_.reset();
+    HeadDeathsTest::TearDown();
+  }
+  std::string listens_at() const override {
+    return network_ ? Network::address_of(kHead) + ":7400" : HeadDeathsTest::listens_at();
+  }
+  std::unique_ptr<ChildProgram> start(const std::vector<std::string>& arguments, const std::string& resources,
+                                      Variables more) const override {
+    if (!network_) return HeadDeathsTest::start(arguments, resources, std::move(more));
+    const bool is_head = std::find(arguments.begin(), arguments.end(), "--head") != arguments.end();
+    const int place = is_head ? kHead : kFirstNode + static_cast<int>(nodes_.size());
+    more.emplace_back("PHAROS_RESOURCES", resources);
+    return network_->start(place, PHAROS_EXECUTABLE, arguments, more);
+  }
+  std::unique_ptr<ChildProgram> start_program(const std::string& path, std::vector<std::string> arguments,
+                                              Variables more) const override {
+    if (!network_) return HeadDeathsTest::start_program(path, std::move(arguments), std::move(more));
+    more.emplace_back("PHAROS_ADDRESS", address_);
+    more.emplace_back("PHAROS_TOKEN_FILE", token_file());
+    return network_->start(kProgram, path, std::move(arguments), more);
+  }
+
+  static constexpr int kHead = 1;
+  static constexpr int kFirstNode = 2;  // of two
+  static constexpr int kProgram = 4;
+  std::optional<Network> network_;
+};
+
+TEST_F(ApartTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasAcknowledgedIsLost) {
   const int rounds = rounds_wanted();
   must_end_within(60s + rounds * 12s);
   std::mt19937_64 random{seed_of_test()};
   start_durable_head();
   for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
-  const auto program = start_program(CHANGING, {stop_file(), "8"});
+  const auto program = start_program(CHANGING, {stop_file(), "8"}, {});
   ASSERT_EQ(program->next_line(), "begins");
   const auto pause = [&] { return std::chrono::milliseconds{200 + random() % 600}; };
   for (int round = 0; round < rounds; ++round) {
@@ -132,11 +161,13 @@ TEST_F(HeadDeathsTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasA
     if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{random() % 1500});  // it is away
     start_durable_head();
     listen_for(*program, pause());
-    const auto workers = census().processes(Part::kWorker);
-    if (!workers.empty()) ::kill(workers[random() % workers.size()].pid, SIGKILL);
+    EXPECT_TRUE(eventually([&] {
+      const auto workers = census().processes(Part::kWorker);
+      return !workers.empty() && ::kill(workers[random() % workers.size()].pid, SIGKILL) == 0;
+    }));
     listen_for(*program, pause());
     auto& node = nodes_[random() % nodes_.size()];
-    ::kill(daemon_of(*node), SIGKILL);
+    EXPECT_EQ(::kill(daemon_of(*node), SIGKILL), 0);
     node->wait();
     std::swap(node, nodes_.back());
     nodes_.pop_back();
@@ -156,12 +187,16 @@ TEST_F(HeadDeathsTest, AtEachFailpointOfItsRecordsTheHeadDiesAndNothingIsLost) {
   for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
   const auto program = start_program(CHANGING, {stop_file(), "8"});
   ASSERT_EQ(program->next_line(), "begins");
-  for (const char* const failpoint : {"records_ready", "records_written", "records_said"}) {
+  const auto first = static_cast<int>(Failpoint::kRecordsOpened);
+  const auto last = static_cast<int>(Failpoint::kRecordsSaid);
+  for (int each = first; each <= last; ++each) {
+    const auto at = static_cast<Failpoint>(each);
     for (int round = 0; round < 3; ++round) {
       listen_for(*program, 100ms);
       kill_head();
-      const std::string passes = std::to_string(random() % 200);
-      start_durable_head({{"PHAROS_FAILPOINT", std::string{failpoint} + ":kill:" + passes}}, false);
+      const auto passes = at < Failpoint::kRecordsReady ? 0 : random() % 200;  // a head begins once
+      const std::string order = std::string{name_of(at)} + ":kill:" + std::to_string(passes);
+      start_durable_head({{"PHAROS_FAILPOINT", order}}, false);
       while (!head_->ended()) {
         if (const auto line = program->line_within(50ms)) oracle_.note(*line);
       }

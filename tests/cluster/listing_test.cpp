@@ -44,7 +44,7 @@ TEST_F(ListingTest, TheStatusSaysWhatThereIsAndWhoWaitsForWhat) {
   EXPECT_SAYS(end.output, "1 c, 1 CPU, 1 GPU");
   EXPECT_SAYS(end.output, "2 demands that cannot be met now:\n");
   EXPECT_SAYS(end.output, "actor \"next\": it waits for 1 b: 1 of 1 b are in use, by actor \"holder\"\n");
-  EXPECT_SAYS(end.output, "group \"late\": it waits for 1 c (pack)\n");
+  EXPECT_SAYS(end.output, "group \"late\": it waits for 1 c (pack): 1 of 1 c are in use");
 }
 
 TEST_F(ListingTest, ListsAreFilteredBeforeTheyAreCut) {
@@ -76,10 +76,10 @@ TEST_F(ListingTest, JsonIsForPrograms) {
 
 TEST_F(ListingTest, WhatMakesNoSenseIsSaid) {
   const auto column = ask({"list", "actors", "--filter", "color=red"});
-  EXPECT_EQ(column.status, 256);
+  EXPECT_EQ(column.status, 512);
   EXPECT_SAYS(column.error, "actors have no \"color\". They have id, name, namespace, state");
   const auto filter = ask({"list", "actors", "--filter", "red"});
-  EXPECT_EQ(filter.status, 256);
+  EXPECT_EQ(filter.status, 512);
   EXPECT_SAYS(filter.error, "the filter \"red\" makes no sense");
   EXPECT_EQ(ask({"list", "planets"}).status, 512);
   const auto nobody =
@@ -92,10 +92,10 @@ TEST_F(ListingTest, WhatMakesNoSenseIsSaid) {
 
 using TasksListingTest = SeveralNodes;
 
-TEST_F(TasksListingTest, WhatTasksHaveIsTold) {
+TEST_F(TasksListingTest, WhatTasksHaveAndWaitForIsTold) {
   start_head();
   start_node("cpu=1,c=1");
-  const auto busy = start_driver("waits", {"task"});
+  const auto busy = start_driver("waits", {"tasks"});
   read_until(*busy, "c is ");
   const auto tasks_have = [&] {
     return ChildProgram{
@@ -105,9 +105,18 @@ TEST_F(TasksListingTest, WhatTasksHaveIsTold) {
         .output;
   };
   EXPECT_TRUE(eventually([&] { return tasks_have().find("alive") != std::string::npos; }, 10s));
+  const auto status = [&] {
+    return ChildProgram{PHAROS_EXECUTABLE, {"status", "--address", address_, "--token-file", token_file()}}
+        .wait()
+        .output;
+  };
+  const std::string why = ": each waits for 1 c, 1 CPU: 1 of 1 c and 1 of 1 CPUs are in use\n";
+  EXPECT_TRUE(eventually([&] { return status().find(why) != std::string::npos; }, 10s)) << status();
+  EXPECT_SAYS(status(), "2 workers for tasks at node ");
   busy->kill(SIGKILL);
   busy->wait();
   EXPECT_TRUE(eventually([&] { return tasks_have() == "no nodes like that\n"; }, 10s));
+  EXPECT_TRUE(eventually([&] { return status().find("Nobody waits for resources.") != std::string::npos; }, 10s));
 }
 
 }  // namespace

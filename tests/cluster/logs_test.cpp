@@ -72,7 +72,7 @@ TEST_F(LogsTest, WhatTheDeadHaveWrittenIsThereForAsLongAsTheirNode) {
   EXPECT_SAYS(ask({"--format", "json"}).output, "\"what\": \"restarted\"");
 
   const auto twins = ask({"twin"});
-  EXPECT_EQ(twins.status, 256);
+  EXPECT_EQ(twins.status, 512);
   EXPECT_SAYS(twins.error, "2 logs are of \"twin\". Choose one:\n  pharos logs ");
   EXPECT_SAYS(ask({id_in(all, "twin")}).output, "to out");
 

@@ -122,6 +122,27 @@ TEST_F(NodesTest, ANodeThatDrainsKeepsWhatRunsAndLosesWhatMayMoveAndEnds) {
   nodes_.erase(nodes_.begin());
 }
 
+TEST_F(NodesTest, WhatCannotMoveEndsWhenTheTimeOfADrainIsOverAndSaysSo) {
+  must_end_within(60s);
+  start_head();
+  ChildProgram& node = start_node("cpu=1,b=1");
+  const auto driver = start_driver("fixed");
+  const std::string b = read_until(*driver, "b is ").substr(5);
+  read_until(*driver, "ready");
+  const auto since = std::chrono::steady_clock::now();
+  ChildProgram drain{PHAROS_EXECUTABLE,
+                     {"drain", b, "--limit", "2", "--address", address_, "--token-file", token_file()}};
+  EXPECT_EQ(drain.wait().status, 0);
+  EXPECT_SAYS(read_until(*driver, "under way: "), "its node was drained, and its time was over");
+  EXPECT_GE(std::chrono::steady_clock::now() - since, 2s) << "it had that time";
+  EXPECT_SAYS(read_until(*driver, "later: "), "its node was drained, and its time was over");
+  const auto ended = driver->wait();
+  EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+  const auto left = node.wait(20s);
+  EXPECT_EQ(left.status, 0) << left.error;
+  nodes_.clear();
+}
+
 TEST_F(NodesTest, AnExclusiveActorEndsByItselfBeforeItIsStartedElsewhere) {
   must_end_within(60s);
   start_head();
@@ -306,11 +327,21 @@ TEST_F(NodesTest, WhateverAKilledDriverOwnedIsGoneEverywhereInFiveSeconds) {
   start_three();
   const auto driver = start_driver("owner");
   read_until(*driver, "ready");
-  const auto ask = [&](std::vector<std::string> words) {
-    words.insert(words.end(), {"--address", address_, "--token-file", token_file()});
+  const auto ask_at = [&](const std::string& address, std::vector<std::string> words) {
+    words.insert(words.end(), {"--address", address, "--token-file", token_file()});
     return ChildProgram{PHAROS_EXECUTABLE, words}.wait().output;
   };
+  const auto ask = [&](const std::vector<std::string>& words) { return ask_at(address_, words); };
   EXPECT_SAYS(ask({"list", "actors", "--filter", "state=alive"}), "on c");
+  std::vector<std::string> others;  // where "b" and "c" are
+  const std::string nodes = ask({"list", "nodes", "--format", "json"});
+  const std::string word = "\"address\": \"127.";
+  for (auto at = nodes.find(word); at != std::string::npos; at = nodes.find(word, at + 1)) {
+    const std::size_t begin = at + word.size() - 4;
+    others.push_back(nodes.substr(begin, nodes.find('"', begin) - begin));
+  }
+  ASSERT_EQ(others.size(), 2U) << nodes;
+  for (const std::string& node : others) EXPECT_SAYS(ask_at(node, {"memory"}), "8.0 MiB  memory");
   driver->kill(SIGKILL);
   driver->wait();
   EXPECT_TRUE(eventually(
@@ -318,11 +349,33 @@ TEST_F(NodesTest, WhateverAKilledDriverOwnedIsGoneEverywhereInFiveSeconds) {
         return census().processes(Part::kWorker).empty() && census().processes(Part::kZygote).empty() &&
                ask({"status"}).starts_with("3 nodes, 0 programs") &&
                ask({"list", "actors", "--filter", "state=alive"}) == "no actors like that\n" &&
-               ask({"list", "groups"}) == "no groups\n";
+               ask({"list", "groups"}) == "no groups\n" &&
+               std::all_of(others.begin(), others.end(), [&](const std::string& node) {
+                 return ask_at(node, {"memory"}).find("\nObjects  0\n") != std::string::npos;
+               });
       },
       5s))
-      << ask({"status"}) << ask({"list", "actors"}) << ask({"list", "groups"});
+      << ask({"status"}) << ask({"list", "actors"}) << ask({"list", "groups"}) << ask_at(others[0], {"memory"})
+      << ask_at(others[1], {"memory"});
   EXPECT_EQ(start_driver("actors")->wait().status, 0) << "the next program has all there is";
+}
+
+TEST_F(NodesTest, AnActorOfAnotherProgramIsNotEndedAndTheHeadsLogSaysWhoTried) {
+  start_head();
+  const std::string seen = folder() / "seen";
+  const auto has_it = start_driver("has_actor", {seen});
+  read_until(*has_it, "ready");
+  for (const std::string mode : {"kills_others_actor", "stops_others_actor"}) {
+    const auto other = start_driver(mode);
+    const auto ended = other->wait();
+    EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+    EXPECT_TRUE(head_->error_with("a program wanted to end an actor of another one; it goes on")) << mode;
+    EXPECT_SAYS(head_->error(), "actor=ours");
+  }
+  std::ofstream{seen} << "both";
+  const auto ended = has_it->wait();
+  EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+  EXPECT_SAYS(ended.output, "it goes on: 2\n");
 }
 
 TEST_F(NodesTest, CtrlCEndsAHeadAndItsNodesWithAllBelowThem) {

@@ -37,6 +37,7 @@ TEST_F(StartCommandTest, AClusterInTheBackgroundSaysHowToGoOnAndEndsAsAWhole) {
   const auto node = run({"start", "--address", address, "--cpus", "1"});  // which finds the token
   EXPECT_EQ(node.status, 0) << node.error;
   EXPECT_SAYS(node.output, "joined the head at " + address);
+  EXPECT_SAYS(node.output, "look at it with: pharos status --address 127.0.0.1:");
   EXPECT_SAYS(run({"token"}).output, "/token");
   EXPECT_SAYS(run({"status"}).output, "2 nodes, 0 programs");
 
@@ -64,6 +65,43 @@ TEST_F(StartCommandTest, StopWithoutAnAddressEndsWhatThisMachineHasOfTheCluster)
   EXPECT_SAYS(stop.output, " ends, and with it the cluster: it has the head\n");
   EXPECT_TRUE(eventually([&] { return census().processes(Part::kNode).empty(); }));
   EXPECT_SAYS(run({"status"}).error, "no cluster of this user runs");
+}
+
+TEST_F(StartCommandTest, WhereSeveralClustersRunOneIsEndedByItsAddressAloneAndNoneByChance) {
+  must_end_within(60s);
+  const auto first = run({"start", "--head", "--listen", "127.0.0.1:0", "--cpus", "1"});
+  ASSERT_EQ(first.status, 0) << first.error;
+  ASSERT_EQ(run({"start", "--address", behind(first.output, "listening at "), "--token-file",
+                 behind(first.output, "token in "), "--cpus", "1"})
+                .status,
+            0);
+  const auto second = run({"start", "--head", "--listen", "127.0.0.1:0", "--cpus", "1"});
+  ASSERT_EQ(second.status, 0) << second.error;
+  const auto ask = [](const std::string& command, const ChildProgram::End& head) {
+    return run(
+        {command, "--address", behind(head.output, "listening at "), "--token-file", behind(head.output, "token in ")});
+  };
+  for (const std::string command : {"stop", "status", "token"}) {
+    const auto refused = run({command});
+    EXPECT_EQ(refused.status >> 8, 2) << command;
+    EXPECT_EQ(refused.output, "") << command;
+    EXPECT_SAYS(refused.error, "several clusters run on this machine. Choose one:\n");
+    for (const auto* const head : {&first, &second}) {
+      const std::string socket = fs::path{behind(head->output, "token in ")}.parent_path() / "node.sock";
+      EXPECT_SAYS(refused.error, "\n  --address unix:" + socket + "\n");
+      EXPECT_EQ(run({"status", "--address", "unix:" + socket}).status, 0);
+    }
+  }
+  EXPECT_SAYS(ask("status", first).output, "2 nodes, 0 programs");
+  EXPECT_SAYS(ask("status", second).output, "1 node, 0 programs");
+
+  EXPECT_SAYS(ask("stop", first).output, " ends, and with it the cluster: it has the head\n");
+  census().wait_for(Part::kNode, 1);
+  EXPECT_SAYS(ask("status", second).output, "1 node, 0 programs");
+  EXPECT_EQ(ask("status", first).status >> 8, 1);
+  EXPECT_SAYS(run({"status"}).output, "1 node, 0 programs");
+  EXPECT_SAYS(run({"stop"}).output, " ends, and with it the cluster: it has the head\n");
+  census().wait_for(Part::kNode, 0);
 }
 
 TEST_F(StartCommandTest, ANodeTellsOfItsGpusAndItsMemory) {
@@ -99,23 +137,23 @@ TEST_F(StartCommandTest, ResourcesAndLabelsThatMakeNoSenseAreRefusedAndNothingIs
         words.insert(words.end(), {"--address", "127.0.0.1:1", "--token-file", token_file()});
       }
       const auto end = run(words);
-      EXPECT_EQ(end.status >> 8, 1) << resources;
+      EXPECT_EQ(end.status >> 8, 2) << resources;
       EXPECT_SAYS(end.error, "PHAROS_RESOURCES=" + resources);
       EXPECT_LT(end.error.size(), 500u) << resources;
       EXPECT_EQ(end.output, "");
     }
   }
   const auto large = run({"start", "--head", "--listen", "127.0.0.1:0", "--resources", std::string(100'000, 'x')});
-  EXPECT_EQ(large.status >> 8, 1);
+  EXPECT_EQ(large.status >> 8, 2);
   EXPECT_LT(large.error.size(), 1000u);
   for (const std::string& labels : {std::string{"zone"}, std::string{"a b=c"}, std::string(100'000, 'x')}) {
     const auto end = run({"start", "--head", "--listen", "127.0.0.1:0", "--labels", labels, "--block"});
-    EXPECT_EQ(end.status >> 8, 1);
+    EXPECT_EQ(end.status >> 8, 2);
     EXPECT_SAYS(end.error, "makes no sense");
     EXPECT_LT(end.error.size(), 1000u);
   }
   EXPECT_EQ(run({"start", "--head", "--port", "70000"}).status >> 8, 2);
-  EXPECT_EQ(run({"start", "--head", "--listen", "nonsense"}).status >> 8, 1);
+  EXPECT_EQ(run({"start", "--head", "--listen", "nonsense"}).status >> 8, 2);
 }
 
 TEST_F(StartCommandTest, AWrongTokenIsToldAtOnceByWhateverIsAskedAndEndsNothing) {

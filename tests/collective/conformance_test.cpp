@@ -1,140 +1,16 @@
 // What every backend has to do, for ranks that are threads and ranks that are processes.
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <random>
 
-#include "ranks.hpp"
+#include "each_backend.hpp"
 
 namespace pharos::ml {
 namespace {
 
-using namespace std::chrono_literals;
-
-enum class Are { kThreads, kProcesses, kStreams, kOnMachines, kProcessesOnMachines };
-
-/// On as many machines as that leaves: ranks of one machine.
-std::uint32_t on_each(std::uint32_t count) {
-  return count == 8 ? 4 : 2;
-}
-
-class Conformance : public testing::TestWithParam<std::pair<Are, std::uint32_t>> {
- protected:
-  static void run(const Rank& body, const CommunicatorOptions& options = {}) {
-    const auto [are, count] = GetParam();
-    switch (are) {
-      case Are::kThreads: return run_threads(count, options, body);
-      case Are::kProcesses: return run_processes(count, options, body);
-      case Are::kStreams: return run_streams(count, options, body);
-      case Are::kOnMachines: return run_machines(count / on_each(count), on_each(count), options, body);
-      case Are::kProcessesOnMachines:
-        return run_processes(count, options, join_machines(count / on_each(count), on_each(count), options, false),
-                             body);
-    }
-  }
-};
-
-std::string name_of(Are are, std::uint32_t count) {
-  constexpr const char* kNames[] = {"Threads", "Processes", "OverTcp", "OnMachines", "ProcessesOnMachines"};
-  return std::to_string(count) + kNames[static_cast<int>(are)];
-}
-
-/// What rank `rank` gives at `place`: small integers, so that every sum is exact.
-template <class T>
-T given(std::uint32_t rank, std::size_t place) {
-  const auto n = static_cast<int>((place * 7 + rank * 3) % 5);
-  if constexpr (std::is_same_v<T, Half>) {
-    return to_half(static_cast<float>(n));
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return to_bfloat16(static_cast<float>(n));
-  } else {
-    return static_cast<T>(n);
-  }
-}
-template <class T>
-double value_of(T element) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return static_cast<double>(to_float(element));
-  } else {
-    return static_cast<double>(element);
-  }
-}
-template <class T>
-double reduced(Reduction reduction, std::uint32_t ranks, std::size_t place) {
-  double result = value_of(given<T>(0, place));
-  for (std::uint32_t rank = 1; rank < ranks; ++rank) {
-    const double next = value_of(given<T>(rank, place));
-    if (reduction == Reduction::kMax) {
-      result = std::max(result, next);
-    } else if (reduction == Reduction::kMin) {
-      result = std::min(result, next);
-    } else {
-      result += next;
-    }
-  }
-  if (reduction != Reduction::kMean) return result;
-  if constexpr (std::is_integral_v<T>) {
-    return std::floor(result / ranks);
-  } else if constexpr (std::is_same_v<T, Half>) {
-    return value_of(to_half(static_cast<float>(result) / static_cast<float>(ranks)));
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return value_of(to_bfloat16(static_cast<float>(result) / static_cast<float>(ranks)));
-  } else {
-    return static_cast<double>(static_cast<T>(result) / static_cast<T>(ranks));
-  }
-}
-
-template <class T>
-void check_all_reduce(Communicator& ranks, std::span<T> data, Reduction reduction) {
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = given<T>(ranks.rank(), i);
-  ranks.all_reduce(data, reduction);
-  for (std::size_t i = 0; i < data.size(); ++i) {
-    ASSERT_EQ(value_of(data[i]), reduced<T>(reduction, ranks.size(), i))
-        << to_string(kDTypeOf<T>) << ' ' << to_string(reduction) << " of " << data.size() << " at " << i;
-  }
-}
-template <class T>
-void check_all_reduces(Communicator& ranks) {
-  for (const auto reduction : {Reduction::kSum, Reduction::kMean, Reduction::kMax, Reduction::kMin}) {
-    for (const std::size_t n : {0UL, 1UL, 2UL, 3UL, 17UL, 1000UL, 70'001UL}) {
-      std::vector<T> own(n);
-      check_all_reduce<T>(ranks, own, reduction);
-    }
-  }
-}
-
-TEST_P(Conformance, AllReducesOfAllTypesAndSizes) {
-  run([](Communicator& ranks) {
-    check_all_reduces<std::uint8_t>(ranks);
-    check_all_reduces<std::int8_t>(ranks);
-    check_all_reduces<std::int32_t>(ranks);
-    check_all_reduces<std::int64_t>(ranks);
-    check_all_reduces<Half>(ranks);
-    check_all_reduces<BFloat16>(ranks);
-    check_all_reduces<float>(ranks);
-    check_all_reduces<double>(ranks);
-    std::vector<float> large(1'000'003);
-    check_all_reduce<float>(ranks, large, Reduction::kSum);
-    std::vector<BFloat16> large_half(900'001);
-    check_all_reduce<BFloat16>(ranks, large_half, Reduction::kMean);
-  });
-}
-
-TEST_P(Conformance, AllReducesInMemoryOfTheCommunicator) {
-  run([](Communicator& ranks) {
-    const auto buffer = ranks.allocate<float>(500'000);
-    for (const float each : buffer.span()) ASSERT_EQ(each, 0.0F);
-    for (const std::size_t n : {1UL, 15UL, 16UL, 17UL, 1000UL, 499'999UL, 500'000UL}) {
-      check_all_reduce<float>(ranks, buffer.span().first(n), Reduction::kSum);
-      check_all_reduce<float>(ranks, buffer.span().last(n), Reduction::kMean);
-    }
-    const auto other = ranks.allocate<BFloat16>(1001);
-    check_all_reduce<BFloat16>(ranks, other.span(), Reduction::kSum);
-    check_all_reduce<float>(ranks, buffer.span().subspan(7, 100'000), Reduction::kMax);
-  });
-}
+class Conformance : public EachBackend {};
 
 TEST_P(Conformance, ResultsAreTheSameBitsOnAllRanks) {
   run([](Communicator& ranks) {
@@ -315,6 +191,79 @@ TEST_P(Conformance, ManyOperationsAreUnderWayAtOnceAndAreWaitedForInAnyOrder) {
   });
 }
 
+TEST_P(Conformance, OperationsOfAllKindsAreUnderWayAtOnce) {
+  run([](Communicator& ranks) {
+    constexpr std::size_t kOperations = 60;
+    const std::size_t world = ranks.size();
+    struct Data {
+      std::vector<double> from{};
+      std::vector<double> to{};
+      std::vector<double> expected{};
+    };
+    // Each of its own length: some go in one piece, some in parts.
+    std::vector<Data> all(kOperations);
+    std::vector<Pending> pending;
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      auto& [from, to, expected] = all[i];
+      const std::size_t n = i * i * 3;
+      const auto value = [&](std::size_t rank, std::size_t piece) {
+        return static_cast<double>(rank * 1000 + piece * 10 + i);
+      };
+      const auto sum = [&](std::size_t piece) {
+        double result = 0;
+        for (std::size_t rank = 0; rank < world; ++rank) result += value(rank, piece);
+        return result;
+      };
+      // Pieces of n, each with its value.
+      const auto pieces = [n](std::size_t count, const auto& value_of_piece) {
+        std::vector<double> data;
+        for (std::size_t piece = 0; piece < count; ++piece) data.insert(data.end(), n, value_of_piece(piece));
+        return data;
+      };
+      const auto own = [&](std::size_t piece) { return value(ranks.rank(), piece); };
+      const std::uint32_t root = static_cast<std::uint32_t>(i % world);
+      switch (i % 5) {
+        case 0:
+          to = pieces(1, own);
+          expected = pieces(1, sum);
+          pending.push_back(ranks.begin_all_reduce(std::span{to}));
+          break;
+        case 1:
+          from = pieces(world, own);
+          to.resize(n);
+          expected = pieces(1, [&](std::size_t) { return sum(ranks.rank()); });
+          pending.push_back(ranks.begin_reduce_scatter(std::span<const double>{from}, std::span{to}));
+          break;
+        case 2:
+          from = pieces(1, own);
+          to.resize(n * world);
+          expected = pieces(world, [&](std::size_t rank) { return value(rank, 0); });
+          pending.push_back(ranks.begin_all_gather(std::span<const double>{from}, std::span{to}));
+          break;
+        case 3:
+          to = pieces(1, own);
+          expected = pieces(1, [&](std::size_t) { return value(root, 0); });
+          pending.push_back(ranks.begin_broadcast(std::span{to}, root));
+          break;
+        default:
+          from = pieces(world, own);
+          to.resize(n * world);
+          expected = pieces(world, [&](std::size_t rank) { return value(rank, ranks.rank()); });
+          pending.push_back(ranks.begin_all_to_all(std::span<const double>{from}, std::span{to}));
+          break;
+      }
+    }
+    std::vector<std::size_t> order(kOperations);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937{ranks.rank()});
+    for (const std::size_t each : order) {
+      while (each % 3 == 0 && !pending[each].done()) std::this_thread::yield();
+      pending[each].wait();
+      ASSERT_EQ(all[each].to, all[each].expected) << each;
+    }
+  });
+}
+
 TEST_P(Conformance, ThousandsOfSmallOnes) {
   run([](Communicator& ranks) {
     for (int n = 0; n < 3000; ++n) {
@@ -364,16 +313,7 @@ TEST_P(Conformance, WhatMakesNoSenseIsRefusedAtOnceAndEndsNothing) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Conformance,
-                         testing::Values(std::pair{Are::kThreads, 1U}, std::pair{Are::kThreads, 2U},
-                                         std::pair{Are::kThreads, 3U}, std::pair{Are::kThreads, 8U},
-                                         std::pair{Are::kProcesses, 2U}, std::pair{Are::kProcesses, 3U},
-                                         std::pair{Are::kProcesses, 4U}, std::pair{Are::kProcesses, 8U},
-                                         std::pair{Are::kStreams, 1U}, std::pair{Are::kStreams, 2U},
-                                         std::pair{Are::kStreams, 3U}, std::pair{Are::kStreams, 5U},
-                                         std::pair{Are::kOnMachines, 4U}, std::pair{Are::kOnMachines, 6U},
-                                         std::pair{Are::kOnMachines, 8U}, std::pair{Are::kProcessesOnMachines, 4U}),
-                         [](const auto& chosen) { return name_of(chosen.param.first, chosen.param.second); });
+INSTANTIATE_TEST_SUITE_P(Ranks, Conformance, kEachBackend, name_of);
 
 }  // namespace
 }  // namespace pharos::ml

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -21,6 +23,7 @@
 #include "core.hpp"
 #include "hierarchical_backend.hpp"
 #include "meeting.hpp"
+#include "promised.hpp"
 #include "rank_threads.hpp"
 #include "says.hpp"
 #include "shared_backend.hpp"
@@ -75,12 +78,12 @@ inline Join join_machines(std::uint32_t machines, std::uint32_t on_each, const C
   return [=](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
     const HierarchicalBackend::Layout layout{.rank = rank, .machines = machines, .on_each = on_each};
     const auto make_far = [&](const StreamSteps& steps) { return join(rank, steps); };
-    const auto make_near = [&](const SharedBackend::Steps& steps) {
-      return are_threads
-                 ? SharedBackend::make(thread_memories[layout.machine()], layout.place(), steps, options.timeout)
-                 : SharedBackend::make(std::move(*memories[layout.machine()]), layout.place(), steps, options.timeout);
-    };
-    PHAROS_TRY(auto backend, HierarchicalBackend::make(layout, make_far, make_near));
+    const auto neighbours = layout.neighbours();
+    auto near =
+        are_threads
+            ? std::make_unique<SharedBackend>(thread_memories[layout.machine()], layout.place(), neighbours)
+            : std::make_unique<SharedBackend>(std::move(*memories[layout.machine()]), layout.place(), neighbours);
+    PHAROS_TRY(auto backend, HierarchicalBackend::make(layout, std::move(near), {}, options.timeout, make_far));
     return std::unique_ptr<detail::Backend>{std::move(backend)};
   };
 }
@@ -123,7 +126,34 @@ inline void run_machines(std::uint32_t machines, std::uint32_t on_each, const Co
   run_threads(machines * on_each, options, join_machines(machines, on_each, options, true), body);
 }
 
-/// Processes, children of this one. Those that `may_die` need not end well.
+/// When a rank was last known to live, in memory that children of this process share.
+class LifeSign {
+ public:
+  LifeSign() : memory_{*Mapping::of(-1, sizeof(std::atomic<Duration::rep>))} {}
+
+  /// By that rank: it lives now.
+  void give() const { last().store(now().count()); }
+  /// And from now on, until it dies or stops.
+  void keep_giving() const {
+    give();
+    std::thread{[this] {
+      for (;;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        give();
+      }
+    }}.detach();
+  }
+  Duration since() const { return now() - Duration{last().load()}; }
+
+ private:
+  static Duration now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+  std::atomic<Duration::rep>& last() const { return *reinterpret_cast<std::atomic<Duration::rep>*>(memory_.memory()); }
+
+  const Mapping memory_;
+};
+
+/// Processes, children of this one. Those that `may_die` need not end well; those that are stopped go on when the
+/// others have ended.
 inline void run_children(std::uint32_t count, const std::function<void(std::uint32_t)>& body,
                          const std::vector<std::uint32_t>& may_die = {}) {
   std::vector<pid_t> children;
@@ -137,11 +167,14 @@ inline void run_children(std::uint32_t count, const std::function<void(std::uint
     std::fflush(nullptr);
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
-  for (std::uint32_t rank = 0; rank < count; ++rank) {
-    int status = 0;
-    ASSERT_EQ(::waitpid(children[rank], &status, 0), children[rank]);
-    const bool dies = std::find(may_die.begin(), may_die.end(), rank) != may_die.end();
-    EXPECT_TRUE(dies || status == 0) << "rank " << rank << " ended with " << status;
+  for (const bool dies : {false, true}) {
+    for (std::uint32_t rank = 0; rank < count; ++rank) {
+      if (dies != (std::find(may_die.begin(), may_die.end(), rank) != may_die.end())) continue;
+      if (dies) ::kill(children[rank], SIGCONT);
+      int status = 0;
+      ASSERT_EQ(::waitpid(children[rank], &status, 0), children[rank]);
+      EXPECT_TRUE(dies || status == 0) << "rank " << rank << " ended with " << status;
+    }
   }
 }
 /// Ranks that are processes.

@@ -76,28 +76,7 @@ TEST(StreamPace, IsKept) {
   });
 }
 
-TEST(StreamBf16, IsHalfOfTheBytesAndTheSameBitsOnAllRanks) {
-  // Paced, so that bytes are time.
-  const auto time_of = [](bool is_short) {
-    std::int64_t slowest = 0;
-    run_streams(3, {.timeout = 20s, .bf16_over_tcp = is_short, .bytes_per_second = 60'000'000},
-                [&](Communicator& ranks) {
-                  std::vector<float> data(3'000'000, 1);
-                  ranks.barrier();
-                  const auto begin = now();
-                  ranks.all_reduce(std::span{data});
-                  EXPECT_EQ(data[2'999'999], 3);
-                  std::int64_t time = (now() - begin) / 1ms;
-                  ranks.all_reduce(std::span{&time, 1}, Reduction::kMax);
-                  if (ranks.rank() == 0) slowest = time;
-                });
-    return slowest;
-  };
-  const std::int64_t whole = time_of(false);
-  EXPECT_GE(whole, 250);
-  EXPECT_GE(time_of(true), 120);
-  EXPECT_LE(time_of(true), whole * 3 / 4);
-
+TEST(StreamBf16, IsTheSameBitsOnAllRanks) {
   for (const bool on_machines : {false, true}) {
     const CommunicatorOptions options{.bf16_over_tcp = true};
     const auto rank = [&](Communicator& ranks) {
@@ -127,19 +106,20 @@ TEST(StreamBf16, IsHalfOfTheBytesAndTheSameBitsOnAllRanks) {
 
 TEST(StreamDeath, AtAnyInstantEndsAllOthersWithTheRank) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
+    const LifeSign life;
     run_processes(3, {}, join_streams(3, {.timeout = 20s}),
                   [&](Communicator& ranks) {
                     std::vector<float> large(300'000);
                     std::vector<double> small(100);
-                    ranks.barrier();
-                    if (ranks.rank() == seed % 3) {
-                      std::thread{[seed] {
-                        std::this_thread::sleep_for(std::chrono::microseconds{seed * 737});
-                        ::raise(SIGKILL);
-                      }}.detach();
-                    }
-                    const auto begin = now();
                     const std::string text = message_of<ActorDied>([&] {
+                      ranks.barrier();  // of which some may hear that it has failed already
+                      if (ranks.rank() == seed % 3) {
+                        std::thread{[&] {
+                          std::this_thread::sleep_for(std::chrono::microseconds{seed * 737});
+                          life.give();
+                          ::raise(SIGKILL);
+                        }}.detach();
+                      }
                       for (;;) {
                         ranks.all_reduce(std::span{large});
                         ranks.all_reduce(std::span{small});
@@ -147,7 +127,7 @@ TEST(StreamDeath, AtAnyInstantEndsAllOthersWithTheRank) {
                       }
                     });
                     EXPECT_SAYS(text, "rank " + std::to_string(seed % 3) + " has died");
-                    EXPECT_LT(now() - begin, 2s) << "seed " << seed;
+                    EXPECT_LT(life.since(), kDeathIsToldIn) << "seed " << seed;
                   },
                   {seed % 3});
   }

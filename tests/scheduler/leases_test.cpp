@@ -563,6 +563,7 @@ class LeasesAgainstTheModel : public SeededTest {
         last_served = served;
       }
       ASSERT_EQ(in_use(leases), model.in_use()) << "step " << step;
+      ASSERT_EQ(leases.check(), "") << "step " << step;
       ASSERT_EQ(leases.waiting(), model.waiting()) << "step " << step;
       const auto idle = std::count_if(model.workers.begin(), model.workers.end(),
                                       [](const Model::Worker& w) { return w.idle_since.has_value(); });

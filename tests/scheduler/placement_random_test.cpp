@@ -254,6 +254,7 @@ class PlacementRandom : public SeededTest {
     return ledgers;
   }
   void check() {
+    ASSERT_EQ(placement_.check(), "");
     const auto left = ledgers();
     check_inside_groups();
     std::size_t waiting = 0;

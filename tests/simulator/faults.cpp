@@ -6,7 +6,7 @@ namespace pharos::simulator {
 
 using namespace std::chrono_literals;
 
-Faults::Faults(Cluster& cluster, TimePoint until) : cluster_{cluster}, until_{until} {
+Faults::Faults(Cluster& cluster, TimePoint until, bool one_lasts) : cluster_{cluster}, until_{until}, over_{until} {
   kills_ = lots().one_in(3) ? 0 : lots().between(1, 4);
   cuts_ = lots().one_in(3) ? 0 : lots().between(1, 6);
   stops_ = lots().one_in(2) ? 0 : lots().between(1, 3);
@@ -17,7 +17,24 @@ Faults::Faults(Cluster& cluster, TimePoint until) : cluster_{cluster}, until_{un
   head_restarts_ = cluster.durable() ? lots().between(1, 4) : 0;
   loses_driver_ = lots().one_in(6);
   drains_node_ = cluster.nodes() > 1 && lots().one_in(6);
+  ends_node_ = lots().one_in(12);
   next();
+  if (one_lasts) cluster.world().after(lots().between(1ms, 60ms), [this] { begin_one_that_lasts(); });
+}
+
+void Faults::begin_one_that_lasts() {
+  const Duration time = lots().between(10s, 12s);
+  over_ = cluster_.world().now() + time;
+  const std::size_t place = lots().below(cluster_.nodes());
+  switch (cluster_.nodes() > 1 ? lots().below(5) : lots().below(2)) {
+    case 0: return stop_for(cluster_.node(place), time);
+    case 1:
+      for (Process* const process : cluster_.machine(place)) stop_for(*process, time);
+      return;
+    case 2: return cluster_.hold_head_link(1, true, true, time);
+    case 3: return cluster_.hold_head_link(1, true, false, time);
+    default: return cluster_.hold_head_link(1, false, true, time);
+  }
 }
 
 void Faults::next() {
@@ -47,11 +64,16 @@ void Faults::strike() {
   }
   if (node_stops_ != 0 && lots().one_in(6)) {
     --node_stops_;
-    return stop_for_a_while(cluster_.node(lots().below(cluster_.nodes())), 300ms);
+    Process& node = cluster_.node(lots().below(cluster_.nodes()));
+    return stop_for(node, lots().between(1ms, 300ms));
   }
   if (drains_node_ && lots().one_in(6)) {
     drains_node_ = false;
     return cluster_.drain(1, lots().one_in(2) ? Duration{0} : lots().between(1ms, 500ms));
+  }
+  if (ends_node_ && lots().one_in(10)) {
+    ends_node_ = false;
+    return cluster_.end_a_node();
   }
   const auto zygotes = cluster_.processes("zygote");
   if (zygotes_ != 0 && !zygotes.empty() && lots().one_in(6)) {
@@ -69,12 +91,14 @@ void Faults::strike() {
   if (workers.empty()) return;
   Process& worker = *workers[lots().below(workers.size())];
   if (drawn < cuts_ + kills_) return worker.kill("is killed");
-  stop_for_a_while(worker, 80ms);
+  stop_for(worker, lots().between(1ms, 80ms));
 }
 
-void Faults::stop_for_a_while(Process& process, Duration longest) {
+// One that is stopped already goes on when that is over.
+void Faults::stop_for(Process& process, Duration time) {
+  if (process.stopped()) return;
   process.stop();
-  cluster_.world().after(lots().between(Duration{1ms}, longest), [&process] { process.proceed(); });
+  cluster_.world().after(time, [&process] { process.proceed(); });
 }
 
 }  // namespace pharos::simulator

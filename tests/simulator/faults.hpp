@@ -12,17 +12,23 @@ namespace pharos::simulator {
 /// connections cut, nodes told to go.
 class Faults {
  public:
-  Faults(Cluster& cluster, TimePoint until);
+  /// `one_lasts`: for longer than nodes may be silent, beside all the others.
+  Faults(Cluster& cluster, TimePoint until, bool one_lasts);
   Faults(Faults&&) = delete;
+
+  /// From then on nothing befalls it.
+  TimePoint over() const { return over_; }
 
  private:
   void next();
   void strike();
-  void stop_for_a_while(Process& process, Duration longest);
+  void begin_one_that_lasts();
+  void stop_for(Process& process, Duration time);
   Lots& lots() { return cluster_.lots(); }
 
   Cluster& cluster_;
   const TimePoint until_;
+  TimePoint over_;
   std::uint64_t kills_;
   std::uint64_t cuts_;
   std::uint64_t stops_;  // of workers
@@ -33,6 +39,7 @@ class Faults {
   std::uint64_t head_restarts_;
   bool loses_driver_;
   bool drains_node_;
+  bool ends_node_;
 };
 
 }  // namespace pharos::simulator

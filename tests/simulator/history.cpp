@@ -1,72 +1,82 @@
 #include "history.hpp"
 
 #include <algorithm>
-#include <map>
-#include <sstream>
-#include <tuple>
-#include <utility>
 
 namespace pharos::simulator {
 
-std::size_t History::answered() const {
-  return static_cast<std::size_t>(
-      std::count_if(calls_.begin(), calls_.end(), [](const Call& call) { return call.value.has_value(); }));
+void History::say(std::uint64_t call, const std::string& what) {
+  wrong_ += "call " + std::to_string(call) + ' ' + what + '\n';
+}
+
+std::uint64_t History::begin(const Call& call) {
+  const std::uint32_t not_before = call.actor == 0 ? 0 : newest_[{call.caller, call.actor}];
+  calls_.push_back({call, not_before});
+  return calls_.size();
+}
+
+// In an incarnation a call runs once, after all earlier ones of its caller.
+void History::executed(std::uint64_t number, std::uint64_t actor, std::uint32_t incarnation) {
+  Made& made = calls_.at(number - 1);
+  const Call& call = made.call;
+  ++executions_;
+  if (++made.executions > 1 && call.retries == 0) say(number, "ran more than once without retries");
+  if (made.not_started) say(number, "runs although it was said not to have started");
+  if (call.actor == 0) return;
+  const std::string where = " in incarnation " + std::to_string(incarnation);
+  if (call.actor != actor) say(number, "ran in an actor it was not made to");
+  if (incarnation < made.not_before) {
+    say(number, "ran" + where + " when " + std::to_string(made.not_before) + " had answered before it was made");
+  }
+  if (!call.ordered) return;
+  const auto [place, first] = last_.try_emplace({actor, incarnation, call.caller}, number);
+  if (first) return;
+  if (place->second == number) {
+    say(number, "ran twice" + where);
+  } else if (place->second > number) {
+    say(number, "ran after " + std::to_string(place->second) + ", which was made later," + where);
+  }
+  place->second = number;
+}
+
+void History::answered(std::uint64_t number, std::int32_t value, std::uint32_t incarnation) {
+  Made& made = calls_.at(number - 1);
+  const Call& call = made.call;
+  made.ended = true;
+  ++answered_;
+  if (value != call.expected) say(number, "gave " + std::to_string(value) + " for " + std::to_string(call.expected));
+  if (made.executions == 0) say(number, "was answered and never ran");
+  if (call.actor == 0) return;
+  std::uint32_t& newest = newest_of_all_[call.actor];
+  newest = std::max(newest, incarnation);
+  if (call.lingers) return;
+  std::uint32_t& seen = newest_[{call.caller, call.actor}];
+  if (incarnation < seen) say(number, "was answered by an incarnation older than one that had answered before");
+  seen = std::max(seen, incarnation);
+}
+
+void History::failed(std::uint64_t number, const Error& why) {
+  Made& made = calls_.at(number - 1);
+  const Call& call = made.call;
+  made.ended = true;
+  made.not_started = why.outcome() == Outcome::kNotStarted;
+  if (made.not_started && made.executions != 0) {
+    say(number, "was said not to have started, and ran: " + why.to_string());
+  }
+  const bool lives = call.actor == 0 || immortal_.contains(call.actor);
+  const bool node_gone = why.code() == ErrorCode::kRuntimeStopped;
+  const bool no_room = call.needs_room && why.code() == ErrorCode::kExhausted;
+  if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_room) {
+    say(number, "failed although it had retries left: " + why.to_string());
+  }
 }
 
 std::string History::check() const {
-  std::ostringstream wrong;
-  wrong << noted_;
-  std::vector<std::size_t> times(calls_.size() + 1);
-  // By incarnation and caller: a call runs there once, after all earlier ones of its caller.
-  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> last;
-  for (const Execution& execution : executions_) {
-    const Call& call = calls_[execution.call - 1];
-    ++times[execution.call];
-    if (call.actor == 0) continue;
-    if (call.actor != execution.actor) wrong << "call " << execution.call << " ran in an actor it was not made to\n";
-    if (!call.ordered) continue;
-    const auto [place, first] = last.try_emplace({execution.actor, execution.incarnation, call.caller}, execution.call);
-    if (first) continue;
-    if (place->second == execution.call) {
-      wrong << "call " << execution.call << " ran twice in incarnation " << execution.incarnation << '\n';
-    } else if (place->second > execution.call) {
-      wrong << "call " << execution.call << " ran after " << place->second << ", which was made later, in incarnation "
-            << execution.incarnation << '\n';
-    }
-    place->second = execution.call;
+  std::string wrong = wrong_;
+  for (std::size_t place = 0; place < calls_.size(); ++place) {
+    if (calls_[place].ended || !finished_.contains(calls_[place].call.caller)) continue;
+    wrong += "call " + std::to_string(place + 1) + " has not ended\n";
   }
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> newest;  // by caller and actor
-  for (std::uint64_t number = 1; number <= calls_.size(); ++number) {
-    const Call& call = calls_[number - 1];
-    const auto say = [&](const std::string& what) { wrong << "call " << number << ' ' << what << '\n'; };
-    if (!call.ended) {
-      if (std::find(finished_.begin(), finished_.end(), call.caller) != finished_.end()) say("has not ended");
-      continue;
-    }
-    if (call.retries == 0 && times[number] > 1) say("ran more than once without retries");
-    if (call.value) {
-      if (*call.value != call.expected) {
-        say("gave " + std::to_string(*call.value) + " for " + std::to_string(call.expected));
-      }
-      if (times[number] == 0) say("was answered and never ran");
-      if (call.actor != 0 && !call.lingers) {
-        std::uint32_t& seen = newest[{call.caller, call.actor}];
-        if (call.incarnation < seen) say("was answered by an incarnation older than one that had answered before");
-        seen = std::max(seen, call.incarnation);
-      }
-      continue;
-    }
-    if (call.error->outcome() == Outcome::kNotStarted && times[number] != 0) {
-      say("was said not to have started, and ran: " + call.error->to_string());
-    }
-    const bool lives = call.actor == 0 || std::find(immortal_.begin(), immortal_.end(), call.actor) != immortal_.end();
-    const bool node_gone = call.error->code() == ErrorCode::kRuntimeStopped;
-    const bool no_room = call.needs_room && call.error->code() == ErrorCode::kExhausted;
-    if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_room) {
-      say("failed although it had retries left: " + call.error->to_string());
-    }
-  }
-  return wrong.str();
+  return wrong;
 }
 
 }  // namespace pharos::simulator

@@ -54,8 +54,15 @@ inline constexpr Row kInspection{
     "of a worker that does not answer in time the answer says so; a question whose node is gone ends with less in it",
     "the same", "the same", kTakenOnce, "Rows"};
 
-inline constexpr Row kOfPeople{"who asks is told that the node is gone", "the same", "the same; nothing waits for it",
-                               kTakenOnce, "tests/console; a question changes nothing"};
+inline constexpr Row kOfPeople{
+    "who asks is told that the node is gone", "the same", "the same; nothing waits for it", kTakenOnce,
+    "tests/cluster/listing_test.cpp, tests/cluster/logs_test.cpp; a question changes nothing"};
+
+inline constexpr Row kOfGoing{
+    "between driver and node as for every message on that connection; another node whose connection to the head ends "
+    "is "
+    "gone, or says again what it was asked; the head knows from its records who is to go",
+    "the same", "the same, for the end that lives", kTakenOnce, "Rows; real nodes in tests/cluster/nodes_test.cpp"};
 
 inline constexpr Row kOfProcesses{"what the process would have said is missing, and the answer says so", "the same",
                                   "the same; whoever waits for it does so for 3 s", kTakenOnce,
@@ -65,7 +72,7 @@ inline constexpr Row kOfHeadAgain{"the connection has ended: the node comes to t
                                   "the same", "the same; a head that dies starts again, a node that dies is lost",
                                   "what is there is there once", "Rows"};
 inline constexpr Row kOfRecords{"it is never sent", "the same", "the same", "the same",
-                                "tests/node: what is written down is found again"};
+                                "Seeds: what is on disk is what the head knows; tests/cluster/head_deaths_test.cpp"};
 
 /// A message without a row does not compile.
 template <class Message>
@@ -141,13 +148,13 @@ template <> struct RowOf<wire::BundleHeld> { static constexpr Row kRow = kOfHead
 template <> struct RowOf<wire::ReleaseBundle> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::NodeLoad> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::ListRows> { static constexpr Row kRow = kOfPeople; };
-template <> struct RowOf<wire::Rows> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::Rows> { static constexpr Row kRow = kOfGoing; };
 template <> struct RowOf<wire::Beat> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::Confirmed> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::Report> { static constexpr Row kRow = kOfHeadAgain; };
 template <> struct RowOf<wire::ActorLife> { static constexpr Row kRow = kOfRecords; };
-template <> struct RowOf<wire::EndNode> { static constexpr Row kRow = kOfPeople; };
-template <> struct RowOf<wire::DrainNode> { static constexpr Row kRow = kOfPeople; };
+template <> struct RowOf<wire::EndNode> { static constexpr Row kRow = kOfGoing; };
+template <> struct RowOf<wire::DrainNode> { static constexpr Row kRow = kOfGoing; };
 template <> struct RowOf<wire::ReadLog> { static constexpr Row kRow = kOfPeople; };
 template <> struct RowOf<wire::LogPart> { static constexpr Row kRow = kOfPeople; };
 template <> struct RowOf<wire::Explain> { static constexpr Row kRow = kOfProcesses; };
@@ -175,6 +182,7 @@ constexpr const char* frame_row(wire::FrameKind kind) {
     case wire::FrameKind::kAcknowledge: return "each call acknowledges too; until then replies are kept";
     case wire::FrameKind::kRetry: return "it is sent again before the call";
     case wire::FrameKind::kReceived: return "handles that were handed over are let go of with their caller";
+    case wire::FrameKind::kGiveBack: return "what waits behind a task that takes long goes on waiting; tests/actors";
     case wire::FrameKind::kControl:
     case wire::FrameKind::kRequest:
     case wire::FrameKind::kResponse: return "by its message, above";

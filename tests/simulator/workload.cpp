@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -26,6 +27,8 @@ using namespace std::chrono_literals;
 constexpr Duration kEndLimit = 120s;  // after the last fault every wait ends well before
 constexpr Duration kAskLimit = 2s;    // to learn what a process waits for
 constexpr std::int32_t kManyRetries = 100;
+constexpr int kTriesMax = 10;
+constexpr std::uint64_t kOneLastsIn = 8;  // seeds; a fault
 
 History* the_history = nullptr;
 
@@ -129,6 +132,7 @@ class Ledger {
   }
   void turn_fragile() { crashes_ = true; }
   std::int32_t peek() const { return 1; }
+  std::uint32_t incarnation() const { return context().incarnation; }
 
  private:
   bool crashes_ = false;
@@ -173,6 +177,12 @@ struct PendingBlock {
   Ref<Bytes> ref;
 };
 
+constexpr const char* kTown = "town";  // a namespace of all programs
+
+std::string name_of(std::uint64_t driver, std::uint64_t actor) {
+  return "ledger" + std::to_string(driver) + std::to_string(actor);
+}
+
 struct Owned {
   Actor<Ledger> actor;
   std::int32_t retries;
@@ -180,11 +190,13 @@ struct Owned {
 
 class DriverCode {
  public:
-  DriverCode(Runtime& runtime, std::uint64_t number, std::uint32_t calls)
-      : runtime_{runtime}, number_{number}, calls_{calls} {}
+  /// `slow`: for so long that it sees a fault that lasts.
+  DriverCode(Runtime& runtime, std::uint64_t number, std::uint32_t calls, bool slow)
+      : runtime_{runtime}, number_{number}, calls_{calls}, slow_{slow} {}
 
   void run() {
     make_actors();
+    for (std::uint64_t i = lots().below(3); i > 0; --i) find_friend();
     if (lots().one_in(4)) make_many_calls();
     if (lots().one_in(10)) fill_store();
     while (calls_ > 0) {
@@ -196,9 +208,11 @@ class DriverCode {
       }
       if (lots().one_in(3)) collect();
       if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 10ms));
+      if (slow_ && lots().one_in(2)) Cluster::sleep(lots().between(Duration{0}, 5s));
     }
     collect();
     if (lots().one_in(3)) {
+      if (Cluster::alive()) the_history->note_killed(actors_.back().actor.id().value());
       runtime_.kill(actors_.back().actor);
       Cluster::sleep(5ms);
     }
@@ -212,19 +226,30 @@ class DriverCode {
     for (std::uint64_t i = 0; i < count; ++i) {
       const bool immortal = !lots().one_in(3);
       const std::int32_t retries = lots().one_in(2) ? kManyRetries : 0;
-      const std::string name = lots().one_in(3) ? "ledger" + std::to_string(number_) + std::to_string(i) : "";
+      const bool detached = lots().one_in(4);
+      const std::string name = detached || lots().one_in(3) ? name_of(number_, i) : "";
       ActorOptions options{.name = name,
+                           .name_space = detached || lots().one_in(2) ? kTown : "",
                            .max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)),
-                           .max_task_retries = retries};
-      if (lots().one_in(4)) sit_in_group(options);
+                           .max_task_retries = retries,
+                           .detached = detached,
+                           .exclusive = lots().one_in(4)};
+      if (!detached && lots().one_in(4)) {  // a group ends with its program
+        sit_in_group(options);
+      } else if (lots().one_in(2)) {
+        options.resources = {{"desk", 1}};
+        // There is always a whole one left for tasks.
+        if (i == 0 && lots().one_in(2)) options.gpus = 0.25;
+      }
       if (lots().one_in(4)) static_cast<void>(runtime_.reserve({.bundles = {{.resources = {{"seat", 1}}}}}));
       auto actor = lots().one_in(4)
                        ? runtime_.spawn<Ledger>(options, runtime_.submit<&slow>({.max_retries = kManyRetries}))
                        : runtime_.spawn<Ledger>(options, std::int32_t{1});
       if (immortal) the_history->note_immortal(actor.id().value());
+      if (detached) the_history->note_detached(actor.id().value(), name);
       if (immortal && retries != 0 && lots().one_in(2)) send_visitor(actor);
       if (lots().one_in(3)) static_cast<void>(actor.call<&Ledger::turn_fragile>());
-      if (!name.empty()) find(name);
+      if (!name.empty()) find(name, options.name_space);
       actors_.push_back({std::move(actor), retries});
     }
   }
@@ -249,11 +274,20 @@ class DriverCode {
   }
 
   // Its own, or one that nobody has made.
-  void find(const std::string& name) {
+  void find(const std::string& name, const std::string& name_space) {
     try {
-      const auto found = runtime_.actor<Ledger>(lots().one_in(3) ? "nobody" : name);
+      const auto found = runtime_.actor<Ledger>(lots().one_in(3) ? "nobody" : name, name_space);
     } catch (const std::exception&) {
       World::of_this_program().note("user code", "found nobody");
+    }
+  }
+
+  // Whoever is there, another program's too.
+  void find_friend() {
+    try {
+      friends_.push_back(runtime_.actor<Ledger>(name_of(lots().between(1, 3), lots().below(3)), kTown));
+    } catch (const std::exception&) {
+      World::of_this_program().note("user code", "found nobody in town");
     }
   }
 
@@ -346,7 +380,21 @@ class DriverCode {
     }
   }
 
+  // It may end with its program at any time, and how often it is tried again is that one's choice.
+  void call_friend() {
+    const Actor<Ledger>& actor = friends_[lots().below(friends_.size())];
+    const auto n = static_cast<std::int32_t>(lots().below(1000));
+    const std::uint64_t place = the_history->begin({.actor = actor.id().value(),
+                                                    .caller = number_,
+                                                    .ordered = false,
+                                                    .may_be_given_up = true,
+                                                    .retries = kManyRetries,
+                                                    .expected = n + 1});
+    pending_.push_back({place, actor.call<&Ledger::add>(place, n)});
+  }
+
   void one_call() {
+    if (!friends_.empty() && lots().one_in(6)) return call_friend();
     if (lots().one_in(4)) return one_task();
     if (lots().one_in(8)) return one_block();
     const Owned& owned = actors_[lots().below(actors_.size())];
@@ -386,7 +434,7 @@ class DriverCode {
 
   void called(Pending pending) {
     if (lots().one_in(20)) {
-      the_history->call(pending.call).may_be_given_up = true;
+      the_history->give_up(pending.call);
       pending.ref.cancel();
     }
     pending_.push_back(std::move(pending));
@@ -439,31 +487,27 @@ class DriverCode {
       pending.ref.cancel();
       pending_.push_back(std::move(pending));
     }
-    end_all(pending_, [](const auto& result, History::Call& call) {
-      call.value = result.first;
-      call.incarnation = result.second;
-    });
+    end_all(pending_, [](const auto& result) { return result; });
     // What becomes of them is nobody's business but the census's.
     for (const auto& child : std::exchange(children_, {})) {
       if (const auto made = child.try_get()) static_cast<void>(made->call<&Ledger::peek>().try_get());
       if (!Cluster::alive()) return;
     }
-    end_all(blocks_, [](const Bytes& block, History::Call& call) { call.value = number_in(block) + 1; });
-    end_all(tasks_, [](std::int32_t result, History::Call& call) { call.value = result; });
+    end_all(blocks_, [](const Bytes& block) { return std::pair{number_in(block) + 1, 0}; });
+    end_all(tasks_, [](std::int32_t result) { return std::pair{result, 0}; });
   }
 
-  /// Waits for them, and writes down what came of each.
-  template <class Pending, class Note>
-  void end_all(std::vector<Pending>& all, Note note) {
+  /// Waits for them, and writes down what came of each: `read` gives the value, and the incarnation.
+  template <class Pending, class Read>
+  void end_all(std::vector<Pending>& all, Read read) {
     for (const Pending& pending : std::exchange(all, {})) {
       const auto result = pending.ref.try_get();
       if (!Cluster::alive()) return;
-      History::Call& call = the_history->call(pending.call);
-      call.ended = true;
       if (result) {
-        note(*result, call);
+        const auto [value, incarnation] = read(*result);
+        the_history->answered(pending.call, value, static_cast<std::uint32_t>(incarnation));
       } else {
-        call.error = result.error();
+        the_history->failed(pending.call, result.error());
       }
     }
   }
@@ -471,13 +515,40 @@ class DriverCode {
   Runtime& runtime_;
   const std::uint64_t number_;
   std::uint32_t calls_;
+  const bool slow_;
   std::vector<Owned> actors_;
   std::vector<Pending> pending_;
   std::vector<Pending> lingering_;
   std::vector<Ref<Actor<Ledger>>> children_;
+  std::vector<Actor<Ledger>> friends_;
   std::vector<PendingTask> tasks_;
   std::vector<PendingBlock> blocks_;
 };
+
+/// Another program, when all others have ended: finds what has outlived them, and ends it.
+void end_detached(Runtime& runtime) {
+  for (const auto& [actor, name] : the_history->detached()) {
+    const auto must = [actor = actor, name = name](bool holds, const std::string& what) {
+      if (!holds && Cluster::alive() && the_history->must_live(actor)) {
+        the_history->note_wrong("detached " + name + ' ' + what);
+      }
+    };
+    try {
+      const auto found = runtime.actor<Ledger>(name, kTown);
+      if (!Cluster::alive()) return;
+      must(found.id().value() == actor, "is another one");
+      auto answer = found.call<&Ledger::incarnation>().try_get();
+      // Where its program was, its process ends with that.
+      for (int again = 0; !answer && again < kTriesMax; ++again) answer = found.call<&Ledger::incarnation>().try_get();
+      must(bool{answer}, answer ? "" : "does not answer: " + answer.error().to_string());
+      must(!answer || *answer >= the_history->newest_of(actor), "is an old one");
+      runtime.kill(found);
+    } catch (const std::exception& error) {
+      must(false, std::string{"is not found: "} + error.what());
+    }
+  }
+  Cluster::sleep(5ms);
+}
 
 }  // namespace
 
@@ -513,6 +584,33 @@ void look_after_head(Cluster& cluster) {
   });
 }
 
+/// Until all is over, or something is wrong, which it tells.
+std::string let_it_end(Cluster& cluster, const std::function<TimePoint()>& faults_over) {
+  const auto let_drivers_end = [&] {
+    return cluster.run_until([&] { return cluster.all_drivers_ended(); }, kEndLimit)
+               ? std::string{}
+               : "the programs have not ended\n" + cluster.what_drivers_wait_for();
+  };
+  if (const std::string wrong = let_drivers_end(); !wrong.empty()) return wrong;
+  cluster.run_until([&] { return cluster.world().now() >= faults_over(); }, kEndLimit);
+  cluster.disk().fail_one_in(0);  // what is left over has a disk to be removed from
+  cluster.network().choose_faults(Network::Choose{});
+  cluster.network().choose_faults(Network::ChooseFrame{});
+  cluster.run_until([&] { return cluster.has_head(); }, cluster.durable() ? kEndLimit : Duration{0});
+  if (cluster.has_head()) {
+    cluster.start_driver("janitor", 0, &end_detached);
+    if (const std::string wrong = let_drivers_end(); !wrong.empty()) return wrong;
+  }
+  cluster.run_for(cluster.durable() ? 26s : 12s);  // idle workers go, and nodes that a head waits for are given up
+  if (!cluster.wrong().empty()) return cluster.wrong();
+  std::string wrong;
+  if (const std::string left = cluster.leftovers(); !left.empty()) wrong += "left behind:\n" + left;
+  for (const char* const records : {"actor/", "aside/", "drain/", "group/", "job/", "life/", "places/"}) {
+    if (cluster.disk().count(records) != 0) wrong += std::string{"left on disk: "} + records + '\n';
+  }
+  return wrong;
+}
+
 }  // namespace
 
 SeedRun run_workload(std::uint64_t seed, Plan plan) {
@@ -534,31 +632,24 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     if (draw.one_in(3)) cluster.disk().fail_one_in(draw.between(10, 60));
     if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
     if (plan.choose_frame) cluster.network().choose_faults(std::move(plan.choose_frame));
+    const bool one_lasts = plan.faults && draw.one_in(kOneLastsIn);
     const std::uint64_t drivers = draw.between(1, plan.drivers_max);
     for (std::uint64_t i = 0; i < drivers; ++i) {
       const auto calls = static_cast<std::uint32_t>(draw.between(5, plan.calls_max));
       const std::size_t node = draw.below(cluster.nodes() + 1);
-      cluster.start_driver("driver" + std::to_string(i + 1), node, [number = i + 1, calls](Runtime& runtime) {
-        DriverCode{runtime, number, calls}.run();
-      });
+      cluster.start_driver("driver" + std::to_string(i + 1), node,
+                           [number = i + 1, calls, one_lasts](Runtime& runtime) {
+                             DriverCode{runtime, number, calls, one_lasts}.run();
+                           });
     }
     std::optional<Faults> faults;
-    if (plan.faults) faults.emplace(cluster, cluster.world().now() + plan.faults_for);
-    if (!cluster.run_until([&] { return cluster.all_drivers_ended(); }, kEndLimit)) {
-      run.wrong += "the programs have not ended\n" + cluster.what_drivers_wait_for();
-    }
-    cluster.disk().fail_one_in(0);                 // what is left over has a disk to be removed from
-    cluster.run_for(options.durable ? 26s : 12s);  // idle workers go, and nodes that a head waits for are given up
-    if (const std::string left = cluster.leftovers(); !left.empty()) run.wrong += "left behind:\n" + left;
-    for (const char* const records : {"actor/", "aside/", "drain/", "group/", "job/", "life/", "places/"}) {
-      if (cluster.disk().count(records) != 0) run.wrong += std::string{"left on disk: "} + records + '\n';
-    }
-    if (!cluster.wrong_on_disk().empty())
-      run.wrong += "what the head knew and what was on disk:\n" + cluster.wrong_on_disk();
+    if (plan.faults) faults.emplace(cluster, cluster.world().now() + plan.faults_for, one_lasts);
+    cluster.look_at_each_step([&history] { return history.wrong(); });
+    run.wrong = let_it_end(cluster, [&] { return faults ? faults->over() : TimePoint{}; });
     run.hash = cluster.world().trace().hash();
     run.events = cluster.world().steps();
   }
-  run.wrong += history.check();
+  if (run.wrong.empty()) run.wrong = history.check();
   run.calls = history.calls();
   run.executions = history.executions();
   run.answered = history.answered();

@@ -13,19 +13,33 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/ddp.hpp>
+#include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
 
-#include "rank_threads.hpp"
-#include "says.hpp"
+#include "ranks.hpp"
 
 namespace pharos::ml {
 namespace {
 
 using torch::Tensor;
 
+enum class Reach { kMemory, kTcp, kMachines };
+struct Ranks {
+  std::uint32_t count = 1;
+  Reach reach = Reach::kMemory;
+};
+
 /// Ranks that are threads. Each has a module of its own, with the same values or not.
+void on_ranks(const Ranks& ranks, const Rank& body) {
+  const CommunicatorOptions options{.timeout = std::chrono::seconds{20}};
+  switch (ranks.reach) {
+    case Reach::kMemory: return run_threads(ranks.count, options, body);
+    case Reach::kTcp: return run_streams(ranks.count, options, body);
+    case Reach::kMachines: return run_machines(2, ranks.count / 2, options, body);
+  }
+}
 void on_ranks(std::uint32_t count, const Rank& body) {
-  run_threads(count, {.timeout = std::chrono::seconds{20}}, body);
+  on_ranks(Ranks{count}, body);
 }
 
 /// What differs from rank to rank unless somebody sees to it.
@@ -78,6 +92,12 @@ Tensor values(const torch::nn::Module& module) {
   return torch::cat(all);
 }
 
+std::vector<const void*> places_of_gradients(const torch::nn::Module& module) {
+  std::vector<const void*> places;
+  for (const auto& each : module.parameters()) places.push_back(each.grad().data_ptr());
+  return places;
+}
+
 /// The same bits on all ranks.
 void expect_alike(Communicator& ranks, const Tensor& own) {
   const Tensor dense = own.contiguous();
@@ -94,8 +114,16 @@ Tensor share(const Tensor& batch, const Communicator& ranks) {
   return batch.chunk(ranks.size())[ranks.rank()];
 }
 
-class DdpTest : public testing::TestWithParam<std::uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, DdpTest, testing::Values(1U, 2U, 4U));
+class DdpTest : public testing::TestWithParam<Ranks> {};
+INSTANTIATE_TEST_SUITE_P(Of, DdpTest,
+                         testing::Values(Ranks{1}, Ranks{2}, Ranks{4}, Ranks{2, Reach::kTcp},
+                                         Ranks{4, Reach::kMachines}),
+                         [](const auto& chosen) {
+                           const char* const reach = chosen.param.reach == Reach::kMemory ? "InMemory"
+                                                     : chosen.param.reach == Reach::kTcp  ? "OverTcp"
+                                                                                          : "OnMachines";
+                           return std::to_string(chosen.param.count) + reach;
+                         });
 
 // Sums of small whole numbers are exact, and so is their mean over 2 or 4.
 TEST_P(DdpTest, GradientsOfWholeNumbersAreThoseOfOneProcessToTheBit) {
@@ -136,7 +164,7 @@ TEST_P(DdpTest, TrainingIsThatOfOneProcessOnTheWholeBatch) {
       Ddp ddp{ranks, *copy, {.bucket_bytes = 512}};
       EXPECT_TRUE(torch::equal(values(*one), values(*copy)));
       torch::optim::AdamW one_optimizer{one->parameters(), torch::optim::AdamWOptions{1e-2}.eps(1e-5)};
-      torch::optim::AdamW optimizer{copy->parameters(), torch::optim::AdamWOptions{1e-2}.eps(1e-5)};
+      Optimizer optimizer{{{.parameters = copy->parameters(), .weight_decay = 0.01}}, AdamW{.lr = 1e-2, .eps = 1e-5}};
       for (std::uint64_t step = 0; step < 50; ++step) {
         const Tensor x = numbers(step, {8, 7}, each.dtype);
         const Tensor y = numbers(step + 1000, {8, 3}, each.dtype);
@@ -181,7 +209,8 @@ TEST_P(DdpTest, HoweverTheUserClearsGradients) {
     for (const int way : {0, 1, 2}) {
       auto [one, copy] = Twins{};
       Ddp ddp{ranks, *copy};
-      for (int step = 0; step < 3; ++step) {
+      std::vector<const void*> places;  // of the buckets, which stay where they are after the first step
+      for (int step = 0; step < 4; ++step) {
         for (auto* each : {&one, &copy}) {
           if (way == 0) (*each)->zero_grad();
           if (way == 1) (*each)->zero_grad(false);
@@ -189,8 +218,30 @@ TEST_P(DdpTest, HoweverTheUserClearsGradients) {
         one(x).pow(2).mean().backward();
         copy(share(x, ranks)).pow(2).mean().backward();
         EXPECT_TRUE(torch::allclose(gradients(*one), gradients(*copy), 1e-12, 1e-14)) << way << ' ' << step;
+        if (step == 0) places = places_of_gradients(*copy);
+        EXPECT_EQ(places_of_gradients(*copy), places) << way << ' ' << step;
       }
     }
+  });
+}
+
+/// Their second layer is used first.
+TEST_P(DdpTest, AfterTheFirstStepGradientsLieInTheOrderInWhichTheyComeAtRank0) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    torch::nn::Linear later{8, 8};
+    torch::nn::Linear sooner{8, 8};
+    torch::nn::Sequential both{later, sooner};
+    Ddp ddp{ranks, *both};
+    const auto step = [&](bool as_rank_0) {
+      both->zero_grad();
+      const Tensor x = torch::ones({2, 8});
+      (as_rank_0 ? later(sooner(x)) : sooner(later(x))).sum().backward();
+    };
+    step(ranks.rank() == 0);  // the others' come the other way
+    const auto places = places_of_gradients(*both);
+    EXPECT_LT(places[0], places[2]) << "what was used last comes first";
+    step(true);
+    EXPECT_EQ(places_of_gradients(*both), places);
   });
 }
 
@@ -465,6 +516,12 @@ TEST(DdpErrorsTest, DifferentModulesAreToldOnAllRanks) {
     torch::nn::Linear third{4, 5};
     if (ranks.rank() == 1) third->weight.requires_grad_(false);
     EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *third); }), "frozen");
+    torch::nn::Linear fourth{4, 5};
+    if (ranks.rank() == 1) fourth->to(torch::kDouble);
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *fourth); }), "\"weight\" Double [5, 4]");
+    torch::nn::Sequential fifth;
+    fifth->push_back(ranks.rank() == 2 ? "last" : "first", torch::nn::Linear{4, 5});
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *fifth); }), "where rank 2 has \"last.weight\"");
   });
 }
 

@@ -43,6 +43,7 @@ TEST(FrameHeader, KindsStatusesAndFlagsKeepTheirNumbers) {
   EXPECT_EQ(static_cast<int>(FrameKind::kAcknowledge), 8);
   EXPECT_EQ(static_cast<int>(FrameKind::kRetry), 9);
   EXPECT_EQ(static_cast<int>(FrameKind::kReceived), 10);
+  EXPECT_EQ(static_cast<int>(FrameKind::kGiveBack), 11);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kOk), 0);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kError), 1);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kReturned), 2);
@@ -72,7 +73,7 @@ FrameHeader header_of(int kind, std::uint64_t payload_bytes) {
 TEST(CheckOfAHeader, RefusesEveryKindThatDoesNotExist) {
   for (int kind = 0; kind < 256; ++kind) {
     const auto checked = check(header_of(kind, 0));
-    EXPECT_EQ(checked.ok(), kind >= 2 && kind <= 10) << kind;
+    EXPECT_EQ(checked.ok(), kind >= 2 && kind <= 11) << kind;
     if (!checked) {
       EXPECT_EQ(checked.error().code(), ErrorCode::kCorrupt);
       EXPECT_NE(checked.error().message().find("kind " + std::to_string(kind)), std::string::npos);
@@ -107,6 +108,8 @@ TEST(CheckOfAHeader, RefusesAPayloadAboveTheBoundOfItsKind) {
   EXPECT_FALSE(allows(FrameKind::kRetry, 1));
   EXPECT_TRUE(allows(FrameKind::kReceived, 0));
   EXPECT_FALSE(allows(FrameKind::kReceived, 1));
+  EXPECT_TRUE(allows(FrameKind::kGiveBack, 0));
+  EXPECT_FALSE(allows(FrameKind::kGiveBack, 1));
 }
 
 TEST(CheckOfAHeader, SaysHowMuchWasClaimedAndHowMuchIsAllowed) {

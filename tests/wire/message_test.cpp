@@ -159,7 +159,7 @@ const std::vector<Message>& one_of_each() {
       HoldBundle{GroupId{103}, 104, {{"gpu", 105}}, {{106, 107}}},
       BundleHeld{GroupId{108}, 109},
       ReleaseBundle{GroupId{110}, 111},
-      NodeLoad{{{"cpu", 112}}},
+      NodeLoad{{{"cpu", 112}}, {{{{"gpu", 147}}, 148}, {{}, 149}}},
       ListRows{"act\0ors"s, {{"state", "alive", true}, {"na\0me"s, "x"}}, 113, 114, NodeId{143}, true},
       Rows{{"id", "na\0me"s}, {{"1", "a"}, {"2", "b\0"s}}, 115, 116},
       ReadLog{NodeId{144}, "lo\0g"s, 145, 146, true},
@@ -296,8 +296,8 @@ auto fields(const StartIncarnation& m) {
                   group, bundle, exclusive, may_restart);
 }
 auto fields(const NodeLoad& m) {
-  const auto& [tasks] = m;
-  return std::tie(tasks);
+  const auto& [tasks, waiting] = m;
+  return std::tie(tasks, waiting);
 }
 auto fields(const ListRows& m) {
   const auto& [table, filters, limit, number, node, passed_on] = m;

@@ -46,6 +46,8 @@ class Backend {
   virtual std::uint32_t rank() const = 0;
   virtual std::uint32_t ranks() const = 0;
   virtual bool shares_memory() const = 0;
+  /// Over TCP.
+  virtual std::uint64_t bytes_sent() const = 0;
 
   virtual std::shared_ptr<Work> begin(const Operation& operation, const Places& places) = 0;
   /// Goes on as far as that is without waiting. True: it has ended.

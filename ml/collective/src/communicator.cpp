@@ -121,6 +121,9 @@ std::uint32_t Communicator::size() const {
 bool Communicator::shares_memory() const {
   return core_->backend().shares_memory();
 }
+std::uint64_t Communicator::bytes_sent() const {
+  return core_->backend().bytes_sent();
+}
 
 Pending Communicator::all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count) {
   const Operation operation{.kind = Kind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count};

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <pharos/actors/member.hpp>
 #include <pharos/base/random.hpp>
@@ -60,6 +61,15 @@ RankKey new_rank_key() {
   RankKey key;
   fill_random(key);
   return key;
+}
+
+void throw_unanswered(const std::vector<std::size_t>& by, std::size_t ranks) {
+  std::string who;
+  for (const std::size_t rank : by) who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  throw_error(Error{ErrorCode::kDeadlineExceeded,
+                    "this group cannot be connected without " + std::to_string(by.size()) + " of " +
+                        std::to_string(ranks) + " ranks: " + who + " did not answer",
+                    "See what they do; end those that are stopped, and give those that are busy more time."});
 }
 
 void join_members(const std::vector<RankOffer>& offers, const RankKey& key, const CommunicatorOptions& options) {

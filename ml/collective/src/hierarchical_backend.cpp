@@ -78,26 +78,24 @@ class HierarchicalBackend::Running final : public detail::Work {
   Room room_{};
 };
 
-Result<std::unique_ptr<HierarchicalBackend>> HierarchicalBackend::make(const Layout& layout, const MakeFar& make_far,
-                                                                       const MakeNear& make_near) {
-  const auto news = std::make_shared<News>();
-  const auto tell = [news] {
-    const std::lock_guard lock{news->mutex};
-    if (news->near != nullptr) news->near->tell_news();
-  };
-  PHAROS_TRY(auto far, make_far({.lane = layout.lane(), .heard = tell}));
-  const auto waits_for = [&far](SharedBackend& begun) { far->waits([&begun] { return begun.whom_it_sleeps_for(); }); };
-  auto near = make_near({.names = layout.neighbours(), .began = waits_for});
-  far->waits_no_more();
-  if (!near) {
-    far->fail(near.error());
-    return near.error();
-  }
-  {
-    const std::lock_guard lock{news->mutex};
-    news->near = near->get();
-  }
-  return std::unique_ptr<HierarchicalBackend>{new HierarchicalBackend{layout, *std::move(near), std::move(far)}};
+/// What it waits for there others may ask; and they hear why it has failed.
+template <class F>
+auto HierarchicalBackend::while_near(const F& f) {
+  far_->waits([this] { return near_->whom_it_sleeps_for(); });
+  auto result = f();
+  far_->waits_no_more();
+  if (!result) fail(result.error());
+  return result;
+}
+
+Result<std::unique_ptr<HierarchicalBackend>> HierarchicalBackend::make(const Layout& layout,
+                                                                       std::unique_ptr<SharedBackend> near,
+                                                                       std::span<const std::int32_t> processes,
+                                                                       Duration time, const MakeFar& make_far) {
+  PHAROS_TRY(auto far, make_far({.lane = layout.lane(), .heard = [&its = *near] { its.tell_news(); }}));
+  std::unique_ptr<HierarchicalBackend> backend{new HierarchicalBackend{layout, std::move(near), std::move(far)}};
+  PHAROS_TRY_VOID(backend->while_near([&] { return backend->near_->meet(time, processes); }));
+  return backend;
 }
 
 // ---- The steps of an operation
@@ -332,11 +330,7 @@ Result<std::byte*> HierarchicalBackend::allocate(std::size_t bytes, Duration tim
     const auto first = running_.front();
     PHAROS_TRY_VOID(finish(*first, time));
   }
-  far_->waits([this] { return near_->whom_it_sleeps_for(); });
-  auto memory = near_->allocate(bytes, time);
-  far_->waits_no_more();
-  if (!memory) fail(memory.error());
-  return memory;
+  return while_near([&] { return near_->allocate(bytes, time); });
 }
 
 Result<void> HierarchicalBackend::check() {

@@ -5,8 +5,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -41,14 +41,16 @@ class HierarchicalBackend final : public detail::Backend {
   };
 
   using MakeFar = std::function<Result<std::unique_ptr<StreamBackend>>(const StreamSteps&)>;
-  using MakeNear = std::function<Result<std::unique_ptr<SharedBackend>>(const SharedBackend::Steps&)>;
-  /// First all ranks find each other, so that those of other machines hear why it has failed on one.
-  static Result<std::unique_ptr<HierarchicalBackend>> make(const Layout& layout, const MakeFar& make_far,
-                                                           const MakeNear& make_near);
+  /// `near`: of the neighbours, who have not met, and are these processes, if somebody knows. First all ranks find each
+  /// other, so that those of other machines hear why it has failed on one.
+  static Result<std::unique_ptr<HierarchicalBackend>> make(const Layout& layout, std::unique_ptr<SharedBackend> near,
+                                                           std::span<const std::int32_t> processes, Duration time,
+                                                           const MakeFar& make_far);
 
   std::uint32_t rank() const override { return layout_.rank; }
   std::uint32_t ranks() const override { return layout_.machines * layout_.on_each; }
   bool shares_memory() const override { return false; }
+  std::uint64_t bytes_sent() const override { return far_->bytes_sent(); }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
   Result<void> finish(detail::Work& work, Duration time) override;
@@ -59,15 +61,12 @@ class HierarchicalBackend final : public detail::Backend {
 
  private:
   class Running;
-  /// Where far tells its news, once near is there.
-  struct News {
-    std::mutex mutex;
-    SharedBackend* near = nullptr;
-  };
 
   HierarchicalBackend(const Layout& layout, std::unique_ptr<SharedBackend> near, std::unique_ptr<StreamBackend> far)
       : layout_{layout}, near_{std::move(near)}, far_{std::move(far)} {}
 
+  template <class F>
+  auto while_near(const F& f);
   void plan(Running& running, const detail::Places& places);
   void plan_message(Running& running, const detail::Places& places);
   void plan_all_reduce(Running& running, std::byte* data);

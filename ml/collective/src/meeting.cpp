@@ -110,14 +110,14 @@ Meeting::Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std
   CPU_ZERO(&cpus);
   if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0)
     may_spin_ = ranks <= static_cast<std::uint32_t>(CPU_COUNT(&cpus));
-  shared_.rank_lines[rank_].process = ::getpid();
-  shared_.rank_lines[rank_].is_here.store(kHere, std::memory_order_release);
-  failpoint(Failpoint::kRankHere);
 }
 
 Meeting::~Meeting() = default;
 
 Result<void> Meeting::begin(TimePoint deadline, std::span<const std::int32_t> processes) {
+  shared_.rank_lines[rank_].process = ::getpid();
+  shared_.rank_lines[rank_].is_here.store(kHere, std::memory_order_release);
+  failpoint(Failpoint::kRankHere);
   for (std::uint32_t rank = 0; rank < processes.size(); ++rank) PHAROS_TRY_VOID(watch(rank, processes[rank]));
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     PHAROS_TRY_VOID(come(rank, deadline));

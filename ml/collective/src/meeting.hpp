@@ -51,7 +51,7 @@ class Meeting {
   struct Shared;
   static std::size_t bytes_for(std::uint32_t ranks);
 
-  /// `memory`: zeros at first, of bytes_for(ranks). Each rank has a Meeting of its own in it, and says so by this.
+  /// `memory`: zeros at first, of bytes_for(ranks). Each rank has a Meeting of its own in it.
   /// `names`: what errors call them; none: by their numbers here.
   Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std::vector<std::uint32_t> names = {});
   Meeting(Meeting&&) = delete;
@@ -61,7 +61,8 @@ class Meeting {
   std::uint32_t ranks() const { return ranks_; }
   std::uint32_t name(std::uint32_t rank) const { return names_.empty() ? rank : names_[rank]; }
 
-  /// Waits for the others to come. Their processes are watched from then on; from now on, if they are known already.
+  /// Says that this rank has come, and waits for the others to. Their processes are watched from then on; from now on,
+  /// if they are known already.
   Result<void> begin(TimePoint deadline, std::span<const std::int32_t> processes = {});
 
   void enter(std::uint64_t round, const Said& said);

@@ -134,11 +134,10 @@ Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vecto
   const auto make_far = [&](const StreamSteps& steps) {
     return StreamBackend::make(listener_, addresses, key, rank, options, steps);
   };
-  const auto make_near = [&](const SharedBackend::Steps& steps) {
-    return SharedBackend::make(std::move(meeting), layout.place(), steps, options.timeout,
-                               all.subspan(neighbours.front(), neighbours.size()));
-  };
-  PHAROS_TRY(auto backend, HierarchicalBackend::make(layout, make_far, make_near));
+  auto near = std::make_unique<SharedBackend>(std::move(meeting), layout.place(), neighbours);
+  PHAROS_TRY(auto backend,
+             HierarchicalBackend::make(layout, std::move(near), all.subspan(neighbours.front(), neighbours.size()),
+                                       options.timeout, make_far));
   return std::unique_ptr<detail::Backend>{std::move(backend)};
 }
 

@@ -147,34 +147,22 @@ class SharedBackend::Message final : public Task {
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
                                                            Duration time, std::span<const std::int32_t> processes) {
   std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks, {}}};
-  PHAROS_TRY_VOID(backend->begin(time, processes));
+  PHAROS_TRY_VOID(backend->meet(time, processes));
   return backend;
 }
 
 Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                            std::uint32_t ranks, Duration time) {
   std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks, {}}};
-  PHAROS_TRY_VOID(backend->begin(time, {}));
+  PHAROS_TRY_VOID(backend->meet(time, {}));
   return backend;
 }
 
-Result<std::unique_ptr<SharedBackend>> SharedBackend::make(Mapping shared, std::uint32_t rank, const Steps& steps,
-                                                           Duration time, std::span<const std::int32_t> processes) {
-  const auto ranks = static_cast<std::uint32_t>(steps.names.size());
-  std::unique_ptr<SharedBackend> backend{new SharedBackend{std::move(shared), nullptr, rank, ranks, steps.names}};
-  steps.began(*backend);
-  PHAROS_TRY_VOID(backend->begin(time, processes));
-  return backend;
-}
+SharedBackend::SharedBackend(Mapping shared, std::uint32_t rank, std::vector<std::uint32_t> names)
+    : SharedBackend{std::move(shared), nullptr, rank, static_cast<std::uint32_t>(names.size()), names} {}
 
-Result<std::unique_ptr<SharedBackend>> SharedBackend::make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
-                                                           const Steps& steps, Duration time) {
-  const auto ranks = static_cast<std::uint32_t>(steps.names.size());
-  std::unique_ptr<SharedBackend> backend{new SharedBackend{Mapping{}, std::move(shared), rank, ranks, steps.names}};
-  steps.began(*backend);
-  PHAROS_TRY_VOID(backend->begin(time, {}));
-  return backend;
-}
+SharedBackend::SharedBackend(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank, std::vector<std::uint32_t> names)
+    : SharedBackend{Mapping{}, std::move(shared), rank, static_cast<std::uint32_t>(names.size()), names} {}
 
 SharedBackend::SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank,
                              std::uint32_t ranks, std::vector<std::uint32_t> names)
@@ -185,7 +173,7 @@ SharedBackend::SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threa
       outgoing_(ranks),
       incoming_(ranks) {}
 
-Result<void> SharedBackend::begin(Duration time, std::span<const std::int32_t> processes) {
+Result<void> SharedBackend::meet(Duration time, std::span<const std::int32_t> processes) {
   PHAROS_TRY_VOID(meeting_.begin(after(time), processes));
   const std::size_t letters = ranks() == 1 ? 0 : ranks() * Meeting::kLetters * letter_bytes(ranks());
   PHAROS_TRY_VOID(allocate(stagings_.size() * kStagings * kStagingBytes + letters, time));

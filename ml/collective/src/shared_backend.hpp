@@ -76,20 +76,17 @@ class SharedBackend final : public detail::Backend {
   /// For ranks that are threads of one process.
   static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                      std::uint32_t ranks, Duration time);
-  /// For ranks of one machine among those of several, which do operations in steps.
-  struct Steps {
-    std::vector<std::uint32_t> names{};           ///< of the machine's ranks: their numbers among all
-    std::function<void(SharedBackend&)> began{};  ///< it waits for the others from then on
-  };
-  static Result<std::unique_ptr<SharedBackend>> make(Mapping shared, std::uint32_t rank, const Steps& steps,
-                                                     Duration time, std::span<const std::int32_t> processes = {});
-  static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
-                                                     const Steps& steps, Duration time);
+  /// For ranks of one machine among those of several, which do operations in steps. `names`: their numbers among all.
+  /// Before the first one they meet().
+  SharedBackend(Mapping shared, std::uint32_t rank, std::vector<std::uint32_t> names);
+  SharedBackend(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank, std::vector<std::uint32_t> names);
+  Result<void> meet(Duration time, std::span<const std::int32_t> processes);
   ~SharedBackend() override;
 
   std::uint32_t rank() const override { return meeting_.rank(); }
   std::uint32_t ranks() const override { return meeting_.ranks(); }
   bool shares_memory() const override { return true; }
+  std::uint64_t bytes_sent() const override { return 0; }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override {
     return begin({operation, operation}, places);
   }
@@ -144,7 +141,6 @@ class SharedBackend final : public detail::Backend {
   SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks,
                 std::vector<std::uint32_t> names);
 
-  Result<void> begin(Duration time, std::span<const std::int32_t> processes);
   /// In which one these bytes of this rank's lie; 0: in none.
   std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
   Result<Window> map_all(Mapping own, std::size_t bytes) const;

@@ -62,6 +62,7 @@ Result<std::size_t> Stream::write(std::size_t most) {
     if (n < 0) return Error::from_errno("sending to it", errno);
     front.done += static_cast<std::size_t>(n);
     written += static_cast<std::size_t>(n);
+    bytes_sent_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
     if (front.done < all) continue;
     const auto sent = std::move(front.sent);
     going_.pop_front();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -56,7 +57,8 @@ class Stream {
     virtual void came(const StreamMessage& message) = 0;
   };
 
-  explicit Stream(Fd socket) : socket_{std::move(socket)} {}
+  /// `bytes_sent`: of several of them.
+  Stream(Fd socket, std::atomic<std::uint64_t>& bytes_sent) : socket_{std::move(socket)}, bytes_sent_{bytes_sent} {}
 
   int descriptor() const { return socket_.get(); }
   /// `sent` is called once the bytes need not stay any more.
@@ -81,6 +83,7 @@ class Stream {
   Result<bool> read_message(Receiver& receiver);
 
   Fd socket_;
+  std::atomic<std::uint64_t>& bytes_sent_;
   std::deque<Going> going_;
   StreamMessage coming_{};
   std::size_t come_ = 0;  // of message and bytes

@@ -15,9 +15,7 @@
 #include <utility>
 
 #include <pharos/base/failpoint.hpp>
-#include <pharos/net/address.hpp>
 
-#include "greeting.hpp"
 #include "kernels.hpp"
 
 namespace pharos::ml {
@@ -30,7 +28,6 @@ constexpr std::uint64_t kAheadMax = 1 << 16;  // operations that another rank ma
 constexpr std::uint64_t kWakes = ~std::uint64_t{0};
 constexpr Duration kFarewellTime = 200ms;  // for what is sent at the end
 constexpr Duration kAnswerTime = 100ms;    // who does not answer is stopped, or cut off
-constexpr int kSocketBufferBytes = 4 << 20;
 constexpr std::size_t kLineBytes = 64;
 
 std::string who(std::uint32_t rank) {
@@ -154,72 +151,35 @@ Result<std::unique_ptr<StreamBackend>> StreamBackend::make(const Fd& listener,
                                                            const net::Key& key, std::uint32_t rank,
                                                            const CommunicatorOptions& options,
                                                            const StreamSteps& steps) {
-  const Deadline deadline = Deadline::in(options.timeout);
-  const auto ranks = static_cast<std::uint32_t>(addresses.size());
-  std::vector<std::unique_ptr<Peer>> peers(ranks);
-  for (std::uint32_t each = 0; each < ranks; ++each) {
-    if (each != rank) peers[each] = std::make_unique<Peer>();
-  }
-  const auto keep = [&](std::uint32_t of, std::uint32_t stream, Fd socket) -> Result<void> {
-    for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
-      ::setsockopt(socket.get(), SOL_SOCKET, which, &kSocketBufferBytes, sizeof kSocketBufferBytes);
-    }
-    PHAROS_TRY_VOID(net::set_up_far_socket(socket.get()));
-    peers[of]->streams[stream].emplace(std::move(socket));
-    return {};
-  };
-  // Each to those before it, and those behind it to it: rank 0 waits for nobody that waits for it.
-  for (std::uint32_t other = 0; other < rank; ++other) {
-    PHAROS_TRY(const net::Address address, net::parse_address(addresses[other]));
-    for (std::uint32_t stream = 0; stream < kStreams; ++stream) {
-      auto socket = net::connect_to(address, deadline);
-      if (!socket) return Error{socket.error()}.with("looking for " + who(other));
-      const auto proved = net::initiate(socket->get(), key, {net::Role::kWorker, rank * kStreams + stream}, deadline);
-      if (!proved) return Error{proved.error()}.with("looking for " + who(other));
-      PHAROS_TRY_VOID(keep(other, stream, *std::move(socket)));
-    }
-  }
-  Greeting greeting{listener, key, {net::Role::kWorker, rank}};
-  for (std::uint32_t left = (ranks - 1 - rank) * kStreams; left > 0;) {
-    auto guest = greeting.next(deadline);
-    if (!guest) {
-      const auto is_there = [](const auto& peer) {
-        return peer == nullptr || std::all_of(peer->streams.begin(), peer->streams.end(),
-                                              [](const auto& each) { return each.has_value(); });
-      };
-      const auto missing = std::find_if_not(peers.begin(), peers.end(), is_there) - peers.begin();
-      return Error{ErrorCode::kDeadlineExceeded,
-                   who(static_cast<std::uint32_t>(missing)) + " did not come to the group",
-                   "See what its process does, and whether it reaches " + addresses[rank] + '.'};
-    }
-    const std::uint64_t other = guest->id / kStreams;
-    const std::uint64_t stream = guest->id % kStreams;
-    if (other >= ranks || other <= rank || peers[other]->streams[stream]) continue;
-    PHAROS_TRY_VOID(
-        keep(static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(stream), std::move(guest->socket)));
-    --left;
-  }
-  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(peers), options, steps}};
+  PHAROS_TRY(auto connections, connect_ranks(listener, addresses, key, rank, kStreams, Deadline::in(options.timeout)));
+  std::unique_ptr<StreamBackend> backend{new StreamBackend{rank, std::move(connections), options, steps}};
   PHAROS_TRY_VOID(backend->start());
   return backend;
 }
 
-StreamBackend::StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers,
-                             const CommunicatorOptions& options, const StreamSteps& steps)
+StreamBackend::StreamBackend(std::uint32_t rank, Connections connections, const CommunicatorOptions& options,
+                             const StreamSteps& steps)
     : rank_{rank},
-      ranks_{static_cast<std::uint32_t>(peers.size())},
+      ranks_{static_cast<std::uint32_t>(connections.size())},
       shortens_{options.bf16_over_tcp},
       heard_{steps.heard},
       wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       events_{::epoll_create1(EPOLL_CLOEXEC)},
-      peers_{std::move(peers)},
+      peers_(connections.size()),
       pace_{options.bytes_per_second},
       begun_(2 + 2 * ranks_),
       last_(2 + 2 * ranks_) {
   lane_.ranks = steps.lane;
   lane_.own = lane_.place_of(rank_).value_or(0);
   all_.own = rank_;
-  for (std::uint32_t each = 0; each < ranks_; ++each) all_.ranks.push_back(each);
+  for (std::uint32_t each = 0; each < ranks_; ++each) {
+    all_.ranks.push_back(each);
+    if (each == rank_) continue;
+    peers_[each] = std::make_unique<Peer>();
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      peers_[each]->streams[i].emplace(std::move(connections[each][i]), bytes_sent_);
+    }
+  }
 }
 
 Result<void> StreamBackend::start() {
@@ -433,14 +393,10 @@ bool StreamBackend::take_requests() {
 // ---- Who holds all up
 
 std::optional<std::uint32_t> StreamBackend::missing_here() {
-  std::optional<Waiting> waiting;
-  {
-    const std::lock_guard lock{mutex_};
-    waiting = waiting_;
-  }
-  if (!waiting) return std::nullopt;
-  if (!waiting->order) return waiting->who();
-  const auto running = find(*waiting->order);
+  const std::lock_guard lock{mutex_};  // what waits there goes away once it has said that it waits no more
+  if (!waiting_) return std::nullopt;
+  if (!waiting_->order) return waiting_->who();
+  const auto running = find(*waiting_->order);
   const auto place = running == nullptr ? std::nullopt : running->plan.missing();
   if (!place) return std::nullopt;
   return running->team.ranks[*place];
@@ -716,7 +672,7 @@ void StreamBackend::say_farewell() {
     ::poll(waited.data(), waited.size(), static_cast<int>(left.count()));
   }
   for (const auto& peer : peers_) {
-    if (peer != nullptr) peer->streams = {};
+    for (std::uint32_t i = 0; peer != nullptr && i < kStreams; ++i) peer->streams[i].reset();
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <condition_variable>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <pharos/net/handshake.hpp>
 
 #include "backend.hpp"
+#include "connections.hpp"
 #include "pace.hpp"
 #include "room.hpp"
 #include "stream.hpp"
@@ -51,6 +53,7 @@ class StreamBackend final : public detail::Backend {
   std::uint32_t rank() const override { return rank_; }
   std::uint32_t ranks() const override { return ranks_; }
   bool shares_memory() const override { return false; }
+  std::uint64_t bytes_sent() const override { return bytes_sent_.load(std::memory_order_relaxed); }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override {
     return begin(operation.kind == Operation::Kind::kMessage ? Among::kTwo : Among::kAll, {operation, operation},
                  places);
@@ -92,14 +95,14 @@ class StreamBackend final : public detail::Backend {
   struct Running;
   class FromRank;
 
-  StreamBackend(std::uint32_t rank, std::vector<std::unique_ptr<Peer>> peers, const CommunicatorOptions& options,
+  StreamBackend(std::uint32_t rank, Connections connections, const CommunicatorOptions& options,
                 const StreamSteps& steps);
   Result<void> start();
+  std::shared_ptr<Running> make_running(Among among, const detail::Step& step, const detail::Places& places);
 
   // Its own thread.
   void run();
   bool take_requests();
-  std::shared_ptr<Running> make_running(Among among, const detail::Step& step, const detail::Places& places);
   void begin_here(const std::shared_ptr<Running>& running);
   void write_all();
   void serve_sockets();
@@ -136,13 +139,14 @@ class StreamBackend final : public detail::Backend {
   Rooms rooms_;  // of operations, which all end before this does
   const Fd wake_;
   const Fd events_;
+  std::atomic<std::uint64_t> bytes_sent_{0};
 
   std::mutex mutex_;
   // What the owner asks for.
   std::deque<std::shared_ptr<Running>> new_;
   std::optional<Error> asked_to_fail_;
   struct Waiting {
-    std::optional<Order> order;  // none:
+    std::optional<Order> order;  // or, without one, what `who` knows of
     WhoIsMissing who;
   };
   std::optional<Waiting> waiting_;

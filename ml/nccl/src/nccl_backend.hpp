@@ -30,6 +30,7 @@ class NcclBackend final : public detail::Backend {
   std::uint32_t rank() const override { return host_.rank(); }
   std::uint32_t ranks() const override { return host_.size(); }
   bool shares_memory() const override { return false; }
+  std::uint64_t bytes_sent() const override { return host_.bytes_sent(); }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
   Result<void> finish(detail::Work& work, Duration time) override;

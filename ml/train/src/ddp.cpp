@@ -21,6 +21,7 @@
 #include "backward_end.hpp"
 #include "buckets.hpp"
 #include "exchange.hpp"
+#include "heap.hpp"
 #include "parameters.hpp"
 #include "torch_dtype.hpp"
 
@@ -352,6 +353,7 @@ void Ddp::Core::give_nothing() {
 
 Ddp::Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
     : core_{std::make_shared<Core>(ranks, module, options)} {
+  keep_heap();
   core_->attach();
 }
 

@@ -238,7 +238,11 @@ struct JoinCluster {
   labels @3 :List(Label);
   again @4 :Bool;                 # it has joined this cluster before
 }
-struct NodeLoad { tasks @0 :List(Amount); }
+struct NodeLoad {
+  tasks @0 :List(Amount);
+  waiting @1 :List(WaitingTasks);
+}
+struct WaitingTasks { amounts @0 :List(Amount); workers @1 :UInt32; }
 struct RowFilter { column @0 :Text; value @1 :Text; isNot @2 :Bool; }
 struct ListRows {
   table @0 :Text;

@@ -19,7 +19,8 @@ Result<void> check(const FrameHeader& header) {
     case FrameKind::kReply: break;
     case FrameKind::kCancel:
     case FrameKind::kRetry:
-    case FrameKind::kReceived: most = ByteCount{0}; break;
+    case FrameKind::kReceived:
+    case FrameKind::kGiveBack: most = ByteCount{0}; break;
     case FrameKind::kAcknowledge: most = kAcknowledgePayloadMax; break;
     case FrameKind::kControl:
     case FrameKind::kRequest:

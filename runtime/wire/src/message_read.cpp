@@ -302,7 +302,13 @@ std::optional<Message> read_message(schema::Message::Reader from) {
       return BundleHeld{GroupId{from.getBundleHeld().getGroup()}, from.getBundleHeld().getBundle()};
     case Schema::RELEASE_BUNDLE:
       return ReleaseBundle{GroupId{from.getReleaseBundle().getGroup()}, from.getReleaseBundle().getBundle()};
-    case Schema::NODE_LOAD: return NodeLoad{read_amounts(from.getNodeLoad().getTasks())};
+    case Schema::NODE_LOAD: {
+      const auto r = from.getNodeLoad();
+      NodeLoad load{read_amounts(r.getTasks()), {}};
+      for (const auto each : r.getWaiting())
+        load.waiting.push_back({read_amounts(each.getAmounts()), each.getWorkers()});
+      return load;
+    }
     case Schema::LIST_ROWS: {
       const auto r = from.getListRows();
       ListRows list{.table = text(r.getTable()),

@@ -405,7 +405,14 @@ void write_message(schema::Message::Builder to, const Message& message) {
                  [&](const BundleHeld& m) { write_bundle(to.initBundleHeld(), m); },
                  [&](const ReleaseBundle& m) { write_bundle(to.initReleaseBundle(), m); },
                  [&](const NodeLoad& m) {
-                   write_amounts(to.initNodeLoad().initTasks(static_cast<unsigned>(m.tasks.size())), m.tasks);
+                   auto b = to.initNodeLoad();
+                   write_amounts(b.initTasks(static_cast<unsigned>(m.tasks.size())), m.tasks);
+                   auto waiting = b.initWaiting(static_cast<unsigned>(m.waiting.size()));
+                   for (unsigned i = 0; i < waiting.size(); ++i) {
+                     const Amounts& amounts = m.waiting[i].amounts;
+                     write_amounts(waiting[i].initAmounts(static_cast<unsigned>(amounts.size())), amounts);
+                     waiting[i].setWorkers(m.waiting[i].workers);
+                   }
                  },
                  [&](const ListRows& m) {
                    auto b = to.initListRows();

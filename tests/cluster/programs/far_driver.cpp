@@ -424,6 +424,40 @@ void run_loss(pharos::Runtime& runtime) {
   }
 }
 
+/// A call that is not over before the test drains b, of an actor that may run nowhere else.
+void run_fixed(pharos::Runtime& runtime) {
+  const auto b = wait_for(runtime.submit<&node_id>({.resources = {{"b", 1}}}));
+  const auto fixed = runtime.spawn<Counter>({.name = "fixed", .node = b});
+  say("b is " + to_string(b));
+  wait_for(fixed.call<&Counter::add>(1));
+  const auto call = fixed.call<&Counter::stay>(60);
+  say("ready");
+  try {
+    wait_for(call);
+  } catch (const pharos::ActorDied& e) {
+    say(std::string{"under way: "} + e.what());
+  }
+  try {
+    wait_for(fixed.call<&Counter::add>(1));
+  } catch (const pharos::ActorDied& e) {
+    say(std::string{"later: "} + e.what());
+  }
+}
+
+/// An actor that is found by others, until the file is there.
+void run_has_actor(pharos::Runtime& runtime, const std::string& file) {
+  const auto ours = runtime.spawn<Counter>({.name = "ours", .name_space = "all"});
+  wait_for(ours.call<&Counter::add>(1));
+  say("ready");
+  while (!std::filesystem::exists(file)) std::this_thread::sleep_for(10ms);
+  say("it goes on: " + std::to_string(wait_for(ours.call<&Counter::add>(1))));
+}
+/// Another program's.
+void run_ends_others_actor(pharos::Runtime& runtime, bool gently) {
+  const auto others = runtime.actor<Counter>("ours", "all");
+  gently ? others.stop() : others.kill();
+}
+
 /// Connections break at both ends while two callers write.
 void run_cuts(pharos::Runtime& runtime, std::uint64_t seed) {
   constexpr int kCalls = 20'000;
@@ -458,6 +492,11 @@ void run_waits(pharos::Runtime& runtime, const std::string& what) {
     far.call<&Counter::stay>(60).get();
   }
   if (what == "task") runtime.submit<&stay>(on_c, 60).get();
+  if (what == "tasks") {
+    std::vector<pharos::Ref<int>> all;
+    for (int i = 0; i < 3; ++i) all.push_back(runtime.submit<&stay>(on_c, 60));
+    all.back().get();
+  }
   if (what == "cpu") {
     std::vector<pharos::Ref<int>> all;
     for (int i = 0; i < 4; ++i) all.push_back(runtime.submit<&stay>(60));
@@ -567,12 +606,19 @@ void run_owner(pharos::Runtime& runtime) {
   const auto on_c = runtime.spawn<Counter>({.name = "on c", .name_space = "all", .resources = {{"c", 1}}});
   const auto holder = runtime.spawn<Holder>({.gpus = 1}, std::string(1 << 20, 'a'));
   const auto value = runtime.put(pharos::Bytes{std::string(8 << 20, 'a')});
+  const auto made_by = [&](const pharos::Actor<Counter>& neighbour) {
+    const pharos::TaskOptions beside{.cpus = 0, .node = wait_for(neighbour.call<&Counter::node_id>())};
+    return runtime.submit<&many_bytes>(beside, std::size_t{8} << 20);
+  };
+  const auto lies_on_b = made_by(on_b);
+  const auto lies_on_c = made_by(on_c);
   const auto group = runtime.reserve({.name = "group", .bundles = {{.resources = {{"both", 1}}}}});
   const auto task = runtime.submit<&stay>(60);
   const auto greedy = runtime.spawn<Counter>({.name = "waits", .resources = {{"b", 1}}});
   wait_for(on_b.call<&Counter::add>(1));
   wait_for(on_c.call<&Counter::add>(1));
   wait_for(holder.call<&Holder::measure>(value));
+  pharos::wait(std::vector{lies_on_b, lies_on_c}, {.count = 2});
   wait_for(group.nodes());
   say("ready");
   task.get();
@@ -639,6 +685,10 @@ int main(int, char** argv) {
     if (mode == "overflow") run_overflow(runtime, std::stoi(argv[2]), argv[3]);
     if (mode == "nearest") run_nearest(runtime);
     if (mode == "loss") run_loss(runtime);
+    if (mode == "fixed") run_fixed(runtime);
+    if (mode == "has_actor") run_has_actor(runtime, argv[2]);
+    if (mode == "kills_others_actor") run_ends_others_actor(runtime, false);
+    if (mode == "stops_others_actor") run_ends_others_actor(runtime, true);
     if (mode == "full_disk") run_full_disk(runtime, argv[2], argv[3], argv[4]);
     if (mode == "cuts") run_cuts(runtime, std::stoull(argv[2]));
     if (mode == "crowd") run_crowd(runtime);

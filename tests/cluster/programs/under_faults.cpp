@@ -42,42 +42,41 @@ class Sequence {
   int wrong_ = 0;
 };
 
-/// Two hundred calls a second, each fiftieth with a value that goes through the object store, until the file is there.
-/// "so many calls, so many wrong".
+/// Two hundred calls a second, each fiftieth with a value of so many bytes in the object store, until the file is
+/// there. "so many calls, so many wrong".
 std::string call_until(pharos::Runtime& runtime, const pharos::Actor<Sequence>& sequence, int caller,
-                       const std::string& file) {
-  constexpr std::size_t kLarge = std::size_t{1} << 20;
+                       const std::string& file, std::size_t bytes) {
   std::vector<pharos::Ref<int>> results;
   std::vector<pharos::Ref<std::size_t>> sizes;
   while (!std::filesystem::exists(file)) {
     results.push_back(sequence.call<&Sequence::take>(caller, static_cast<int>(results.size()) + 1));
     if (results.size() % 50 == 0) {
-      sizes.push_back(sequence.call<&Sequence::measure>(runtime.put(pharos::Bytes{std::string(kLarge, 'a')})));
+      sizes.push_back(sequence.call<&Sequence::measure>(runtime.put(pharos::Bytes{std::string(bytes, 'a')})));
     }
     std::this_thread::sleep_for(5ms);  // the rate
   }
   int wrong = 0;
   int number = 0;
   for (const auto& result : results) wrong += wait_for(result) == ++number ? 0 : 1;
-  for (const auto& size : sizes) wrong += wait_for(size) == kLarge ? 0 : 1;
+  for (const auto& size : sizes) wrong += wait_for(size) == bytes ? 0 : 1;
   return std::to_string(number + static_cast<int>(sizes.size())) + " calls, " + std::to_string(wrong) + " wrong";
 }
 class Writer {
  public:
-  std::string write(const pharos::Actor<Sequence>& sequence, int caller, const std::string& file) {
+  std::string write(const pharos::Actor<Sequence>& sequence, int caller, const std::string& file, std::size_t bytes) {
     pharos::Runtime runtime;
-    return call_until(runtime, sequence, caller, file);
+    return call_until(runtime, sequence, caller, file, bytes);
   }
 };
 
 /// From the program and from "c" to "b".
-void run_steady(pharos::Runtime& runtime, const std::string& file) {
+void run_steady(pharos::Runtime& runtime, const std::string& file, std::size_t bytes) {
   const auto sequence = runtime.spawn<Sequence>({.resources = {{"b", 1}}});
   const auto writer = runtime.spawn<Writer>({.resources = {{"c", 1}}});
   say("worker " + std::to_string(wait_for(sequence.call<&Sequence::process>())));
-  const auto from_c = writer.call<&Writer::write>(sequence, 2, file);
+  const auto from_c = writer.call<&Writer::write>(sequence, 2, file, bytes);
   say("ready");
-  say("program: " + call_until(runtime, sequence, 1, file));
+  say("program: " + call_until(runtime, sequence, 1, file, bytes));
   say("c: " + wait_for(from_c));
   say("out of order: " + std::to_string(wait_for(sequence.call<&Sequence::wrong>())));
 }
@@ -195,11 +194,11 @@ void run_between(pharos::Runtime& runtime, const std::string& cut, const std::st
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   const std::string mode = argv[1];
   return pharos::cluster::report([&] {
     pharos::Runtime runtime;
-    if (mode == "steady") run_steady(runtime, argv[2]);
+    if (mode == "steady") run_steady(runtime, argv[2], argc > 3 ? std::stoul(argv[3]) : std::size_t{1} << 20);
     if (mode == "moving") run_moving(runtime, argv[2], argv[3]);
     if (mode == "between") run_between(runtime, argv[2], argv[3]);
   });

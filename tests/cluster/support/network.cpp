@@ -14,6 +14,13 @@ std::string dropping_packets_to(int place) {
   return "bpf da bytecode '4,32 0 0 30,21 0 1 " + std::to_string(address) + ",6 0 0 2,6 0 0 4294967295'";
 }
 
+/// Drops that share of all.
+std::string dropping_some(double share) {
+  const auto most = static_cast<std::uint32_t>(share * 4294967295.0);
+  // 4294963256: a number by chance.
+  return "bpf da bytecode '4,32 0 0 4294963256,37 1 0 " + std::to_string(most) + ",6 0 0 2,6 0 0 4294967295'";
+}
+
 std::string port_of(int place) {
   return "v" + std::to_string(place);
 }
@@ -24,14 +31,23 @@ bool Network::can_be_made() {
   return ::geteuid() == 0 && std::system("unshare -n true 2>/dev/null") == 0;
 }
 
-Network::Network(int places)
+Network::Network(int places, const Delay& delay)
     : outside_{new_namespace("ip link add br0 type bridge && ip addr add 10.77.0.1/24 dev br0 && ip link set br0 up")} {
   for (int place = 1; place <= places; ++place) {
     places_.push_back(new_namespace("true"));
     const std::string pid = std::to_string(places_.back()->pid());
     const std::string port = port_of(place);
-    run_outside("ip link add " + port + " type veth peer name eth0 netns " + pid + " && ip link set " + port +
-                " master br0 up && tc qdisc add dev " + port + " clsact && nsenter -t " + pid +
+    if (delay.wire.empty()) {
+      run_outside("ip link add " + port + " type veth peer name eth0 netns " + pid);
+    } else {
+      wires_.push_back(std::make_unique<ChildProgram>(
+          "/usr/bin/nsenter",
+          std::vector<std::string>{"-t", std::to_string(outside_->pid()), "-n", delay.wire, port, pid,
+                                   std::to_string(delay.middle.count()), std::to_string(delay.jitter.count()),
+                                   std::to_string(delay.seed + static_cast<std::uint32_t>(place))}));
+      wires_.back()->next_line();
+    }
+    run_outside("ip link set " + port + " master br0 up && tc qdisc add dev " + port + " clsact && nsenter -t " + pid +
                 " -n sh -c 'ip addr add " + address_of(place) + "/24 dev eth0 && ip link set eth0 up'");
   }
 }
@@ -71,6 +87,19 @@ void Network::cut_off(int place) const {
   for (int other = 1; other <= places(); ++other) {
     if (other != place) cut_both_ways(place, other);
   }
+}
+
+void Network::lose(double share) const {
+  for (int place = 1; place <= places(); ++place) {
+    run_outside("tc filter add dev " + port_of(place) + " ingress " + dropping_some(share));
+  }
+}
+
+void Network::bound(int place, const std::string& rate) const {
+  const std::string queue = " root tbf rate " + rate + " burst 32kbit latency 400ms";
+  run_outside("tc qdisc add dev " + port_of(place) + queue);
+  run_outside("nsenter -t " + std::to_string(places_.at(static_cast<std::size_t>(place - 1))->pid()) +
+              " -n tc qdisc add dev eth0" + queue);
 }
 
 void Network::heal() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +17,16 @@ class Network {
  public:
   static bool can_be_made();
 
-  explicit Network(int places);
+  /// What each packet takes to or from its place, so that later ones may overtake.
+  struct Delay {
+    std::string wire{};  ///< the program slow_wire; none: no time at all
+    std::chrono::milliseconds middle{};
+    std::chrono::milliseconds jitter{};  ///< that much more or less
+    std::uint32_t seed = 0;
+  };
+
+  explicit Network(int places) : Network{places, Delay{}} {}
+  Network(int places, const Delay& delay);
   Network(Network&&) = delete;
 
   int places() const { return static_cast<int>(places_.size()); }
@@ -29,7 +40,11 @@ class Network {
   void cut_both_ways(int one, int other) const;
   /// From all others.
   void cut_off(int place) const;
+  /// This share of all packets.
+  void lose(double share) const;
   void heal() const;
+  /// Of what goes to and comes from a place: "1mbit".
+  void bound(int place, const std::string& rate) const;
 
  private:
   static std::unique_ptr<ChildProgram> new_namespace(const std::string& commands);
@@ -37,6 +52,7 @@ class Network {
 
   std::unique_ptr<ChildProgram> outside_;  // where the bridge is
   std::vector<std::unique_ptr<ChildProgram>> places_;
+  std::vector<std::unique_ptr<ChildProgram>> wires_;
 };
 
 }  // namespace pharos::cluster

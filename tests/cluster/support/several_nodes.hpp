@@ -35,11 +35,13 @@ class SeveralNodes : public ClusterTest {
   std::string token_file() const { return folder() / "token"; }
 
   using Variables = ChildProgram::Variables;
-  static std::unique_ptr<ChildProgram> start(const std::vector<std::string>& arguments, const std::string& resources,
-                                             Variables more = {}) {
+  /// Where they run, and what a head listens at, a test may see to.
+  virtual std::unique_ptr<ChildProgram> start(const std::vector<std::string>& arguments, const std::string& resources,
+                                              Variables more = {}) const {
     more.emplace_back("PHAROS_RESOURCES", resources);
     return std::make_unique<ChildProgram>(PHAROS_EXECUTABLE, arguments, std::move(more));
   }
+  virtual std::string listens_at() const { return "127.0.0.1:0"; }
   /// The lines up to the one that holds this.
   static std::string read_until(ChildProgram& program, const std::string& part) {
     for (;;) {
@@ -49,7 +51,7 @@ class SeveralNodes : public ClusterTest {
   }
 
   void start_head(const std::string& resources = "cpu=1") {
-    head_ = start({"start", "--head", "--block", "--listen", "127.0.0.1:0", "--token-file", token_file()}, resources);
+    head_ = start({"start", "--head", "--block", "--listen", listens_at(), "--token-file", token_file()}, resources);
     const std::string line = read_until(*head_, "listening at ");
     const std::size_t begin = line.find("listening at ") + 13;
     address_ = line.substr(begin, line.find(';') - begin);
@@ -71,8 +73,8 @@ class SeveralNodes : public ClusterTest {
     more.insert(more.begin(), mode);
     return start_program(FAR_DRIVER, std::move(more));
   }
-  std::unique_ptr<ChildProgram> start_program(const std::string& path, std::vector<std::string> arguments,
-                                              Variables more = {}) const {
+  virtual std::unique_ptr<ChildProgram> start_program(const std::string& path, std::vector<std::string> arguments,
+                                                      Variables more = {}) const {
     more.emplace_back("PHAROS_ADDRESS", address_);
     more.emplace_back("PHAROS_TOKEN_FILE", token_file());
     return std::make_unique<ChildProgram>(path, std::move(arguments), std::move(more));

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -50,7 +51,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
     process_.exit();
   }
 
-  void drain(NodeId node, Duration limit) { background_.spawn(drain(this, node, limit)); }
+  void ask(wire::Message question) { background_.spawn(ask(this, std::move(question))); }
 
   void end() override {
     background_.cancel();
@@ -83,11 +84,10 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
     self->node_->close();
   }
 
-  static async::Async<void> drain(DriverProgram* self, NodeId node, Duration limit) {
-    const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+  static async::Async<void> ask(DriverProgram* self, wire::Message question) {
     const auto deadline = async::Deadline::after(kStopTime, self->process_.executor());
-    wire::Message ask = wire::DrainNode{node, static_cast<std::uint32_t>(milliseconds)};
-    [[maybe_unused]] const auto drains = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
+    [[maybe_unused]] const auto answer =
+        co_await self->node_->request(std::move(question), std::vector<Fd>{}, deadline);
   }
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
@@ -190,28 +190,93 @@ void Cluster::crash() {
 
 void Cluster::step_done() {
   network_.look_after_unopened();
-  if (durable_ && disk_.writes() != looked_at_writes_) look_at_disk();
+  wrong_ = look_at_disk() + look_at_nodes();
+  if (look_) wrong_ += look_();
+  if (!wrong_.empty()) wrong_ += "at step " + std::to_string(world_.steps()) + '\n';
 }
 
 // Once for each write, when the head knows of it and has no other.
-void Cluster::look_at_disk() {
+std::string Cluster::look_at_disk() {
   const SimulatedHost& head = hosts_.front();
-  if (!wrong_on_disk_.empty() || disk_.lies() || !head.has_written_all()) return;
+  if (!durable_ || disk_.writes() == looked_at_writes_ || disk_.lies() || !head.has_written_all()) return "";
   looked_at_writes_ = disk_.writes();
-  wrong_on_disk_ = head.wrong_on_disk();
+  const std::string wrong = head.wrong_on_disk();
+  return wrong.empty() ? "" : "what the head knew and what was on disk:\n" + wrong;
+}
+
+// Those in which something has happened.
+std::string Cluster::look_at_nodes() {
+  std::string wrong;
+  std::uint64_t runs = 0;
+  for (SimulatedHost& host : hosts_) {
+    wrong += host.check();
+    runs += host.process().runs();
+  }
+  return std::exchange(looked_at_runs_, runs) == runs ? wrong : wrong + look_at_incarnations();
+}
+
+// A node that the head has given up may have old ones, until it hears of that.
+std::string Cluster::look_at_incarnations() const {
+  std::string wrong;
+  const node::Membership* const first = hosts_.front().membership();
+  if (first == nullptr || first->head() == nullptr) return wrong;
+  std::map<ActorId, std::uint32_t> alive;
+  for (const SimulatedHost& host : hosts_) {
+    const node::Membership* const there = host.membership();
+    if (there == nullptr || !(first->head()->knows(host.node_id()) || first->head()->expects(host.node_id()))) continue;
+    for (const auto& [actor, incarnation] : there->node().incarnations()) {
+      if (alive.emplace(actor, incarnation).second) continue;
+      wrong += "incarnations " + std::to_string(alive.at(actor)) + " and " + std::to_string(incarnation) +
+               " of actor " + to_string(actor) + " have processes at once\n";
+    }
+  }
+  return wrong;
 }
 
 void Cluster::drain(std::size_t place, Duration limit) {
   const auto alive = drivers();
   if (alive.empty()) return;
   const NodeId node = std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(place))->node_id();
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+  const wire::DrainNode question{node, static_cast<std::uint32_t>(milliseconds)};
   alive.front()->soon(
-      [driver = alive.front(), node, limit] { static_cast<DriverProgram*>(driver->program())->drain(node, limit); });
+      [driver = alive.front(), question] { static_cast<DriverProgram*>(driver->program())->ask(question); });
+}
+
+void Cluster::end_a_node() {
+  const auto alive = drivers();
+  if (alive.empty()) return;
+  Process* const driver = alive[lots().below(alive.size())];
+  driver->soon([driver] { static_cast<DriverProgram*>(driver->program())->ask(wire::EndNode{}); });
+}
+
+void Cluster::hold_head_link(std::size_t place, bool to_head, bool from_head, Duration time) {
+  const std::string head{node(0).what()};
+  const std::string other{node(place).what()};
+  if (to_head) network_.hold(other, head, world_.now() + time);
+  if (from_head) network_.hold(head, other, world_.now() + time);
+}
+
+std::vector<Process*> Cluster::machine(std::size_t place) {
+  std::vector<Process*> all{&node(place)};
+  for (const char* const what : {"zygote", "worker"}) {
+    for (Process* const process : kernel_.alive(what)) {
+      const Process* parent = process->parent();
+      while (parent->parent() != nullptr) parent = parent->parent();
+      if (parent == all.front()) all.push_back(process);
+    }
+  }
+  return all;
+}
+
+bool Cluster::has_head() const {
+  const node::Membership* const there = hosts_.front().membership();
+  return there != nullptr && there->head() != nullptr;
 }
 
 bool Cluster::run_until(const std::function<bool()>& done, Duration limit) {
   const TimePoint end = world_.now() + limit;
-  while (!done()) {
+  while (!done() && wrong_.empty()) {
     if (world_.now() > end || !world_.step()) return done();
     step_done();
   }

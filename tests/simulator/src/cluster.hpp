@@ -44,7 +44,9 @@ class Cluster final {
   /// one that it has for itself, which gives nothing.
   Process& start_driver(const std::string& name, std::size_t node, std::function<void(Runtime&)> main);
 
-  /// Lets things happen until `done`, but no longer than that. True when done.
+  /// Whatever `wrong` says, if it says something after a step, ends all.
+  void look_at_each_step(std::function<std::string()> wrong) { look_ = std::move(wrong); }
+  /// Lets things happen until `done`, but no longer than that. True when done, or when something is wrong.
   bool run_until(const std::function<bool()>& done, Duration limit);
   void run_for(Duration time);
 
@@ -57,10 +59,20 @@ class Cluster final {
   bool all_drivers_ended() const { return drivers().empty(); }
   /// What should not be there once all drivers have ended, or are not there any more. Empty: nothing.
   std::string leftovers() const;
-  /// How the head's records differed from what it knew, the first time that they did. Empty: never.
-  const std::string& wrong_on_disk() const { return wrong_on_disk_; }
+  /// What was wrong after a step, and which: the head's records, what is given twice or to nobody, who lives twice, and
+  /// what else is looked at. Nothing happens any more then. Empty: nothing.
+  const std::string& wrong() const { return wrong_; }
   /// Some driver asks for it, as people do.
   void drain(std::size_t place, Duration limit);
+  /// The same for the node that it is at, and for the cluster if the head is there.
+  void end_a_node();
+  /// For so long one of the two is not heard by the other, or neither is: the head, and the node at that place. What is
+  /// between their workers and drivers passes.
+  void hold_head_link(std::size_t place, bool to_head, bool from_head, Duration time);
+  /// Its node's process, and zygotes and workers.
+  std::vector<Process*> machine(std::size_t place);
+  /// It has started, and goes on from its records.
+  bool has_head() const;
 
   /// Whose code this is: for what programs write down. False in code of a process that has ended.
   static bool alive() { return Process::current() != nullptr && Process::current()->alive(); }
@@ -77,7 +89,9 @@ class Cluster final {
   SimulatedHost& add_host(std::string name, std::uint32_t cpus);
   SimulatedHost* find_host(const std::string& address);
   void step_done();
-  void look_at_disk();
+  std::string look_at_disk();
+  std::string look_at_nodes();
+  std::string look_at_incarnations() const;
 
   World world_;
   Network network_;
@@ -89,7 +103,9 @@ class Cluster final {
   std::size_t nodes_;
   std::vector<Process*> drivers_;
   std::uint64_t looked_at_writes_ = 0;
-  std::string wrong_on_disk_;
+  std::uint64_t looked_at_runs_ = 0;  // of all nodes
+  std::function<std::string()> look_;
+  std::string wrong_;
 };
 
 }  // namespace pharos::simulator

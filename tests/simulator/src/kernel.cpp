@@ -47,7 +47,7 @@ void Kernel::kill(pid_t process) {
 std::vector<Process*> Kernel::alive(std::string_view what) const {
   std::vector<Process*> all;
   for (const auto& [number, process] : alive_) {
-    if (std::string_view{process->name()}.substr(0, process->name().rfind('.')) == what) all.push_back(process);
+    if (process->what() == what) all.push_back(process);
   }
   return all;
 }

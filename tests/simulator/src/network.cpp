@@ -190,11 +190,23 @@ Duration Network::delay() {
                                      : lots.between(delays_.least, delays_.most);
 }
 
+// After all that came before it.
+TimePoint Network::next_arrival(const Connection& connection, int to) {
+  TimePoint when = world_.now() + delay();
+  const Process* const sender = connection.ends[1 - to].process;
+  const Process* const receiver = connection.ends[to].process;
+  if (!held_.empty() && sender != nullptr && receiver != nullptr) {
+    const auto held = held_.find({std::string{sender->what()}, std::string{receiver->what()}});
+    if (held != held_.end()) when = std::max(when, held->second + (when - world_.now()));
+  }
+  return std::max(connection.ends[to].last_arrival + Duration{1}, when);
+}
+
 void Network::transmit(const std::shared_ptr<Connection>& connection, int to, Segment segment) {
   End& end = connection->ends[to];
   if (connection->cut || end.closed) return;
   end.on_its_way.push_back(std::move(segment));
-  end.last_arrival = std::max(end.last_arrival + Duration{1}, world_.now() + delay());
+  end.last_arrival = next_arrival(*connection, to);
   world_.at(end.last_arrival, [this, connection, to] { arrive(connection, to); });
 }
 
@@ -275,7 +287,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
 void Network::finish(const std::shared_ptr<Connection>& connection, int at, Error why) {
   End& end = connection->ends[at];
   if (end.closed) return;
-  end.last_arrival = std::max(end.last_arrival + Duration{1}, world_.now() + delay());
+  end.last_arrival = next_arrival(*connection, at);
   world_.at(end.last_arrival, [connection, at, why = std::move(why)] {
     End& told = connection->ends[at];
     if (told.closed || told.over) return;
@@ -319,6 +331,19 @@ bool Network::cut_one() {
   if (breakable.empty()) return false;
   cut(breakable[world_.lots().below(breakable.size())]);
   return true;
+}
+
+void Network::hold(const std::string& from, const std::string& to, TimePoint until) {
+  world_.note(from, "is not heard");
+  held_[{from, to}] = until;
+}
+
+TimePoint Network::held_until(const std::string& one, const std::string& other) const {
+  TimePoint until;
+  for (const auto& pair : {std::pair{one, other}, std::pair{other, one}}) {
+    if (const auto held = held_.find(pair); held != held_.end()) until = std::max(until, held->second);
+  }
+  return until;
 }
 
 void Network::end_of(Process& process) {

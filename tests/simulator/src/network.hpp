@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,10 @@ class Network {
   void end_of(Process& process);
   /// Cuts one of those that may break, if there is one.
   bool cut_one();
+  /// Until then nothing passes from processes of the one name to those of the other. It is not lost: it comes later.
+  void hold(const std::string& from, const std::string& to, TimePoint until);
+  /// When all that is said between the two passes, in both directions.
+  TimePoint held_until(const std::string& one, const std::string& other) const;
   /// From now on faults strike control messages as `choose` says.
   void choose_faults(Choose choose) { choose_ = std::move(choose); }
   void choose_faults(ChooseFrame choose) { choose_frame_ = std::move(choose); }
@@ -99,6 +104,7 @@ class Network {
   static void print(const Connection& connection, int to, const Segment& segment);
   Fault fault_of(const Connection& connection, const Segment& segment);
   Duration delay();
+  TimePoint next_arrival(const Connection& connection, int to);
   void forget_closed();
   void tell_about_other(End& end, bool opened);
 
@@ -108,6 +114,7 @@ class Network {
   ChooseFrame choose_frame_;
   std::vector<std::shared_ptr<Connection>> connections_;
   std::map<int, std::pair<std::shared_ptr<Connection>, int>> unopened_;  // by descriptor
+  std::map<std::pair<std::string, std::string>, TimePoint> held_;
   std::uint64_t last_number_ = 0;
 };
 

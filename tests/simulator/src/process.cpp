@@ -259,6 +259,7 @@ void Process::run(async::Callback work) {
 }
 
 void Process::enter(Fibre& fibre, async::Callback work) {
+  ++runs_;
   Process* const outer = std::exchange(running, this);
   if (program_ != nullptr) detail::set_caller_of_worker(program_->caller());
   if (work) {

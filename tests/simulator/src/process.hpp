@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <pharos/async/executor.hpp>
@@ -85,6 +86,8 @@ class Process {
   World& world() { return world_; }
   Network& network() { return network_; }
   const std::string& name() const { return name_; }
+  /// The name without its number.
+  std::string_view what() const { return std::string_view{name_}.substr(0, name_.rfind('.')); }
   pid_t number() const { return number_; }
   Process* parent() const { return parent_; }
   ProcessExecutor& executor() { return executor_; }
@@ -93,6 +96,8 @@ class Process {
   Program* program() { return program_.get(); }
 
   TimePoint now() const { return world_.now() + afterlife_; }
+  /// How often something has happened in it.
+  std::uint64_t runs() const { return runs_; }
   bool alive() const { return alive_; }
   bool stopped() const { return stopped_; }
   /// Nothing of it happens any more. Not from inside of it.
@@ -134,6 +139,7 @@ class Process {
   const pid_t number_;
   Process* const parent_;
   int status_;
+  std::uint64_t runs_ = 0;
   bool alive_ = true;
   bool ending_ = false;
   bool stopped_ = false;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -93,9 +94,10 @@ class SimulatedHost::NodeProgram final : public Program {
     node::Machine machine;
     if (host.settings_.cpus != 0) {
       machine.resources = scheduler::Resources{{{"cpu", host.settings_.cpus * scheduler::Resources::kWhole},
-                                                {"gpu", scheduler::Resources::kWhole},
+                                                {"desk", 16 * scheduler::Resources::kWhole},
+                                                {"gpu", 2 * scheduler::Resources::kWhole},
                                                 {"seat", 16 * scheduler::Resources::kWhole}}};
-      machine.gpus = {"0"};
+      machine.gpus = {"0", "1"};
     }
     const NodeId id = host.node_id_ = NodeId{random_u64()};
     return {.id = id,
@@ -162,10 +164,20 @@ std::string SimulatedHost::leftovers() const {
   return process_.alive() ? program_->membership().leftovers() : "";
 }
 
+const node::Membership* SimulatedHost::membership() const {
+  return process_.alive() && program_ != nullptr ? &program_->membership() : nullptr;
+}
+
+std::string SimulatedHost::check() {
+  if (membership() == nullptr || checked_runs_ == process_.runs()) return "";
+  checked_runs_ = process_.runs();
+  const std::string wrong = membership()->check();
+  return wrong.empty() ? "" : process_.name() + ": " + wrong;
+}
+
 bool SimulatedHost::has_written_all() const {
-  if (!process_.alive() || program_ == nullptr) return false;
-  const node::Membership& membership = program_->membership();
-  return membership.head() != nullptr && membership.records() != nullptr && membership.records()->idle();
+  const node::Membership* const there = membership();
+  return there != nullptr && there->head() != nullptr && there->records() != nullptr && there->records()->idle();
 }
 
 std::string SimulatedHost::wrong_on_disk() const {
@@ -200,13 +212,17 @@ std::shared_ptr<net::Link> SimulatedHost::make_link(Fd socket, net::Descriptors)
   return network_.open(std::move(socket), process_);
 }
 
-async::Async<Result<Fd>> SimulatedHost::reach(std::string address, node::Introduction introduction, async::Deadline) {
-  return connect(this, std::move(address), introduction);
+async::Async<Result<Fd>> SimulatedHost::reach(std::string address, node::Introduction introduction,
+                                              async::Deadline deadline) {
+  return connect(this, std::move(address), introduction, deadline);
 }
 
 async::Async<Result<Fd>> SimulatedHost::connect(SimulatedHost* self, std::string address,
-                                                node::Introduction introduction) {
+                                                node::Introduction introduction, async::Deadline deadline) {
   Lots& lots = self->kernel_.world().lots();
+  const TimePoint held = self->network_.held_until(self->address(), address);
+  PHAROS_CO_TRY_VOID(co_await async::sleep_until(std::min(held, deadline.when())));
+  if (held > deadline.when()) co_return Error{ErrorCode::kUnavailable, "nobody answers at " + address};
   PHAROS_CO_TRY_VOID(co_await async::sleep(lots.between(kGreetMin, kGreetMax)));
   SimulatedHost* const other = self->find_(address);
   if (other == nullptr || !other->process_.alive() || !self->process_.alive()) {

@@ -39,6 +39,10 @@ class SimulatedHost final : public node::Host {
   void serve_driver(Fd socket, bool it_alone);
   /// What node and head keep of what has ended; empty if nothing, or if they are no more.
   std::string leftovers() const;
+  /// What is given twice there, or to nobody; empty if nothing, or if they are no more, or as they were last time.
+  std::string check();
+  /// Null: it is no more, or not yet.
+  const node::Membership* membership() const;
   /// There is a head whose records are durable, all of them.
   bool has_written_all() const;
   /// How they differ from what it knows; empty if they do not.
@@ -80,7 +84,8 @@ class SimulatedHost final : public node::Host {
   void kill(pid_t pid) {
     if (process_.alive()) kernel_.kill(pid);
   }
-  static async::Async<Result<Fd>> connect(SimulatedHost* self, std::string address, node::Introduction introduction);
+  static async::Async<Result<Fd>> connect(SimulatedHost* self, std::string address, node::Introduction introduction,
+                                          async::Deadline deadline);
   void serve_node(const node::Introduction& introduction, Fd socket);
 
   Kernel& kernel_;
@@ -88,6 +93,7 @@ class SimulatedHost final : public node::Host {
   const Settings settings_;
   const Find find_;
   NodeProgram* program_ = nullptr;  // once its process has begun
+  std::uint64_t checked_runs_ = 0;  // of its process
   NodeId node_id_;                  // since then
   Process& process_;
 };

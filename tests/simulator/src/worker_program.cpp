@@ -1,5 +1,7 @@
 #include "worker_program.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "caller.hpp"
@@ -8,6 +10,11 @@
 #include "simulated_host.hpp"
 
 namespace pharos::simulator {
+namespace {
+
+constexpr Duration kSilenceMax = std::chrono::seconds{8};
+
+}  // namespace
 
 WorkerProgram::WorkerProgram(Process& process, WorkerId worker, Fd node)
     : process_{process}, calls_{process.platform()} {
@@ -34,8 +41,22 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
     calls_.stop();
     return process_.exit();
   }
+  if (const auto* const beat = std::get_if<wire::Beat>(&parcel.message)) {
+    last_beat_ = std::min(beat->sent, process_.now());
+    return;
+  }
+  if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message); made != nullptr && made->exclusive) {
+    last_beat_ = process_.now();
+    watch_head();
+  }
   calls_.on_node_message(node_, std::move(parcel));
   if (request) node_->respond(*request, wire::Done{});
+}
+
+// As actors/src/worker.cpp does.
+void WorkerProgram::watch_head() {
+  if (process_.now() - last_beat_ >= kSilenceMax) return process_.exit(1);
+  process_.at(process_.now() + kSilenceMax / 16, [this] { watch_head(); });
 }
 
 }  // namespace pharos::simulator

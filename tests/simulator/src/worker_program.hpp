@@ -20,10 +20,12 @@ class WorkerProgram final : public Program, public net::Peer::Owner {
  private:
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer&, const Error&) override { process_.exit(); }
+  void watch_head();
 
   Process& process_;
   actors::Calls calls_;
   std::shared_ptr<net::Peer> node_;
+  TimePoint last_beat_;
 };
 
 }  // namespace pharos::simulator

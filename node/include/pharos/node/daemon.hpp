@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include <pharos/base/error.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/process/keeper.hpp>
@@ -31,6 +32,10 @@ struct DaemonOptions {
 /// that cluster which runs nothing itself, and is there because a driver needs one beside it. Returns the exit status.
 int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options);
 
+/// What the pharos program ends with: 2, the arguments make no sense; 1, something else has failed.
+inline int exit_status_of(const Error& why) {
+  return why.code() == ErrorCode::kInvalidArgument ? 2 : 1;
+}
 /// The exit status of a node that its cluster has given up: it is to be started again, as another one.
 inline constexpr int kBeginAnew = 75;
 

@@ -129,6 +129,8 @@ class ActorTable {
   /// `out_of_memory`, which says that it was killed for that, kExhausted.
   ActorEffects incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason, TimePoint now,
                                  bool out_of_memory = false);
+  /// Its process may go on until then, also when it is reported gone: the next one starts no sooner.
+  void keep_back(ActorId actor, TimePoint until);
   /// For good, after its destructor; requests are refused with `why` at once. One that has no process yet: as kill().
   ActorEffects stop(ActorId actor, const std::string& why, Duration grace);
   /// An actor that is alive and has restarts ends as by stop(), and starts again at once; that is not counted.
@@ -217,6 +219,7 @@ class ActorTable {
     std::uint32_t incarnation = 0;  // of kPromised: none yet; in kRestarting: the one that is gone
     std::uint32_t restarts = 0;
     std::uint32_t backoff = 0;  // restarts since it last lived for long
+    TimePoint not_before{};     // its next incarnation
     TimePoint since;  // in kRestarting: when it is due; else when the incarnation was asked for, if not the first
     std::unordered_map<CallerId, std::int64_t> holds;  // empty: nobody holds it
     std::list<ActorRequestId> requests;                // oldest first
@@ -241,6 +244,7 @@ class ActorTable {
   void take(ActorId id, Actor& actor, CallerId caller);
   void not_held_by(CallerId caller, ActorId actor);
   void start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects);
+  void restart(ActorId id, Actor& actor, TimePoint when, TimePoint now, ActorEffects& effects);
   void end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects);
   void end_if_unheld(ActorId id, Actor& actor, ActorEffects& effects);
   void end_gently(ActorId id, Actor& actor, Error why, Duration grace, ActorEffects& effects);

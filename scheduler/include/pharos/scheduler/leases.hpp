@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -109,9 +110,16 @@ class Leases {
   /// Not taken: by actors, by workers that are being started for a lease, or leased and not blocked.
   const Resources& left() const { return ledger_.left(); }
   std::size_t waiting() const { return waiting_.size(); }
+  /// For what, and how many: the longest lines first, no more than so many.
+  std::vector<std::pair<Resources, std::size_t>> waiting_for(std::size_t max) const { return waiting_.longest(max); }
   /// A worker is being started for it.
   bool starts(LeaseRequestId request) const { return starting_.contains(request); }
   std::size_t idle() const { return idle_.size(); }
+  bool holds(ReservationId reservation) const { return reserved_.contains(reservation); }
+  /// Also those that wait.
+  std::size_t reservations() const { return reserving_.size() + reserved_.size(); }
+  /// For tests, between two events: who has what another has, and what nobody has and is not free. Empty: nothing.
+  std::string check() const;
 
  private:
   struct Waiting {

@@ -143,6 +143,10 @@ class Placement {
   std::optional<NodeId> take_room(const Demand& demand, NodeId near, NodeId except);
   /// So many more, or fewer, leases of its workers have been given to callers elsewhere.
   void count_leases(NodeId node, int more);
+  /// Actors that have a place.
+  std::size_t seated() const;
+  /// For tests, between two events: who has what another has, and what nobody has and is not free. Empty: nothing.
+  std::string check() const;
 
  private:
   using Node = Fleet::Node;

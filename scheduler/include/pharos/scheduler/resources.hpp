@@ -119,6 +119,7 @@ class Ledger {
   /// Whether or not it fits: what is left may be less than nothing then.
   void take(const Allotment& allotment);
   void give_back(const Allotment& allotment);
+  friend bool operator==(const Ledger&, const Ledger&) = default;
 
  private:
   std::vector<GpuShare> choose_gpus(std::int64_t amount) const;

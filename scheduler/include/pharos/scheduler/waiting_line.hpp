@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include <pharos/scheduler/resources.hpp>
 
@@ -49,6 +50,14 @@ class WaitingLine {
     }
   }
 
+  /// How many wait for each demand: the longest lines first, no more than so many.
+  std::vector<std::pair<Resources, std::size_t>> longest(std::size_t max) const {
+    std::vector<std::pair<Resources, std::size_t>> all;
+    for (const auto& [demand, line] : lines_) all.emplace_back(demand, line.size());
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    all.resize(std::min(all.size(), max));
+    return all;
+  }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 

@@ -88,8 +88,9 @@ struct CommunicatorOptions {
 /// Ranks that reduce, gather and pass on numbers together. All of them call the same operations in the same order, but
 /// for messages, which are of two ranks alone; when they do not, when one dies or does not come in time, all of them
 /// throw, with the same reason, and the communicator is of no use any more. Results are the same bits on every rank,
-/// and from run to run: sums are in rank order (see CommunicatorOptions::sums_by_rank). One thread at a time. What a
-/// rank has to do it does while it is in one of these calls.
+/// and from run to run: sums are in rank order (see CommunicatorOptions::sums_by_rank). Half-precision numbers are
+/// summed as floats and rounded once; where machines' sums are summed up, once on each machine and once more. One
+/// thread at a time. What a rank has to do it does while it is in one of these calls.
 class PHAROS_API Communicator {
  public:
   explicit Communicator(std::shared_ptr<detail::Core> core) : core_{std::move(core)} {}
@@ -108,6 +109,9 @@ class PHAROS_API Communicator {
   std::uint32_t size() const;
   /// All ranks are on this machine.
   bool shares_memory() const;
+  /// What this rank has sent over TCP so far: data of operations, and what ranks say to each other about them. 0 where
+  /// all ranks share memory; what GPUs send each other is not in it.
+  std::uint64_t bytes_sent() const;
 
   /// Every rank's data is reduced, element by element, and every rank has the result in place.
   template <Element T>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -32,6 +33,22 @@ PHAROS_API RankOffer offer_member(const CommunicatorOptions& options);
 PHAROS_API void join_members(const std::vector<RankOffer>& offers, const RankKey& key,
                              const CommunicatorOptions& options);
 
+/// Beside what they wait for each other: until ranks that are well have answered.
+inline constexpr Duration kAnswerTime = std::chrono::seconds{3};
+/// In time, all of them; or else throws who has not.
+[[noreturn]] PHAROS_API void throw_unanswered(const std::vector<std::size_t>& by, std::size_t ranks);
+template <class R>
+auto answers(const std::vector<Ref<R>>& calls, const CommunicatorOptions& options) {
+  const Deadline deadline = Deadline::in(options.timeout + kAnswerTime);
+  static_cast<void>(wait(calls, {.count = calls.size(), .deadline = deadline}));
+  std::vector<std::size_t> silent;
+  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+    if (!calls[rank].ready()) silent.push_back(rank);
+  }
+  if (!silent.empty()) throw_unanswered(silent, calls.size());
+  return when_all(calls).get();
+}
+
 template <class T>
 RankOffer offer(T&, const CommunicatorOptions& options) {
   return offer_member(options);
@@ -44,15 +61,16 @@ void join(T&, const std::vector<RankOffer>& offers, const RankKey& key, const Co
 }  // namespace detail
 
 /// Makes the members of a group, as they are in its present term, ranks that work together: communicator() is theirs
-/// from then on. A new term needs this again. Waits for all of them to come; throws what has kept one from it. Those of
+/// from then on. A new term needs this again. Waits for all of them to come; throws what has kept one from it, or which
+/// ones have not answered in the options' time and some seconds: they are stopped, or busy with other calls. Those of
 /// one machine share memory; between machines they use TCP.
 template <class T>
 void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}) {
   for (;;) {
     const std::uint64_t term = group.term();
     try {
-      const auto offers = group.template gather<&detail::offer<T>>(options).get();
-      group.template gather<&detail::join<T>>(offers, detail::new_rank_key(), options).get();
+      const auto offers = detail::answers(group.template call_all<&detail::offer<T>>(options), options);
+      detail::answers(group.template call_all<&detail::join<T>>(offers, detail::new_rank_key(), options), options);
       return;
     } catch (const Exception&) {
       if (group.term() == term) throw;  // else: those that are there now

@@ -55,7 +55,8 @@ struct DdpOptions {
 ///
 /// Construction broadcasts rank 0's parameters and buffers; all ranks must have the same ones by name, shape and type,
 /// or all throw InvalidArgument. Gradients lie in memory of the communicator; those of parameters that no rank has used
-/// stay as they were. What goes wrong between ranks is thrown by backward(), on all of them.
+/// stay as they were. What goes wrong between ranks is thrown by backward(), on all of them. The process keeps for its
+/// next step what the heap frees in one, up to a GiB.
 /// Used by the thread that calls backward(). The module must outlive it.
 class PHAROS_API Ddp {
  public:

@@ -44,6 +44,8 @@ enum class Failpoint : std::uint8_t {
   kChunkReceived,   ///< not seen by those that relay it; can fail: the stream has broken
   kProgramSent,     ///< a part of one; can fail: it is damaged on its way
   // The head and what it writes down.
+  kRecordsOpened,   ///< and not read
+  kRecordsRead,     ///< what they say is so again, and no node has come back
   kRecordsReady,    ///< changed, and not written; can fail: the disk is full
   kRecordsWritten,  ///< durable, and nobody is told
   kRecordsSaid,     ///< one of those that wait for it is told

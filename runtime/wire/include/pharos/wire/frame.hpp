@@ -23,13 +23,14 @@ enum class FrameKind : std::uint8_t {
   kAcknowledge = 8,  ///< of replies; the payload is a list of more numbers, 8 bytes each
   kRetry = 9,        ///< run the call of this number, which follows, again for what `function` lists, up to `attempt`
   kReceived = 10,    ///< the receiver of this reply has told its node of the actors that it carries
+  kGiveBack = 11,    ///< of tasks: what has not begun may run elsewhere sooner
 };
 
 /// How a call ended, in a reply.
 enum class ReplyStatus : std::uint8_t {
   kOk = 0,
   kError = 1,     ///< the payload is an encoded Error
-  kReturned = 2,  ///< not begun, and the caller may run it elsewhere: the task that runs here waits for something
+  kReturned = 2,  ///< not begun, and the caller may run it elsewhere: the task that runs here waits, or takes long
 };
 
 enum FrameFlags : std::uint8_t {

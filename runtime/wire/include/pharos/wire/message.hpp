@@ -480,9 +480,17 @@ struct Inspected {
   InspectedStore store{};    ///< for one who has no job here
 };
 
-/// What tasks have of a node. Said when it has changed.
+/// Workers for tasks that wait at a node until there is so much for each.
+struct WaitingTasks {
+  Amounts amounts{};
+  std::uint32_t workers = 0;
+  friend bool operator==(const WaitingTasks&, const WaitingTasks&) = default;
+};
+/// What tasks have of a node, and wait for there. Said when it has changed.
 struct NodeLoad {
   Amounts tasks{};
+  std::vector<WaitingTasks> waiting{};  ///< the longest lines first
+  friend bool operator==(const NodeLoad&, const NodeLoad&) = default;
 };
 
 /// What is asked of a row's cell.

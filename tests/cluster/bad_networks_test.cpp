@@ -1,0 +1,80 @@
+// Networks that lose packets, delay them, or carry little.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "nodes_apart.hpp"
+#include "seed.hpp"
+
+namespace pharos::cluster::bad_networks {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTime = 12s;  // longer than nodes may be silent
+
+class BadNetworksTest : public NodesApart {
+ protected:
+  void begin() {
+    start_head_at(false);
+    start_node_at(kB, "cpu=1,b=1");
+    start_node_at(kC, "cpu=1,c=1");
+    program_ = start_under_faults({"steady", file("stop"), "4096"});
+    read_until(*program_, "ready");
+  }
+  void TearDown() override {
+    program_.reset();
+    NodesApart::TearDown();
+  }
+
+  std::unique_ptr<ChildProgram> program_;
+};
+
+TEST_F(BadNetworksTest, WhereOnePacketOfAHundredIsLostNobodyIsGivenUp) {
+  must_end_within(120s);
+  begin();
+  network_->lose(0.01);
+  std::this_thread::sleep_for(kTime);  // what is tested
+  expect_steady(*program_);
+}
+
+TEST_F(BadNetworksTest, WhereOneOfTenIsLostResultsAreRight) {
+  must_end_within(120s);
+  begin();
+  network_->lose(0.1);
+  std::this_thread::sleep_for(kTime);
+  network_->heal();
+  expect_steady(*program_);
+}
+
+TEST_F(BadNetworksTest, AMegabitASecondIsEnoughToStay) {
+  must_end_within(120s);
+  begin();
+  network_->bound(kB, "1mbit");
+  std::this_thread::sleep_for(kTime);
+  expect_steady(*program_);
+}
+
+class SlowNetworksTest : public BadNetworksTest {
+ protected:
+  Network::Delay delay() const override {
+    return {.wire = SLOW_WIRE,
+            .middle = 50ms,
+            .jitter = 25ms,
+            .seed = static_cast<std::uint32_t>(seed_of_test())};  // two of them are on each way
+  }
+};
+
+TEST_F(SlowNetworksTest, WherePacketsTakeATenthOfASecondAndOvertakeResultsAreRightAndNobodyIsGivenUp) {
+  must_end_within(180s);
+  const auto since = std::chrono::steady_clock::now();
+  begin();
+  EXPECT_GT(std::chrono::steady_clock::now() - since, 500ms) << "the network is not slow";
+  std::this_thread::sleep_for(kTime);
+  expect_steady(*program_);
+}
+
+}  // namespace
+}  // namespace pharos::cluster::bad_networks

@@ -1,0 +1,88 @@
+// A wire between a port here and one of another network namespace, on which each packet takes a time of its own, so
+// that later ones overtake: `slow_wire PORT PROCESS MILLISECONDS JITTER SEED`. The other end is "eth0" where PROCESS
+// is. Says "ready" when both ports are there; without it they are gone.
+
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kOnTheWayMax = 20'000;  // what comes then is lost
+
+int must(int result, const char* what) {
+  if (result < 0) throw std::runtime_error{std::string{what} + ": " + std::strerror(errno)};
+  return result;
+}
+
+int open_port(const std::string& name) {
+  const int port = must(::open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC), "opening /dev/net/tun");
+  ifreq request{};
+  request.ifr_flags = IFF_TAP | IFF_NO_PI;
+  name.copy(request.ifr_name, IFNAMSIZ - 1);
+  must(::ioctl(port, TUNSETIFF, &request), "making a port");
+  return port;
+}
+
+struct Packet {
+  int to;
+  std::vector<char> bytes;
+};
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::array ports{open_port(argv[1]), [&] {
+                           const std::string other = "/proc/" + std::string{argv[2]} + "/ns/net";
+                           must(::setns(must(::open(other.c_str(), O_RDONLY | O_CLOEXEC), other.c_str()), CLONE_NEWNET),
+                                "entering the other namespace");
+                           return open_port("eth0");
+                         }()};
+  const int middle = std::stoi(argv[3]);
+  const int jitter = std::stoi(argv[4]);
+  std::mt19937 random{static_cast<std::mt19937::result_type>(std::stoul(argv[5]))};
+  std::uniform_int_distribution<int> time{1000 * (middle - jitter), 1000 * (middle + jitter)};
+  std::multimap<Clock::time_point, Packet> under_way;
+  std::vector<char> room(1 << 16);
+  std::cout << "ready" << std::endl;
+  for (;;) {
+    int wait = -1;
+    if (!under_way.empty()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(under_way.begin()->first - Clock::now());
+      wait = std::max(0, static_cast<int>(left.count()));
+    }
+    std::array<pollfd, 2> ready{{{ports[0], POLLIN, 0}, {ports[1], POLLIN, 0}}};
+    ::poll(ready.data(), ready.size(), wait);
+    for (std::size_t from = 0; from < ports.size(); ++from) {
+      for (ssize_t n = 0; (n = ::read(ports[from], room.data(), room.size())) > 0;) {
+        if (under_way.size() == kOnTheWayMax) continue;
+        const auto arrives = Clock::now() + std::chrono::microseconds{time(random)};
+        under_way.emplace(arrives, Packet{ports[1 - from], {room.data(), room.data() + n}});
+      }
+    }
+    while (!under_way.empty() && under_way.begin()->first <= Clock::now()) {
+      const auto packet = under_way.extract(under_way.begin());
+      // A port that is not up yet, or takes no more, loses it.
+      [[maybe_unused]] const auto n =
+          ::write(packet.mapped().to, packet.mapped().bytes.data(), packet.mapped().bytes.size());
+    }
+  }
+}
