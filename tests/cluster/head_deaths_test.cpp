@@ -266,7 +266,7 @@ TEST_F(PausesTest, AHeadThatWasStoppedForLongerThanNodesMayBeSilentLosesNone) {
   listen_for(*program, 500ms);
   const pid_t head = daemon_of(*head_);
   ::kill(head, SIGSTOP);
-  std::this_thread::sleep_for(12s);  // what is tested: longer than nine ticks of a second
+  std::this_thread::sleep_for(20s);  // what is tested: twice what nodes may be silent
   ::kill(head, SIGCONT);
   listen_for(*program, 500ms);
   finish(*program);

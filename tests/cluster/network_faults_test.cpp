@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -85,6 +86,25 @@ TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAn
   expect_steady(*program);
 }
 
+// Each cut lasts 3 seconds of 15. PHAROS_TEST_ROUNDS says how many there are.
+TEST_F(NetworkFaultsTest, CutsThatComeAgainAndAgainAreNotSeenByAnybody) {
+  const char* const text = ::getenv("PHAROS_TEST_ROUNDS");
+  const int rounds = text == nullptr ? 2 : std::atoi(text);
+  must_end_within(60s + rounds * 15s);
+  start_head_at(false);
+  start_node_at(kB, "cpu=1,b=1");
+  start_node_at(kC, "cpu=1,c=1");
+  const auto program = start_under_faults({"steady", file("stop")});
+  read_until(*program, "ready");
+  for (int round = 0; round < rounds; ++round) {
+    if (round > 0) std::this_thread::sleep_for(12s);
+    network_->cut_off(round % 2 == 0 ? kB : kC);
+    std::this_thread::sleep_for(3s);
+    network_->heal();
+  }
+  expect_steady(*program);
+}
+
 enum class Cut { kOff, kToNode, kToHead };
 
 class LongCutsTest : public NetworkFaultsTest, public testing::WithParamInterface<Cut> {
@@ -146,6 +166,8 @@ TEST_P(LongCutsTest, ANodeThatIsCutOffIsGivenUpAndWhatItRanMovesAndItComesBackAs
   read_until(*program_, "program sees incarnation 2");
   EXPECT_LT(std::chrono::steady_clock::now() - since, 12s);
   EXPECT_TRUE(head_->error_with("is given up", 1s));
+  EXPECT_TRUE(eventually([&] { return sockets_to(kB, daemon_of(*head_)) == 0; }));
+  EXPECT_GT(sockets_to(kC, daemon_of(*head_)), 0u);
   network_->heal();
   EXPECT_TRUE(b_->error_with("the cluster has given this node up", 5s));
   const long known = now_in_ms();
@@ -164,7 +186,20 @@ INSTANTIATE_TEST_SUITE_P(Ways, LongCutsTest, testing::Values(Cut::kOff, Cut::kTo
                                                                  : "ToTheHead";
                          });
 
-TEST_F(NetworkFaultsTest, TwoNodesThatDoNotReachEachOtherSayWhichAndGoOnAfterwards) {
+enum class Between { kBothWays, kFromCaller, kToCaller };
+
+class BetweenTest : public NetworkFaultsTest, public testing::WithParamInterface<Between> {
+ protected:
+  void cut() const {
+    switch (GetParam()) {
+      case Between::kBothWays: return network_->cut_both_ways(kB, kC);
+      case Between::kFromCaller: return network_->cut_way(kB, kC);
+      case Between::kToCaller: return network_->cut_way(kC, kB);
+    }
+  }
+};
+
+TEST_P(BetweenTest, TwoNodesThatDoNotReachEachOtherSayWhichAndGoOnAfterwards) {
   must_end_within(120s);
   start_head_at(false);
   start_node_at(kB, "cpu=1,b=1");
@@ -173,7 +208,7 @@ TEST_F(NetworkFaultsTest, TwoNodesThatDoNotReachEachOtherSayWhichAndGoOnAfterwar
   const std::string b = read_until(*program, "b is ").substr(5);
   const std::string c = read_until(*program, "c is ").substr(5);
   read_until(*program, "ready");
-  network_->cut_both_ways(kB, kC);
+  cut();
   make("cut");
   EXPECT_SAYS(read_until(*program, "with a deadline: "), "deadline");
   const std::string value = program->next_line(60s);
@@ -191,6 +226,14 @@ TEST_F(NetworkFaultsTest, TwoNodesThatDoNotReachEachOtherSayWhichAndGoOnAfterwar
   EXPECT_SAYS(ended.output, "\nvalue afterwards: 1048576\n");
   expect_nobody_is_given_up();
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, BetweenTest,
+                         testing::Values(Between::kBothWays, Between::kFromCaller, Between::kToCaller),
+                         [](const auto& chosen) {
+                           return chosen.param == Between::kBothWays     ? "BothWays"
+                                  : chosen.param == Between::kFromCaller ? "FromTheCaller"
+                                                                         : "ToTheCaller";
+                         });
 
 // ---- Processes that are stopped and come back. PausesTest has heads and nodes that are stopped for longer.
 

@@ -20,13 +20,15 @@ using namespace std::chrono_literals;
 using Action = FailpointOrder::Action;
 
 constexpr std::uint32_t kVictim = 1;
-constexpr Duration kTimeout = 400ms;
+/// How long ranks wait for each other: long where one is killed, of which they are told.
+constexpr CommunicatorOptions kLong{.timeout = 20s};
+constexpr CommunicatorOptions kShort{.timeout = 400ms};
+constexpr CommunicatorOptions kShortComing{.timeout = 2s};
 
 struct Way {
   const char* name;
   std::uint32_t ranks;
-  Join (*join)();
-  Duration time_to_come;
+  Join (*join)(const CommunicatorOptions& coming);
   std::vector<Failpoint> passes;
 };
 
@@ -43,15 +45,15 @@ std::vector<Failpoint> on_machines() {
 }
 
 const std::vector<Way> kWays{
-    {"memory", 3, [] { return join_memory(3, kTimeout); }, kTimeout, kInMemory},
-    {"TCP", 3, [] { return join_streams(3, {.timeout = 20s}); }, 20s, kOverTcp},
-    {"machines", 4, [] { return join_machines(2, 2, {.timeout = 2s}, false); }, 2s, on_machines()},
+    {"memory", 3, [](const auto& coming) { return join_memory(3, coming.timeout); }, kInMemory},
+    {"TCP", 3, [](const auto& coming) { return join_streams(3, coming); }, kOverTcp},
+    {"machines", 4, [](const auto& coming) { return join_machines(2, 2, coming, false); }, on_machines()},
 };
 
 /// How long the others wait for one that is stopped there; they allocate memory when they come, too.
-Duration deadline_at(Failpoint at, const Way& way) {
+Duration deadline_at(Failpoint at) {
   const bool comes = at == Failpoint::kRankHere || at == Failpoint::kMemoryOffered || at == Failpoint::kMemoryMapped;
-  return comes ? way.time_to_come : kTimeout;
+  return (comes ? kShortComing : kShort).timeout;
 }
 
 /// All that there is, many times.
@@ -77,11 +79,11 @@ void work(Communicator& ranks) {
 }
 
 /// What it has thrown.
-std::string error_of_rank(std::uint32_t rank, const Join& join) {
+std::string error_of_rank(std::uint32_t rank, const Join& join, const CommunicatorOptions& options) {
   try {
     auto backend = join(rank);
     if (!backend) throw_error(backend.error());
-    Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), CommunicatorOptions{.timeout = kTimeout})};
+    Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), options)};
     work(ranks);
     return "nothing";
   } catch (const std::exception& e) {
@@ -93,27 +95,28 @@ class RankFailpoints : public testing::TestWithParam<Action> {};
 
 TEST_P(RankFailpoints, EndAllOthersWithTheRank) {
   const bool stops = GetParam() == Action::kStop;
+  const Times told;
   for (const Way& way : kWays) {
     for (const Failpoint at : way.passes) {
       const bool before_all_have_come = at == Failpoint::kRankHere;
       for (const std::uint32_t passes : {0U, 3U}) {
         if (passes != 0 && (stops || before_all_have_come)) continue;
         SCOPED_TRACE(std::string{way.name} + ", " + std::string{name_of(at)} + " after " + std::to_string(passes));
-        const Join join = way.join();
+        const Join join = way.join(stops ? kShortComing : kLong);
         const LifeSign life;
         const auto rank = [&](std::uint32_t number) {
           if (number == kVictim) {
             order_failpoint({at, GetParam(), passes});
             life.keep_giving();
           }
-          const std::string text = error_of_rank(number, join);
+          const std::string text = error_of_rank(number, join, stops ? kShort : kLong);
           const Duration since = life.since();
           if (number == kVictim) {
             EXPECT_TRUE(stops) << "it did not come there: " << text;
             return;
           }
           EXPECT_SAYS(text, "rank " + std::to_string(kVictim));
-          EXPECT_LT(since, stops ? deadline_at(at, way) + kDeadlineIsToldIn : Duration{kDeathIsToldIn});
+          told.add(stops ? since - deadline_at(at) : since);
           if (!stops) {
             EXPECT_SAYS(text, " has died");
           }
@@ -123,9 +126,11 @@ TEST_P(RankFailpoints, EndAllOthersWithTheRank) {
       }
     }
   }
+  told.expect_within(stops ? kDeadlineIsToldIn : kDeathIsToldIn);
 }
 
 TEST(RankCheck, SeesThatARankHasDiedThoughNobodyWaitsForIt) {
+  const Times told;
   for (const Way& way : kWays) {
     SCOPED_TRACE(way.name);
     const LifeSign life;
@@ -143,11 +148,12 @@ TEST(RankCheck, SeesThatARankHasDiedThoughNobodyWaitsForIt) {
           std::this_thread::sleep_for(1ms);
         }
       });
-      EXPECT_LT(life.since(), kDeathIsToldIn);
+      told.add(life.since());
       EXPECT_SAYS(text, "rank 1 has died");
     };
-    run_processes(way.ranks, {}, way.join(), body, {kVictim});
+    run_processes(way.ranks, {}, way.join(kLong), body, {kVictim});
   }
+  told.expect_within(kDeathIsToldIn);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RankFailpoints, testing::Values(Action::kKill, Action::kStop),

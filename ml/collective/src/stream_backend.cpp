@@ -27,7 +27,8 @@ using Kind = StreamMessage::Kind;
 constexpr std::uint64_t kAheadMax = 1 << 16;  // operations that another rank may have begun before this one
 constexpr std::uint64_t kWakes = ~std::uint64_t{0};
 constexpr Duration kFarewellTime = 200ms;  // for what is sent at the end
-constexpr Duration kAnswerTime = 100ms;    // who does not answer is stopped, or cut off
+constexpr Duration kAskTime = 250ms;       // who does not answer is stopped, or cut off, or as busy as that
+constexpr int kAskTimes = 2;               // what was on its way has come then
 constexpr std::size_t kLineBytes = 64;
 
 std::string who(std::uint32_t rank) {
@@ -383,9 +384,10 @@ bool StreamBackend::take_requests() {
   if (!overdue) {
     inquiry_.reset();
   } else if (!inquiry_) {
-    inquire(*overdue);
+    inquiry_ = Inquiry{.what = *overdue};
+    inquire();
   } else if (std::chrono::steady_clock::now() >= inquiry_->until) {
-    conclude();
+    inquiry_->times < kAskTimes ? inquire() : conclude();
   }
   return true;
 }
@@ -402,18 +404,18 @@ std::optional<std::uint32_t> StreamBackend::missing_here() {
   return running->team.ranks[*place];
 }
 
-void StreamBackend::inquire(const std::string& what) {
-  inquiry_ = Inquiry{.what = what, .asked = {}, .until = {}};
-  if (const auto missing = missing_here()) return suspect(*missing);
-  conclude();
+void StreamBackend::inquire() {
+  ++inquiry_->times;
+  inquiry_->asked.clear();
+  inquiry_->until = std::chrono::steady_clock::now() + kAskTime;
+  if (const auto missing = missing_here()) suspect(*missing);
 }
 
 /// In a circle everybody is to blame.
 void StreamBackend::suspect(std::uint32_t rank) {
   std::vector<std::uint32_t>& asked = inquiry_->asked;
-  if (rank == rank_ || std::find(asked.begin(), asked.end(), rank) != asked.end()) return conclude();
+  if (rank == rank_ || std::find(asked.begin(), asked.end(), rank) != asked.end()) return;
   asked.push_back(rank);
-  inquiry_->until = std::chrono::steady_clock::now() + kAnswerTime;
   if (auto& first = peers_[rank]->streams[0]) first->send({.kind = Kind::kAsk}, nullptr);
 }
 
@@ -424,13 +426,12 @@ void StreamBackend::answer(std::uint32_t to) {
 }
 
 void StreamBackend::answered(std::uint32_t by, std::uint32_t tag) {
-  if (!inquiry_ || inquiry_->asked.back() != by) return;
-  if (tag == 0 || tag > ranks_) return conclude();
-  suspect(tag - 1);
+  if (!inquiry_ || inquiry_->asked.empty() || inquiry_->asked.back() != by) return;
+  if (tag != 0 && tag <= ranks_) suspect(tag - 1);
 }
 
 void StreamBackend::conclude() {
-  const auto& [what, asked, until] = *inquiry_;
+  const auto& [what, asked, until, times] = *inquiry_;
   give_up(Error{ErrorCode::kDeadlineExceeded,
                 what + " waits for " + (asked.empty() ? "what it sends to go" : who(asked.back())),
                 "See what it does, and the network between; or give the operation more time."});
@@ -580,7 +581,10 @@ void StreamBackend::serve_sockets() {
     for_streams([&](Peer&, Stream& stream) { has_to_send = has_to_send || stream.has_to_send(); });
   }
   int time = has_to_send ? 1 : -1;
-  if (time < 0 && inquiry_) time = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(kAnswerTime).count());
+  if (time < 0 && inquiry_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(inquiry_->until - std::chrono::steady_clock::now());
+    time = static_cast<int>(std::max<std::chrono::milliseconds::rep>(left.count(), 0));
+  }
   const int n = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), time);
   for (int i = 0; i < n && !failing_; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];

@@ -117,7 +117,7 @@ class StreamBackend final : public detail::Backend {
   void end_if_done(Running& running);
   void lose(std::uint32_t rank, const Error& why);
   std::optional<std::uint32_t> missing_here();
-  void inquire(const std::string& what);
+  void inquire();
   void suspect(std::uint32_t rank);
   void answer(std::uint32_t to);
   void answered(std::uint32_t by, std::uint32_t tag);
@@ -163,11 +163,13 @@ class StreamBackend final : public detail::Backend {
   std::map<Order, std::shared_ptr<Running>> running_;
   std::vector<std::uint64_t> begun_;  // by row: the last one here
   std::optional<Error> failing_;      // why all of it is to end, or has
-  /// Who holds all up: whoever is waited for is asked for whom it waits, until one waits for nobody, or says nothing.
+  /// Who holds all up: whoever is waited for is asked for whom it waits, and so on, until one waits for nobody, or says
+  /// nothing. The last time counts.
   struct Inquiry {
     std::string what;
-    std::vector<std::uint32_t> asked;
-    TimePoint until;
+    std::vector<std::uint32_t> asked{};
+    TimePoint until{};
+    int times = 0;
   };
   std::optional<Inquiry> inquiry_;
 

@@ -1,11 +1,18 @@
 #pragma once
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
+#include <iomanip>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +83,27 @@ class NodesApart : public SeveralNodes {
   void expect_nobody_is_given_up() const {
     EXPECT_EQ(head_->error().find("given up"), std::string::npos) << head_->error();
     for (const auto& node : nodes_) EXPECT_EQ(node->error().find("the head is gone"), std::string::npos);
+  }
+
+  /// How many sockets a process has whose other end is there.
+  static std::size_t sockets_to(int place, pid_t process) {
+    const std::string its = "/proc/" + std::to_string(process);
+    std::set<std::string> held;
+    for (const auto& each : std::filesystem::directory_iterator{its + "/fd"}) {
+      std::error_code closed_meanwhile;
+      held.insert(std::filesystem::read_symlink(each, closed_meanwhile));
+    }
+    std::ostringstream address;  // as the kernel prints it: a number in the machine's order
+    address << std::hex << std::uppercase << std::setfill('0') << std::setw(8)
+            << ::inet_addr(Network::address_of(place).c_str());
+    std::size_t found = 0;
+    std::ifstream table{its + "/net/tcp"};
+    for (std::string line; std::getline(table, line);) {
+      std::istringstream columns{line};
+      std::vector<std::string> words{std::istream_iterator<std::string>{columns}, {}};
+      found += words.at(2).starts_with(address.str() + ":") && held.contains("socket:[" + words.at(9) + "]") ? 1 : 0;
+    }
+    return found;
   }
 
   std::optional<Network> network_;
