@@ -168,6 +168,20 @@ TEST_F(ExamplesTest, AnMlpLearnsUnderBothKindsOfMpirun) {
     EXPECT_SAYS(output_of("/usr/bin/unshare", {"-n", "sh", "-c", commands}), kRanksAgree);
   }
 }
+
+/// Two machines, with one rank more on the first, and with as many on each.
+TEST_F(ExamplesTest, AnMlpLearnsUnderSlurm) {
+  if (::geteuid() != 0) GTEST_SKIP() << "network namespaces cannot be made here";
+  for (const std::string ranks : {"-n3", "--ntasks-per-node=2"}) {
+    const std::string place = census().folder() / ("slurm" + ranks);
+    std::filesystem::create_directory(place);
+    const std::string output =
+        output_of("/usr/bin/unshare", {"-n", "-u", "-m", "-p", "-f", "--kill-child", "--mount-proc", SLURM_STEP, SLURM,
+                                       place, "-N2", ranks, MLP_DDP, "--epochs", "12"});
+    EXPECT_SAYS(output, kRanksAgree);
+    std::filesystem::remove_all(place);
+  }
+}
 #endif
 
 }  // namespace
