@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 
+#include <pharos/base/failpoint.hpp>
 #include <pharos/process/keeper.hpp>
 #include <pharos/process/run_folder.hpp>
 
@@ -52,6 +53,30 @@ TEST_F(KeeperTest, EndsWithTheDaemonsStatusAndRemovesItsFolder) {
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 7);
   EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(KeeperTest, MayBeToldToEndBeforeItKnowsTheDaemon) {
+  keeper_ = ::fork();
+  PHAROS_CHECK(keeper_ >= 0, errno);
+  if (keeper_ == 0) {
+    order_failpoint({Failpoint::kDaemonForked, FailpointOrder::Action::kStop});
+    ::_exit(run_keeper(folder_.path(), [](const Kept&) {
+      sigset_t told;
+      ::sigemptyset(&told);
+      ::sigaddset(&told, SIGTERM);
+      ::sigprocmask(SIG_BLOCK, &told, nullptr);
+      const timespec most{.tv_sec = 10, .tv_nsec = 0};
+      return ::sigtimedwait(&told, nullptr, &most) == SIGTERM ? 7 : 1;
+    }));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(keeper_, &status, WUNTRACED), keeper_);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  ASSERT_EQ(::kill(keeper_, SIGTERM), 0);
+  ASSERT_EQ(::kill(keeper_, SIGCONT), 0);
+  status = wait_for_keeper();
+  ASSERT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST_F(KeeperTest, WhenTheDaemonIsKilledNoProcessAndNoFolderIsLeft) {

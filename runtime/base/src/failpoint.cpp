@@ -17,7 +17,7 @@ constexpr std::array kNames{"slab_leased",    "slot_begun",       "slot_provided
                             "records_opened", "records_read",     "records_ready", "records_written", "records_said",
                             "rank_here",      "memory_offered",   "memory_mapped", "data_given",      "part_reduced",
                             "result_taken",   "letter_written",   "letter_read",   "begin_told",      "part_sent",
-                            "part_came",      "lane_begins",      "lane_ended"};
+                            "part_came",      "lane_begins",      "lane_ended",    "daemon_forked"};
 static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
 
 // Written before the order is seen.

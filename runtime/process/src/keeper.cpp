@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include <pharos/base/check.hpp>
+#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/process/descendants.hpp>
 #include <pharos/process/keeper.hpp>
@@ -22,10 +23,22 @@ constexpr auto kKillDeadline = 8s;
 
 // People and init systems end a daemon by its keeper, which is the process that they know.
 volatile pid_t daemon_to_tell = 0;
-volatile sig_atomic_t told_to_end = 0;  // perhaps while there is none
+volatile sig_atomic_t told_to_end = 0;
 void tell_daemon(int) {
   told_to_end = 1;
   if (daemon_to_tell > 0) ::kill(daemon_to_tell, SIGTERM);
+}
+
+sigset_t ending_signals() {
+  sigset_t all;
+  ::sigemptyset(&all);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&all, signal);
+  return all;
+}
+void on_ending_signals(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
 
 // Other children are orphans of the run that became ours; they are reaped on the way.
@@ -41,7 +54,14 @@ int wait_for(pid_t daemon) {
 }  // namespace
 
 int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> daemon) {
-  if (told_to_end != 0) return 0;
+  // Who starts it may end it as soon as the daemon is there, which may be before it is known here.
+  const sigset_t ending = ending_signals();
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &ending, &before);
+  if (told_to_end != 0) {
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return 0;
+  }
   become_subreaper();
   const std::string run_folder = new_run_folder_name(base_folder);
   int alive[2];
@@ -49,20 +69,22 @@ int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> 
   const pid_t pid = ::fork();
   PHAROS_CHECK(pid >= 0, errno);
   if (pid == 0) {
+    on_ending_signals(SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::close(alive[1]);
     become_subreaper();
     ::_exit(daemon(Kept{run_folder, Fd{alive[0]}}));
   }
+  failpoint(Failpoint::kDaemonForked);
   ::prctl(PR_SET_NAME, "pharos-keeper");
   daemon_to_tell = pid;
-  struct sigaction action {};
-  action.sa_handler = &tell_daemon;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaction(signal, &action, nullptr);
-  if (told_to_end != 0) ::kill(pid, SIGTERM);
+  on_ending_signals(&tell_daemon);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
   // Only the end of the pipe is kept: the daemon's connections must end with the daemon.
   ::close_range(3, static_cast<unsigned>(alive[1]) - 1, 0);
   ::close_range(static_cast<unsigned>(alive[1]) + 1, ~0U, 0);
   const int status = wait_for(pid);
+  daemon_to_tell = 0;
   if (auto killed = kill_descendants(async::Deadline::after(kKillDeadline, std::chrono::steady_clock::now()));
       !killed) {
     log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});

@@ -9,9 +9,9 @@
 #include <pharos/base/result.hpp>
 
 /// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
-/// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp, run_command_test.cpp or, for ranks,
-/// tests/collective/failpoints_test.cpp kills at each. Without
-/// an order one costs a load and a branch.
+/// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp, head_deaths_test.cpp, run_command_test.cpp,
+/// tests/collective/failpoints_test.cpp for ranks or tests/process/keeper_test.cpp kills or stops at each. Without an
+/// order one costs a load and a branch.
 namespace pharos {
 
 enum class Failpoint : std::uint8_t {
@@ -63,7 +63,9 @@ enum class Failpoint : std::uint8_t {
   kPartCame,       ///< a chunk has, and nothing was done with it
   kLaneBegins,     ///< a machine's ranks are done, and lanes are not begun
   kLaneEnded,      ///< and a machine's other ranks do not know
-  kEnd,            ///< of this list
+  // A keeper and its daemon.
+  kDaemonForked,  ///< and its keeper does not know
+  kEnd,           ///< of this list
 };
 
 /// "slot_begun".
