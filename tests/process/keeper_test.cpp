@@ -60,11 +60,12 @@ TEST_F(KeeperTest, MayBeToldToEndBeforeItKnowsTheDaemon) {
   PHAROS_CHECK(keeper_ >= 0, errno);
   if (keeper_ == 0) {
     order_failpoint({Failpoint::kDaemonForked, FailpointOrder::Action::kStop});
-    ::_exit(run_keeper(folder_.path(), [](const Kept&) {
+    ::_exit(run_keeper(folder_.path(), [&](const Kept&) {
       sigset_t told;
       ::sigemptyset(&told);
       ::sigaddset(&told, SIGTERM);
       ::sigprocmask(SIG_BLOCK, &told, nullptr);
+      write_byte(said_.to);
       const timespec most{.tv_sec = 10, .tv_nsec = 0};
       return ::sigtimedwait(&told, nullptr, &most) == SIGTERM ? 7 : 1;
     }));
@@ -72,6 +73,7 @@ TEST_F(KeeperTest, MayBeToldToEndBeforeItKnowsTheDaemon) {
   int status = 0;
   ASSERT_EQ(::waitpid(keeper_, &status, WUNTRACED), keeper_);
   ASSERT_TRUE(WIFSTOPPED(status));
+  ASSERT_TRUE(said_.read_byte());
   ASSERT_EQ(::kill(keeper_, SIGTERM), 0);
   ASSERT_EQ(::kill(keeper_, SIGCONT), 0);
   status = wait_for_keeper();
