@@ -19,7 +19,7 @@ Faults::Faults(Cluster& cluster, TimePoint until, bool one_lasts) : cluster_{clu
   drains_node_ = cluster.nodes() > 1 && lots().one_in(6);
   ends_node_ = lots().one_in(12);
   next();
-  if (one_lasts) cluster.world().after(lots().between(1ms, 60ms), [this] { begin_one_that_lasts(); });
+  if (one_lasts) cluster.world().after(lots().between(1ms, 1s), [this] { begin_one_that_lasts(); });
 }
 
 void Faults::begin_one_that_lasts() {

@@ -22,7 +22,6 @@ void History::executed(std::uint64_t number, std::uint64_t actor, std::uint32_t 
   if (++made.executions > 1 && call.retries == 0) say(number, "ran more than once without retries");
   if (made.not_started) say(number, "runs although it was said not to have started");
   if (call.actor == 0) return;
-  check_exclusive(actor, incarnation);
   const std::string where = " in incarnation " + std::to_string(incarnation);
   if (call.actor != actor) say(number, "ran in an actor it was not made to");
   if (incarnation < made.not_before) {
@@ -37,19 +36,6 @@ void History::executed(std::uint64_t number, std::uint64_t actor, std::uint32_t 
     say(number, "ran after " + std::to_string(place->second) + ", which was made later," + where);
   }
   place->second = number;
-}
-
-void History::constructed(std::uint64_t actor, std::uint32_t incarnation) {
-  check_exclusive(actor, incarnation);
-}
-
-void History::check_exclusive(std::uint64_t actor, std::uint32_t incarnation) {
-  std::uint32_t& newest = newest_that_ran_[actor];
-  if (incarnation < newest && exclusive_.contains(actor)) {
-    wrong_ += "exclusive actor " + std::to_string(actor) + " runs in incarnation " + std::to_string(incarnation) +
-              " when " + std::to_string(newest) + " has run\n";
-  }
-  newest = std::max(newest, incarnation);
 }
 
 void History::answered(std::uint64_t number, std::int32_t value, std::uint32_t incarnation) {

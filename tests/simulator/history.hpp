@@ -35,8 +35,6 @@ class History {
   /// It may be given up, after all.
   void give_up(std::uint64_t call) { calls_.at(call - 1).call.may_be_given_up = true; }
   void executed(std::uint64_t call, std::uint64_t actor, std::uint32_t incarnation);
-  /// An incarnation's constructor runs.
-  void constructed(std::uint64_t actor, std::uint32_t incarnation);
   /// `incarnation`: that has answered.
   void answered(std::uint64_t call, std::int32_t value, std::uint32_t incarnation);
   void failed(std::uint64_t call, const Error& why);
@@ -44,8 +42,6 @@ class History {
   void finish(std::uint64_t caller) { finished_.insert(caller); }
   /// An actor whose restarts have no end: what is retried succeeds.
   void note_immortal(std::uint64_t actor) { immortal_.insert(actor); }
-  /// An actor of which no incarnation runs anything when a later one is there.
-  void note_exclusive(std::uint64_t actor) { exclusive_.insert(actor); }
   /// One that outlives its program, under this name.
   void note_detached(std::uint64_t actor, std::string name) { detached_.emplace(actor, std::move(name)); }
   /// Somebody has ended it.
@@ -83,7 +79,6 @@ class History {
   };
   using CallerAndActor = std::pair<std::uint64_t, std::uint64_t>;
   void say(std::uint64_t call, const std::string& what);
-  void check_exclusive(std::uint64_t actor, std::uint32_t incarnation);
 
   std::vector<Made> calls_;
   std::size_t executions_ = 0;
@@ -93,8 +88,6 @@ class History {
   std::map<CallerAndActor, std::uint32_t> newest_;                                         // that has answered
   std::map<std::uint64_t, std::uint32_t> newest_of_all_;                                   // the same, whomever
   std::map<std::uint64_t, std::string> detached_;                                          // their names
-  std::map<std::uint64_t, std::uint32_t> newest_that_ran_;                                 // of each actor
-  std::set<std::uint64_t> exclusive_;
   std::set<std::uint64_t> immortal_;
   std::set<std::uint64_t> killed_;
   std::set<std::uint64_t> finished_;

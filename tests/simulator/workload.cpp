@@ -105,10 +105,7 @@ struct Flaky : std::runtime_error {
 
 class Ledger {
  public:
-  explicit Ledger(std::int32_t) {
-    const Context here = context();
-    if (Cluster::alive()) the_history->constructed(here.actor.value(), here.incarnation);
-  }
+  explicit Ledger(std::int32_t) {}
 
   /// What came in, and which incarnation this is.
   std::pair<std::int32_t, std::uint32_t> add(std::uint64_t call, std::int32_t n) {
@@ -236,7 +233,7 @@ class DriverCode {
                            .max_restarts = immortal ? -1 : static_cast<std::int32_t>(lots().below(2)),
                            .max_task_retries = retries,
                            .detached = detached,
-                           .exclusive = lots().one_in(4)};
+                           .exclusive = lots().one_in(slow_ ? 2 : 4)};
       if (!detached && lots().one_in(4)) {  // a group ends with its program
         sit_in_group(options);
       } else if (lots().one_in(2)) {
@@ -249,7 +246,6 @@ class DriverCode {
                        ? runtime_.spawn<Ledger>(options, runtime_.submit<&slow>({.max_retries = kManyRetries}))
                        : runtime_.spawn<Ledger>(options, std::int32_t{1});
       if (immortal) the_history->note_immortal(actor.id().value());
-      if (options.exclusive) the_history->note_exclusive(actor.id().value());
       if (detached) the_history->note_detached(actor.id().value(), name);
       if (immortal && retries != 0 && lots().one_in(2)) send_visitor(actor);
       if (lots().one_in(3)) static_cast<void>(actor.call<&Ledger::turn_fragile>());

@@ -16,6 +16,7 @@
 #include "caller.hpp"
 #include "function_table.hpp"
 #include "large_values.hpp"
+#include "worker_program.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -25,6 +26,7 @@ using namespace std::chrono_literals;
 constexpr Duration kFlushDelayMax = 200us;
 constexpr auto kStartTime = 60s;
 constexpr auto kStopTime = 10s;
+constexpr Duration kToGoOn = 5ms;  // for a process that was stopped
 
 }  // namespace
 
@@ -212,7 +214,8 @@ std::string Cluster::look_at_nodes() {
     wrong += host.check();
     runs += host.process().runs();
   }
-  return std::exchange(looked_at_runs_, runs) == runs ? wrong : wrong + look_at_incarnations();
+  if (std::exchange(looked_at_runs_, runs) == runs) return wrong;
+  return wrong + look_at_incarnations() + look_at_exclusive_actors();
 }
 
 // A node that the head has given up may have old ones, until it hears of that.
@@ -231,6 +234,24 @@ std::string Cluster::look_at_incarnations() const {
     }
   }
   return wrong;
+}
+
+// Whatever the head knows. What was stopped with its machine ends as soon as it goes on.
+std::string Cluster::look_at_exclusive_actors() {
+  std::map<ActorId, WorkerProgram::Incarnation> running;
+  for (Process* const worker : kernel_.alive("worker")) {
+    if (worker->stopped() || worker->program() == nullptr) continue;
+    const auto& its = static_cast<WorkerProgram*>(worker->program())->incarnation();
+    if (!its) continue;
+    const auto [other, first] = running.emplace(its->actor, *its);
+    if (first || !(its->exclusive || other->second.exclusive)) continue;
+    if (!twice_since_) twice_since_ = world_.now();
+    if (world_.now() - *twice_since_ < kToGoOn) return "";
+    return "exclusive actor " + to_string(its->actor) + " runs in incarnations " +
+           std::to_string(other->second.number) + " and " + std::to_string(its->number) + " at once\n";
+  }
+  twice_since_.reset();
+  return "";
 }
 
 void Cluster::drain(std::size_t place, Duration limit) {

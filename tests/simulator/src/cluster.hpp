@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 #include <list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -92,6 +93,7 @@ class Cluster final {
   std::string look_at_disk();
   std::string look_at_nodes();
   std::string look_at_incarnations() const;
+  std::string look_at_exclusive_actors();
 
   World world_;
   Network network_;
@@ -103,7 +105,8 @@ class Cluster final {
   std::size_t nodes_;
   std::vector<Process*> drivers_;
   std::uint64_t looked_at_writes_ = 0;
-  std::uint64_t looked_at_runs_ = 0;  // of all nodes
+  std::uint64_t looked_at_runs_ = 0;      // of all nodes
+  std::optional<TimePoint> twice_since_;  // an exclusive actor runs
   std::function<std::string()> look_;
   std::string wrong_;
 };

@@ -45,9 +45,12 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
     last_beat_ = std::min(beat->sent, process_.now());
     return;
   }
-  if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message); made != nullptr && made->exclusive) {
-    last_beat_ = process_.now();
-    watch_head();
+  if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message)) {
+    incarnation_ = Incarnation{made->actor, made->incarnation, made->exclusive};
+    if (made->exclusive) {
+      last_beat_ = process_.now();
+      watch_head();
+    }
   }
   calls_.on_node_message(node_, std::move(parcel));
   if (request) node_->respond(*request, wire::Done{});

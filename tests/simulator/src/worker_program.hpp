@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <pharos/net/peer.hpp>
 
@@ -16,6 +18,13 @@ class WorkerProgram final : public Program, public net::Peer::Owner {
 
   void end() override;
   std::shared_ptr<detail::Caller> caller() override { return calls_.caller(); }
+  struct Incarnation {
+    ActorId actor;
+    std::uint32_t number;
+    bool exclusive;  ///< and not at the head's node, which ends with the head
+  };
+  /// That runs in it, if it is an actor's.
+  const std::optional<Incarnation>& incarnation() const { return incarnation_; }
 
  private:
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
@@ -26,6 +35,7 @@ class WorkerProgram final : public Program, public net::Peer::Owner {
   actors::Calls calls_;
   std::shared_ptr<net::Peer> node_;
   TimePoint last_beat_;
+  std::optional<Incarnation> incarnation_;
 };
 
 }  // namespace pharos::simulator
