@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -31,8 +30,7 @@ namespace {
 using namespace std::chrono_literals;
 
 int rounds_wanted() {
-  const char* const text = ::getenv("PHAROS_TEST_ROUNDS");
-  return text == nullptr ? 5 : std::stoi(text);
+  return rounds_of_test(5);
 }
 
 /// What its program was told, the last of each actor.

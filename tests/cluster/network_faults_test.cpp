@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "nodes_apart.hpp"
+#include "seed.hpp"
 
 namespace pharos::cluster::network_faults {
 namespace {
@@ -88,8 +88,7 @@ TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAn
 
 // Each cut lasts 3 seconds of 15. PHAROS_TEST_ROUNDS says how many there are.
 TEST_F(NetworkFaultsTest, CutsThatComeAgainAndAgainAreNotSeenByAnybody) {
-  const char* const text = ::getenv("PHAROS_TEST_ROUNDS");
-  const int rounds = text == nullptr ? 2 : std::atoi(text);
+  const int rounds = rounds_of_test(2);
   must_end_within(60s + rounds * 15s);
   start_head_at(false);
   start_node_at(kB, "cpu=1,b=1");

@@ -17,11 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-int rounds_wanted() {
-  const char* const text = ::getenv("PHAROS_TEST_ROUNDS");
-  return text == nullptr ? 20 : std::stoi(text);
-}
-
 enum class Role { kDriver, kKeeper, kNode, kZygote, kWorker };
 
 // What the driver says when one of them was killed before all were there.
@@ -81,7 +76,7 @@ class RandomDeathsTest : public ClusterTest {
 
 TEST_F(RandomDeathsTest, WhoeverIsKilledWheneverLeavesNothingAndTheDriverIsTold) {
   const std::uint64_t seed = seed_of_test();
-  const int rounds = rounds_wanted();
+  const int rounds = rounds_of_test(20);
   random_.seed(seed);
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
     must_end_within(60s);

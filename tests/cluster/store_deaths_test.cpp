@@ -170,8 +170,7 @@ class StoreDeathsTest : public ClusterTest {
 
 TEST_F(StoreDeathsTest, WhoeverIsKilledWheneverWhatIsLeftIsRightAndNothingIsLeaked) {
   const std::uint64_t seed = seed_of_test();
-  const char* const given = ::getenv("PHAROS_TEST_ROUNDS");
-  const int rounds = given == nullptr ? 200 : std::stoi(given);
+  const int rounds = rounds_of_test(200);
   std::mt19937_64 random{seed};
   for (int done = 0; done < rounds && !HasFailure();) {
     must_end_within(120s);

@@ -120,37 +120,6 @@ TEST(Death, IsToldOnAllOthersWithTheRankSoon) {
   told.expect_within(kDeathIsToldIn);
 }
 
-TEST(Death, AtAnyInstantEndsAllOthersWithOneReason) {
-  const Times told;
-  for (unsigned seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const LifeSign life;
-    run_processes(3, {},
-                  [&](Communicator& ranks) {
-                    std::vector<double> own(40'000);
-                    const std::string text = message_of<ActorDied>([&] {
-                      const auto shared = ranks.allocate<float>(20'000);
-                      if (ranks.rank() == seed % 3) {
-                        std::thread{[&] {
-                          std::this_thread::sleep_for(std::chrono::microseconds{seed * 137});
-                          life.give();
-                          ::raise(SIGKILL);
-                        }}.detach();
-                      }
-                      for (;;) {
-                        ranks.all_reduce(shared.span());
-                        ranks.all_reduce(std::span{own});
-                        ranks.barrier();
-                      }
-                    });
-                    EXPECT_SAYS(text, "rank " + std::to_string(seed % 3) + " has died");
-                    told.add(life.since());
-                  },
-                  {seed % 3});
-  }
-  told.expect_within(kDeathIsToldIn);
-}
-
 TEST(Stop, IsADeadlineWithTheRankAndGoesOnWhenItWasShorter) {
   run_processes(2, {.timeout = 2s}, [](Communicator& ranks) {
     std::int64_t process = ::getpid();

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "ranks.hpp"
+#include "seed.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -25,11 +25,6 @@ using namespace std::chrono_literals;
 
 enum class Way { kMemory, kStreams, kMachines };
 enum class Fate { kKilled, kStopped };
-
-unsigned rounds() {
-  const char* const text = ::getenv("PHAROS_TEST_ROUNDS");
-  return text == nullptr ? 20 : static_cast<unsigned>(std::atoi(text));
-}
 
 /// What a rank's process holds, which is as before when it has left its group.
 struct Holdings {
@@ -114,7 +109,8 @@ TEST_P(RandomFailures, EndAllOthersWithTheRankAndTheyGoOnInANewTerm) {
   const Fate fate = GetParam().second;
   const bool stops = fate == Fate::kStopped;
   const Times told;
-  for (unsigned seed = 1; seed <= rounds(); ++seed) {
+  const auto rounds = static_cast<unsigned>(rounds_of_test(20));
+  for (unsigned seed = 1; seed <= rounds; ++seed) {
     std::mt19937 random{seed};
     const auto chosen = static_cast<std::uint32_t>(random() % 3);
     const std::uint32_t count = way == Way::kMachines ? 4 + 2 * (chosen % 2) : 2 + chosen;

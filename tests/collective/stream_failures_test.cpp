@@ -104,38 +104,6 @@ TEST(StreamBf16, IsTheSameBitsOnAllRanks) {
   }
 }
 
-TEST(StreamDeath, AtAnyInstantEndsAllOthersWithTheRank) {
-  const Times told;
-  for (unsigned seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const LifeSign life;
-    run_processes(3, {}, join_streams(3, {.timeout = 20s}),
-                  [&](Communicator& ranks) {
-                    std::vector<float> large(300'000);
-                    std::vector<double> small(100);
-                    const std::string text = message_of<ActorDied>([&] {
-                      ranks.barrier();  // of which some may hear that it has failed already
-                      if (ranks.rank() == seed % 3) {
-                        std::thread{[&] {
-                          std::this_thread::sleep_for(std::chrono::microseconds{seed * 737});
-                          life.give();
-                          ::raise(SIGKILL);
-                        }}.detach();
-                      }
-                      for (;;) {
-                        ranks.all_reduce(std::span{large});
-                        ranks.all_reduce(std::span{small});
-                        ranks.broadcast(std::span{large}, 1);
-                      }
-                    });
-                    EXPECT_SAYS(text, "rank " + std::to_string(seed % 3) + " has died");
-                    told.add(life.since());
-                  },
-                  {seed % 3});
-  }
-  told.expect_within(kDeathIsToldIn);
-}
-
 TEST(StreamStop, IsADeadlineWithTheRank) {
   run_processes(2, {.timeout = 1s}, join_streams(2, {.timeout = 20s}), [](Communicator& ranks) {
     std::int64_t process = ::getpid();

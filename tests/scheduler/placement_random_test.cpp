@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,7 +17,7 @@
 namespace pharos::scheduler {
 namespace {
 
-constexpr std::size_t kWorkloads = 10'000;
+constexpr int kWorkloads = 10'000;
 
 Resources of(const std::string& text) {
   return *Resources::parse(text);
@@ -324,11 +323,10 @@ class PlacementRandom : public SeededTest {
 };
 
 TEST_F(PlacementRandom, NobodyHasWhatAnotherHasGroupsAreWholeAndNobodyWaitsBesideRoom) {
-  const char* const given = std::getenv("PHAROS_TEST_ROUNDS");
-  const std::size_t workloads = given != nullptr ? std::strtoul(given, nullptr, 10) : kWorkloads;
-  for (std::size_t workload = 0; workload < workloads; ++workload) {
+  const int workloads = rounds_of_test(kWorkloads);
+  for (int workload = 0; workload < workloads; ++workload) {
     SCOPED_TRACE("workload " + std::to_string(workload));
-    random_.seed(seed_ + workload);
+    random_.seed(seed_ + static_cast<std::uint64_t>(workload));
     run_workload();
     if (HasFatalFailure() || HasNonfatalFailure()) return;
   }

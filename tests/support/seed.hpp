@@ -20,6 +20,12 @@ inline std::uint64_t seed_of_test() {
   return seed;
 }
 
+/// How many rounds a random test has: PHAROS_TEST_ROUNDS, else `usually`.
+inline int rounds_of_test(int usually) {
+  const char* const given = std::getenv("PHAROS_TEST_ROUNDS");
+  return given != nullptr ? std::stoi(given) : usually;
+}
+
 /// A test that draws lots.
 class SeededTest : public testing::Test {
  protected:
