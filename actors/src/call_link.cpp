@@ -387,6 +387,7 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   Duration execution{};
   std::size_t replies = 0;
   std::vector<CellHandle> returned;
+  bool takes_more = true;
   for (ResultCell* const taken : answered_) {
     const wire::FrameView frame = frames.next();
     const bool is_more = (frame.header.flags & (wire::kInPieces | wire::kCarriesActors)) != 0;
@@ -412,6 +413,7 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
         take_error(Codec<Error>::decode(decoder), std::move(cell));
         break;
       }
+      case wire::ReplyStatus::kTurnedAway: takes_more = false; [[fallthrough]];
       case wire::ReplyStatus::kReturned: returned.push_back(std::move(cell)); continue;
     }
     execution += Duration{frame.header.time};
@@ -421,7 +423,7 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   const std::size_t given_back = returned.size();
   if (const auto observer = observer_.lock()) {
     if (replies != 0 || given_back == 0) observer->on_replies(*this, replies, execution, left);
-    if (given_back != 0) observer->on_returned(*this, std::move(returned));
+    if (given_back != 0) observer->on_returned(*this, std::move(returned), takes_more);
   }
   // What has been held for the next one is in flight, and was at no time not.
   in_flight_.fetch_sub(given_back, std::memory_order_acq_rel);

@@ -44,8 +44,9 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     virtual ~Observer() = default;
     /// So many replies came, in so much time of execution; `in_flight` are left.
     virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
-    /// The worker has not begun these, and does not want to: its running task waits for something, or takes long.
-    virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) = 0;
+    /// The worker has not begun these, and does not want to: its running task waits for something, or takes long; or it
+    /// takes nothing more, because it is to end.
+    virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells, bool takes_more) = 0;
     /// Its result lies in the object store.
     virtual void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
                                  detail::ActorHandles actors) {

@@ -185,7 +185,7 @@ void ActorHandle::on_replies(CallLink&, std::size_t, Duration, std::size_t in_fl
 }
 
 // By an incarnation that ends, and another one will follow.
-void ActorHandle::on_returned(CallLink& link, std::vector<CellHandle> cells) {
+void ActorHandle::on_returned(CallLink& link, std::vector<CellHandle> cells, bool) {
   link.hold_for_next(std::move(cells));
 }
 

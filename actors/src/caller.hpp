@@ -51,7 +51,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   std::shared_ptr<ActorHandle> share();
 
   void on_replies(actors::CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
-  void on_returned(actors::CallLink& link, std::vector<CellHandle> cells) override;
+  void on_returned(actors::CallLink& link, std::vector<CellHandle> cells, bool takes_more) override;
   void on_disconnected(actors::CallLink& link) override;
 
  private:

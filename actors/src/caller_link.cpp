@@ -115,7 +115,7 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
     const wire::FrameView& frame = taken->frame;
     if (is_note(frame.header.kind)) continue;
     if (calls_.stopping() && (!serves_.actor || calls_.moves())) [[unlikely]] {
-      give_back_frame(frame.header);
+      give_back_frame(frame.header, wire::ReplyStatus::kTurnedAway);
       flush_later();
       continue;
     }
@@ -221,10 +221,11 @@ void CallerLink::give_back_frames(net::FrameBatch& batch) {
   }
 }
 
-void CallerLink::give_back_frame(FrameHeader header) {
+void CallerLink::give_back_frame(FrameHeader header, wire::ReplyStatus status) {
   marks_.forget(header.number);
   header.kind = FrameKind::kReply;
-  header.status = wire::ReplyStatus::kReturned;
+  header.flags = wire::kNoFlags;
+  header.status = status;
   link_->send(header, {});
 }
 

@@ -139,7 +139,7 @@ class CallerLink final : public net::Link::Handler,
   std::optional<Error> refusal_of(const wire::FrameHeader& header) const;
   std::shared_ptr<CoroutineCall> run_one(const Taken& taken);
   void give_back_frames(net::FrameBatch& batch);
-  void give_back_frame(wire::FrameHeader header);
+  void give_back_frame(wire::FrameHeader header, wire::ReplyStatus status = wire::ReplyStatus::kReturned);
 
   // What goes: a remote caller may have come back by another connection than the one that brought the call.
   std::shared_ptr<net::Link> out() const { return remote_ == nullptr ? link_ : remote_->link(); }

@@ -32,7 +32,7 @@ void fail(const CellHandle& task, const Error& why) {
 }  // namespace
 
 std::size_t TaskPool::Worker::window() const {
-  if (blocked) return 0;
+  if (blocked || ends) return 0;
   if (mean_execution >= kShortTask) return 1;
   const auto ahead = static_cast<std::size_t>(kWorkAhead / std::max<Duration>(mean_execution, 1us));
   return std::clamp<std::size_t>(ahead, 2, kWindowMax);
@@ -208,14 +208,17 @@ void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration executio
   request_leases(requests);
 }
 
-void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells) {
+void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells, bool takes_more) {
   std::uint32_t requests = 0;
   std::optional<Error> closed;
   std::vector<CellHandle> cancelled;
   {
     const std::lock_guard lock{mutex_};
     // Of one that has begun a reply will come.
-    if (Worker* const worker = find(link)) worker->blocked = link.in_flight() > cells.size();
+    if (Worker* const worker = find(link)) {
+      worker->blocked = link.in_flight() > cells.size();
+      worker->ends = worker->ends || !takes_more;
+    }
     closed = closed_;
     if (!closed) {
       // Who cancels looks here, and who takes them in looks whether they are cancelled: one of the two sees the other.
@@ -310,7 +313,8 @@ bool TaskPool::tend() {
       }
       worker.silent = waits_behind;
       if (!waiting_.empty()) feed(worker);  // it may have given all back
-      if (!waiting_.empty() || now - worker.last_used < kIdleTime) {
+      const bool is_wanted = !worker.ends && (!waiting_.empty() || now - worker.last_used < kIdleTime);
+      if (is_wanted || worker.link->in_flight() != 0) {
         ++i;
         continue;
       }

@@ -78,7 +78,7 @@ class TaskPool final : public CallLink::Observer {
   void close(const Error& why);
 
   void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
-  void on_returned(CallLink& link, std::vector<detail::CellHandle> cells) override;
+  void on_returned(CallLink& link, std::vector<detail::CellHandle> cells, bool takes_more) override;
   void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
                        detail::ActorHandles actors) override;
   void on_result_lost(detail::CellHandle cell, const Error& why) override;
@@ -93,6 +93,7 @@ class TaskPool final : public CallLink::Observer {
     TimePoint last_used;
     bool blocked = false;  // its task waits, or takes long, and it takes no other
     bool silent = false;   // since tend() was called last, with tasks in flight
+    bool ends = false;     // and is given back when what runs there has ended
     std::size_t window() const;
   };
 

@@ -55,7 +55,7 @@ Result<Found> find_logs(Asked& asked, const std::string& name) {
   for (auto& answer : asked.ask_all(std::move(questions))) {
     auto rows = rows_of(std::move(answer));
     if (!rows) {
-      found.silent += rows.error().to_string() + "\n";
+      found.silent += "\n  " + rows.error().to_string();
       continue;
     }
     found.rows.columns = rows->columns;
@@ -74,10 +74,10 @@ Error not_found(Asked& asked, const std::string& name, const Found& found) {
     return {ErrorCode::kNotFound, (name == "head" ? "the head" : "node " + name) + " does not write into a file",
             "Look where it was started."};
   }
+  if (!found.silent.empty()) return nodes_are_silent(found.silent);
   const auto actors =
       rows_of(asked.ask(wire::ListRows{.table = "actors", .filters = {{"*", name, false}}, .limit = 1}));
   if (actors && !actors->rows.empty()) text += ": it has had no process, or the node where that was has ended";
-  if (!found.silent.empty()) text += ", as far as the nodes answer:\n" + found.silent;
   return {ErrorCode::kNotFound, text, "pharos logs shows which logs there are."};
 }
 
@@ -156,7 +156,6 @@ Result<void> print_logs(const Place& place, const LogsOptions& options) {
     return print(asked, log, options);
   }
   PHAROS_TRY(const Found found, find_logs(asked, {}));
-  if (!found.silent.empty()) std::cerr << "pharos: not all nodes answer:\n" << found.silent;
   if (options.format == "json") {
     print_json(found.rows);
   } else if (found.rows.rows.empty()) {
@@ -164,6 +163,7 @@ Result<void> print_logs(const Place& place, const LogsOptions& options) {
   } else {
     print_table(found.rows);
   }
+  if (!found.silent.empty()) return nodes_are_silent(found.silent);
   return {};
 }
 

@@ -49,7 +49,8 @@ int status_of(const Result<int>& status) {
 
 /// The end of a head's node may be quicker than another one's answer.
 Result<void> stop(const pharos::console::Place& place) {
-  PHAROS_TRY(const auto addresses, pharos::console::addresses_of(place));
+  const bool is_named = !place.address.empty() || std::getenv("PHAROS_ADDRESS") != nullptr;
+  PHAROS_TRY(const auto addresses, is_named ? pharos::console::addresses_of(place) : pharos::console::started_here());
   std::vector<pharos::console::Asked> nodes;
   std::optional<pharos::Error> why;
   for (const std::string& address : addresses) {
@@ -96,8 +97,8 @@ Result<void> drain(const pharos::console::Place& place, const DrainOptions& opti
   return {};
 }
 
-Result<void> print_token() {
-  PHAROS_TRY(const std::string file, pharos::console::token_of_cluster_here());
+Result<void> print_token(const std::string& address) {
+  PHAROS_TRY(const std::string file, pharos::console::token_of_cluster_here(address));
   std::cout << file << std::endl;
   return {};
 }
@@ -112,10 +113,15 @@ void add_place_options(CLI::App& command, pharos::console::Place& place) {
       ->envname("PHAROS_TOKEN_FILE");
 }
 
+CLI::Validator not_negative() {
+  return {[](std::string& text) { return std::string{text.starts_with('-') ? "it is less than nothing" : ""}; }, ""};
+}
+
 void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
   command.add_option("--object-store", daemon.object_store, "Memory for large values (default: half of what there is)")
       ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue{false});
+      ->transform(CLI::AsSizeValue{false})
+      ->transform(not_negative());  // looks first
   command
       .add_option("--spill-folder", daemon.spill_folder,
                   "Where large values go that have no room in memory, on a disk; \"none\": nowhere")
@@ -126,8 +132,9 @@ void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
 
 /// The variables also say it where a program starts a daemon of its own.
 void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
-  command.add_option("--cpus", daemon.cpus,
-                     "CPUs that it gives (default: what --resources says, or all that there are)");
+  command
+      .add_option("--cpus", daemon.cpus, "CPUs that it gives (default: what --resources says, or all that there are)")
+      ->check(CLI::Range(1, 1'000'000).description(""));
   command
       .add_option("--resources", daemon.resources,
                   "What it gives: gpu=2,memory=8GiB,fast_disk=1. CPUs, GPUs and memory that are not named are found")
@@ -140,7 +147,11 @@ void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon
       .add_option("--memory-threshold", daemon.memory_threshold,
                   "When more than this part of memory is in use, workers are killed; 1: never")
       ->type_name("PART")
-      ->check(CLI::Range(0.01, 1.0))
+      ->check([](const std::string& text) {  // CLI::Range takes "nan"
+        double part = 0;
+        const bool is_part = CLI::detail::lexical_cast(text, part) && part >= 0.01 && part <= 1;
+        return std::string{is_part ? "" : "it is between 0.01 and 1"};
+      })
       ->envname("PHAROS_MEMORY_THRESHOLD")
       ->capture_default_str();
 }
@@ -174,7 +185,9 @@ int main(int argc, char** argv) {
   start->add_flag("--head", started.head, "The head");
   start->add_option("--address", started.daemon.head, "A node, of this head")->type_name("HOST:PORT");
   start->add_flag("--block", started.block, "Runs here, until Ctrl-C; else in the background");
-  start->add_option("--port", started.port, "Where a head listens at 127.0.0.1 (default: 7400)");
+  start->add_option("--port", started.port, "Where a head listens at 127.0.0.1 (default: 7400; 0: a free one)")
+      ->type_name("PORT")
+      ->check(CLI::Range(0, 65535).description(""));
   start
       ->add_option("--listen", started.daemon.listen,
                    "Where others reach it; no other machine reaches 127.0.0.1 (default of a node: a free port at the "
@@ -211,9 +224,11 @@ int main(int argc, char** argv) {
       ->type_name("SECONDS")
       ->check(CLI::Range(0, 4'000'000));
   CLI::App* const token = app.add_subcommand("token", "Says where the token of the cluster on this machine lies");
+  pharos::console::Place place;
+  token->add_option("--address", place.address, "One of its nodes on this machine, where several clusters run")
+      ->type_name("unix:PATH");
   token->footer("Examples:\n  scp \"$(pharos token)\" 10.0.0.2:cluster.token");
 
-  pharos::console::Place place;
   add_place_options(*stop_it, place);
   stop_it->footer(
       "Examples:\n"
@@ -283,7 +298,7 @@ int main(int argc, char** argv) {
                    "An actor's id or name, a worker's or a node's id, or \"head\" (default: a list of the logs)");
   CLI::Option* const tail = logs->add_option("--tail", logged.tail, "Only so many lines of its end")
                                 ->type_name("LINES")
-                                ->check(CLI::NonNegativeNumber);
+                                ->check(not_negative());
   CLI::Option* const follow = logs->add_flag("--follow,-f", logged.follow, "Goes on until it has ended");
   logs->add_option("--format", logged.format, "How to print the list")
       ->check(CLI::IsMember({"table", "json"}))
@@ -324,6 +339,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
+    const bool names_command = argc > 1 && argv[1][0] != '-';
+    if (names_command && app.get_subcommands().empty()) {
+      std::cerr << "pharos: there is no command \"" << argv[1] << "\"; pharos --help lists them\n";
+      return 2;
+    }
     return app.exit(e) == 0 ? 0 : 2;
   }
   if (*keeper) return run_keeper(kept);
@@ -341,6 +361,6 @@ int main(int argc, char** argv) {
   if (*run_it) return pharos::console::run(std::move(run));
   if (*stop_it) return status_of(stop(place));
   if (*drain_it) return status_of(drain(place, drained));
-  if (*token) return status_of(print_token());
+  if (*token) return status_of(print_token(place.address));
   return status_of(pharos::console::start(std::move(started)));
 }

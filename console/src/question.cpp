@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,37 +34,66 @@ class Silent final : public net::Peer::Owner {
   void on_peer_closed(net::Peer&, const Error&) override {}
 };
 
-/// Of the nodes here, which are one cluster's.
-Result<std::vector<std::string>> addresses_here() {
-  PHAROS_TRY(const std::string base, process::ensure_base_folder());
-  process::sweep_run_folders(base);
-  std::vector<std::string> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator{base, error}) {
-    if (fs::exists(entry.path() / "node.sock")) found.push_back("unix:" + (entry.path() / "node.sock").string());
-  }
-  const auto token_beside = [](const std::string& address) {
-    return process::read_token(fs::path{address.substr(address.find(':') + 1)}.parent_path() / "token");
-  };
-  // A head and its nodes are one cluster.
-  const bool is_one = !found.empty() && std::all_of(found.begin(), found.end(), [&](const std::string& each) {
-    const auto first = token_beside(found.front());
-    const auto token = token_beside(each);
+/// A node on this machine.
+struct Here {
+  std::string address;
+  std::string about;  // empty: it is a program's own
+};
+
+fs::path folder_of(const std::string& address) {
+  return fs::path{address.substr(address.find(':') + 1)}.parent_path();
+}
+
+// A head and its nodes are one cluster.
+bool are_one_cluster(const std::vector<Here>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](const Here& each) {
+    const auto first = process::read_token(folder_of(nodes.front().address) / "token");
+    const auto token = process::read_token(folder_of(each.address) / "token");
     return first && token && *first == *token;
   });
-  if (is_one) return found;
+}
+
+/// Of the nodes here, which are one cluster's: of one that was started by hand, rather than of programs' own.
+Result<std::vector<Here>> nodes_here() {
+  PHAROS_TRY(const std::string base, process::ensure_base_folder());
+  process::sweep_run_folders(base);
+  std::vector<Here> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator{base, error}) {
+    if (!fs::exists(entry.path() / "node.sock")) continue;
+    Here node{"unix:" + (entry.path() / "node.sock").string(), {}};
+    std::ifstream file{entry.path() / "started"};
+    std::getline(file, node.about);
+    found.push_back(std::move(node));
+  }
+  const auto own =
+      std::stable_partition(found.begin(), found.end(), [](const Here& each) { return !each.about.empty(); });
+  if (own != found.begin()) found.erase(own, found.end());
   if (found.empty()) {
     return Error{ErrorCode::kNotFound, "no cluster of this user runs on this machine, as far as " + base + " shows",
-                 "Say where one is: --address HOST:PORT --token-file FILE, or --address unix:/path/node.sock"};
+                 "Start one: pharos start --head. Or say where one is: --address HOST:PORT --token-file FILE."};
   }
+  if (are_one_cluster(found)) return found;
   std::string all;
-  for (const std::string& each : found) all += "\n  --address " + each;
+  for (const Here& each : found) {
+    all += "\n  --address " + each.address + "  # " + (each.about.empty() ? "a program's own" : each.about);
+  }
   return Error{ErrorCode::kInvalidArgument, "several clusters run on this machine", "Choose one:" + all};
+}
+
+std::vector<std::string> addresses_of_all(const std::vector<Here>& nodes) {
+  std::vector<std::string> all;
+  for (const Here& each : nodes) all.push_back(each.address);
+  return all;
 }
 
 // A node's own socket takes drivers; the other one nodes, and whoever says what it wants.
 Result<Fd> connect(const net::Address& address, const std::string& token_file, async::Deadline deadline) {
   const bool here = address.unix_socket;
+  if (here && !fs::exists(address.place)) {
+    return Error{ErrorCode::kNotFound, "there is no socket " + address.place,
+                 "pharos list nodes shows where nodes are."};
+  }
   PHAROS_TRY(const net::Key token,
              process::read_token(here ? fs::path{address.place}.parent_path() / "token" : fs::path{token_file}));
   PHAROS_TRY(Fd socket, net::connect_to(address, deadline));
@@ -77,10 +107,26 @@ Result<Fd> connect(const net::Address& address, const std::string& token_file, a
 
 }  // namespace
 
-Result<std::string> token_of_cluster_here() {
-  PHAROS_TRY(const auto addresses, addresses_here());
-  const std::string& address = addresses.front();
-  return (fs::path{address.substr(address.find(':') + 1)}.parent_path() / "token").string();
+Result<std::string> token_of_cluster_here(const std::string& address) {
+  if (!address.empty()) {
+    PHAROS_TRY(const net::Address place, net::parse_address(address));
+    if (place.unix_socket) return (fs::path{place.place}.parent_path() / "token").string();
+    return Error{ErrorCode::kInvalidArgument, "a token is found beside a node's socket on this machine alone",
+                 "Give --address unix:PATH."};
+  }
+  PHAROS_TRY(const auto nodes, nodes_here());
+  return (folder_of(nodes.front().address) / "token").string();
+}
+
+Result<std::vector<std::string>> started_here() {
+  PHAROS_TRY(const auto nodes, nodes_here());
+  if (!nodes.front().about.empty()) return addresses_of_all(nodes);
+  return Error{ErrorCode::kNotFound, "no cluster was started by this user on this machine",
+               "A program has one of its own, which ends with it: --address " + nodes.front().address + " ends both."};
+}
+
+Error nodes_are_silent(const std::string& silent) {
+  return {ErrorCode::kUnavailable, "not all nodes answer:" + silent};
 }
 
 Result<void> check_token_is_named(const Place& place) {
@@ -92,7 +138,8 @@ Result<void> check_token_is_named(const Place& place) {
 Result<std::vector<std::string>> addresses_of(const Place& place) {
   if (!place.address.empty()) return std::vector{place.address};
   if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::vector{std::string{given}};
-  return addresses_here();
+  PHAROS_TRY(const auto nodes, nodes_here());
+  return addresses_of_all(nodes);
 }
 
 Result<std::string> address_of(const Place& place) {

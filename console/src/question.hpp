@@ -15,8 +15,11 @@ struct Place {
   std::string token_file;  ///< of the second; of the first it lies beside the socket
 };
 
-/// Where the token lies of the only cluster of this user here.
-Result<std::string> token_of_cluster_here();
+/// Where the token lies of the cluster whose node has this socket; without an address, of the only cluster of this user
+/// here.
+Result<std::string> token_of_cluster_here(const std::string& address = {});
+/// The nodes of the only cluster that this user has started here.
+Result<std::vector<std::string>> started_here();
 
 /// The node, or all nodes here of that cluster.
 Result<std::vector<std::string>> addresses_of(const Place& place);
@@ -49,6 +52,8 @@ class Asked {
 constexpr std::uint32_t kAllRows = 10'000;  // as many as there may be in an answer
 /// As one table. kInternal: it is none.
 Result<wire::Rows> rows_of(Result<wire::Message> answer);
+/// Some could not be asked; `silent`: a line for each, with why.
+Error nodes_are_silent(const std::string& silent);
 /// Of a cell that holds its id; none: of another text.
 NodeId node_of(const std::string& cell);
 

@@ -33,6 +33,7 @@ Result<void> name_cluster(const Place& place) {
 
 Result<void> prepare(const RunOptions& options) {
   PHAROS_TRY_VOID(name_cluster(options.place));
+  PHAROS_TRY([[maybe_unused]] const Asked answers, Asked::connect(options.place));
   if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) {
     return Error::from_errno("entering the folder " + options.folder, errno);
   }
@@ -51,7 +52,7 @@ Result<void> prepare(const RunOptions& options) {
 int run(RunOptions options) {
   if (const auto prepared = prepare(options); !prepared) {
     std::cerr << "pharos: " << prepared.error().to_string() << '\n';
-    return kRunFailed;
+    return prepared.error().code() == ErrorCode::kInvalidArgument ? kMakesNoSense : kRunFailed;
   }
   std::vector<char*> arguments;
   for (std::string& argument : options.command) arguments.push_back(argument.data());

@@ -10,6 +10,7 @@
 namespace pharos::console {
 
 /// Exit codes of `pharos run` when there is no program to give one, as env and shells have them.
+inline constexpr int kMakesNoSense = 2;
 inline constexpr int kRunFailed = 125;
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNoSuchProgram = 127;

@@ -23,7 +23,8 @@ Result<std::set<NodeId>> all_nodes(Asked& asked) {
     if (found == rows.columns.end())
       return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
     for (const auto& row : rows.rows) {
-      nodes.insert(node_of(row[static_cast<std::size_t>(found - rows.columns.begin())]));
+      const NodeId node = node_of(row[static_cast<std::size_t>(found - rows.columns.begin())]);
+      if (node) nodes.insert(node);  // of a program that has ended there is none
     }
   }
   return nodes;
@@ -56,14 +57,14 @@ Result<void> print_stacks(const Place& place, const StackOptions& options) {
   for (auto& answer : asked.ask_all(std::move(questions))) {
     auto rows = rows_of(std::move(answer));
     if (!rows) {
-      silent += rows.error().to_string() + "\n";
+      silent += "\n  " + rows.error().to_string();
       continue;
     }
     if (rows->columns.size() != 9) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
     all.columns = rows->columns;
     std::move(rows->rows.begin(), rows->rows.end(), std::back_inserter(all.rows));
   }
-  if (!silent.empty()) std::cerr << "pharos: not all nodes answer:\n" << silent;
+  if (all.rows.empty() && !silent.empty()) return nodes_are_silent(silent);
   if (all.rows.empty() && !options.id.empty() && !one_node) {
     return Error{ErrorCode::kNotFound, "no process of \"" + options.id + "\" runs",
                  "pharos list actors says what became of actors, pharos logs what they wrote."};
@@ -75,6 +76,7 @@ Result<void> print_stacks(const Place& place, const StackOptions& options) {
   } else {
     for (const auto& row : all.rows) print_process(row);
   }
+  if (!silent.empty()) return nodes_are_silent(silent);
   return {};
 }
 

@@ -15,6 +15,7 @@
 
 #include <pharos/base/fd.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/net/address.hpp>
 #include <pharos/process/keeper.hpp>
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>
@@ -26,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPort = 7400;
+constexpr std::uint16_t kPort = 7400;
 
 /// The token in the file. A head makes the file if there is none: with a state folder in there, else in its run folder
 /// alone. A node has to be given one, unless its cluster is on this machine.
@@ -39,7 +40,7 @@ Result<net::Key> token_of(StartOptions& options) {
   }
   if (daemon.token_file.empty() && !daemon.state.empty()) {
     std::error_code failed;
-    fs::create_directories(daemon.state, failed);
+    if (fs::create_directories(daemon.state, failed)) fs::permissions(daemon.state, fs::perms::owner_all, failed);
     if (failed) return Error{ErrorCode::kPermissionDenied, "making " + daemon.state + ": " + failed.message()};
     daemon.token_file = daemon.state + "/token";
   }
@@ -113,8 +114,25 @@ Result<int> start(StartOptions options) {
     return Error{ErrorCode::kInvalidArgument, "it has to be either a head or a node of one",
                  "Give --head, or --address HOST:PORT."};
   }
+  const auto is_for_heads = [](const char* option) {
+    return Error{ErrorCode::kInvalidArgument, std::string{option} + " is a head's", "Leave it out, or give --head."};
+  };
+  if (!options.head && options.port) return is_for_heads("--port");
+  if (!options.head && !options.daemon.state.empty()) return is_for_heads("--state");
+  if (options.port && !options.daemon.listen.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "--listen names a port, too", "Leave --port out."};
+  }
+  if (options.daemon.listen.starts_with("unix:")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--listen is where other machines come, and a node has a socket here anyway",
+                 "Write --listen HOST:PORT."};
+  }
   if (options.head && options.daemon.listen.empty()) {
-    options.daemon.listen = "127.0.0.1:" + std::to_string(options.port == 0 ? kPort : int{options.port});
+    options.daemon.listen = "127.0.0.1:" + std::to_string(options.port.value_or(kPort));
+  }
+  if (!options.head) {  // a host's name is looked up once
+    PHAROS_TRY(const net::Address head, net::parse_address(options.daemon.head));
+    options.daemon.head = head.to_string();
   }
   if (!options.base_folder.empty()) ::setenv("PHAROS_FOLDER", options.base_folder.c_str(), 1);
   PHAROS_TRY(const std::string base, process::ensure_base_folder());

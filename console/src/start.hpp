@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include <pharos/base/result.hpp>
@@ -10,9 +12,9 @@ namespace pharos::console {
 /// What `pharos start` was told.
 struct StartOptions {
   bool head = false;
-  bool block = false;       ///< runs here, until Ctrl-C; else in the background
-  std::uint16_t port = 0;   ///< of a head: 0 is 7400
-  std::string base_folder;  ///< where its run folder is made; empty: as everywhere
+  bool block = false;                   ///< runs here, until Ctrl-C; else in the background
+  std::optional<std::uint16_t> port{};  ///< of a head; none: 7400, and 0: a free one
+  std::string base_folder;              ///< where its run folder is made; empty: as everywhere
   node::DaemonOptions daemon;
 };
 

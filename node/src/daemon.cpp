@@ -10,11 +10,14 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
@@ -138,27 +141,36 @@ class Daemon final {
     return {};
   }
 
+  /// As it can be typed in any folder.
   std::string token_file() const {
-    return options_.token_file.empty() ? kept_.run_folder + "/token" : options_.token_file;
+    return options_.token_file.empty() ? kept_.run_folder + "/token"
+                                       : std::filesystem::absolute(options_.token_file).string();
+  }
+  /// As it can be typed on other machines, and here.
+  std::string reached_at() const {
+    const std::string_view port = std::string_view{listening_at_}.substr(listening_at_.rfind(':'));
+    return listening_at_.starts_with("0.0.0.0:") ? net::own_place() + std::string{port} : listening_at_;
   }
   void say_head_runs() const {
     std::cout << "Pharos head, and a node with " << machine_.resources.to_string() << "\n"
               << "listening at " << listening_at_ << "; token in " << token_file() << "\n"
-              << "join with: pharos start --address " << listening_at_ << " --token-file " << token_file() << "\n";
-    say_next_commands();
+              << "join with: pharos start --address " << reached_at() << " --token-file " << token_file()
+              << "  (on another machine: with a copy of that file)\n";
+    say_next_commands("head");
   }
   void say_node_runs() const {
     std::cout << "Pharos node with " << machine_.resources.to_string() << "\n"
               << "joined the head at " << options_.head << "; listening at " << listening_at_ << "\n";
-    say_next_commands();
+    say_next_commands("node");
   }
-  void say_next_commands() const {
-    std::cout << "run programs with: PHAROS_ADDRESS=" << listening_at_ << " PHAROS_TOKEN_FILE=" << token_file()
-              << " ./app\n"
-              << "look at it with: pharos status --address " << listening_at_ << " --token-file " << token_file()
-              << "\n"
-              << "end it with: pharos stop --address " << listening_at_ << " --token-file " << token_file()
-              << std::endl;
+  void say_next_commands(const char* what) const {
+    const std::string place = " --address " + reached_at() + " --token-file " + token_file();
+    std::cout << "run programs with: pharos run" << place << " -- ./app\n"
+              << "or with: PHAROS_ADDRESS=" << reached_at() << " PHAROS_TOKEN_FILE=" << token_file() << " ./app\n"
+              << "look at it with: pharos status" << place << "\n"
+              << "end it with: pharos stop" << place << std::endl;
+    // For the commands, which look for clusters that people have started.
+    std::ofstream{kept_.run_folder + "/started"} << "a " << what << ", listening at " << listening_at_ << '\n';
     end_words();
   }
   /// For whoever has started it in the background.

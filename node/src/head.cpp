@@ -53,7 +53,10 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
 }
 
 void Head::remove_node(NodeId node, bool was_silent) {
-  if (const auto lost = nodes_.extract(node); !lost.empty()) {
+  if (reporting_.erase(node) != 0) {  // it had not said what it has, and may try again
+    expect(node, nodes_.extract(node).mapped().address);
+    run_later(kReturnTime, [this] { give_up_the_overdue(); });
+  } else if (const auto lost = nodes_.extract(node); !lost.empty()) {
     if (draining_.contains(node)) {
       log(LogLevel::kInfo, "a node has gone, as it was told to", {kv("node", node)});
     } else if (placement_.fleet().find(node) != nullptr) {
@@ -61,7 +64,7 @@ void Head::remove_node(NodeId node, bool was_silent) {
     }
     lose_node(node, "its node, at " + lost.mapped().address + ", was lost", was_silent);
   } else if (const auto awaited = expected_.extract(node); !awaited.empty()) {
-    lose_node(node, "its node, at " + awaited.mapped() + ", did not come back to the head", true);
+    lose_node(node, "its node, at " + awaited.mapped().address + ", did not come back to the head", true);
   }
   end_event();
 }
@@ -98,13 +101,20 @@ void Head::lose_node(NodeId node, const std::string& reason, bool was_silent) {
   lose_leases_at(node);
   for (const auto& [actor, incarnation] : actors) {
     const auto making = makings_.find(actor);
-    if (!was_silent && !drained && making != makings_.end() && making->second.exclusive) {
+    if (!was_silent && making != makings_.end() && making->second.exclusive) {
       actors_.keep_back(actor, executor_.now() + kExclusiveTime);
     }
     tell_holders(actor, incarnation, reason);
     incarnation_ended({actor, incarnation, reason});
   }
   end_recovery_if_over();
+}
+
+// At once: behind a write that takes long it would be more and more.
+void Head::pass_on_output(const wire::Output& output) {
+  const auto job = jobs_.find(output.job);
+  if (job == jobs_.end()) return;
+  if (const auto node = nodes_.find(job->second.node); node != nodes_.end()) node->second.tell(output);
 }
 
 // They may reach the lost node still, where the head does not.
@@ -192,8 +202,7 @@ void Head::on_event(NodeId from, wire::Message message) {
   } else if (const auto* const ended = std::get_if<wire::IncarnationEnded>(&message)) {
     incarnation_ended(*ended);
   } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
-    const auto found = jobs_.find(output->job);
-    if (found != jobs_.end()) tell(found->second.node, std::move(message));
+    pass_on_output(*output);
   } else if (const auto* const find = std::get_if<wire::FindNode>(&message)) {
     find_node(from, *find);
   } else if (const auto* const load = std::get_if<wire::NodeLoad>(&message)) {
@@ -225,7 +234,12 @@ bool Head::put_off(NodeId from, const wire::Message& message) {
   if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) actor = connect->actor;
   if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) actor = hold->actor;
   if (const auto* const kill = std::get_if<wire::KillActor>(&message)) actor = kill->actor;
-  if (!actor || actors_.find_spec(actor) != nullptr || early_.size() >= kEarlyMax) return false;
+  return actor && put_off_until_made(actor, from, message);
+}
+
+/// False: it is known already, or too much waits.
+bool Head::put_off_until_made(ActorId actor, NodeId from, const wire::Message& message) {
+  if (actors_.find_spec(actor) != nullptr || early_.size() >= kEarlyMax) return false;
   auto& waiting = early_[actor];
   if (waiting.size() >= kEarlyMax) return false;
   waiting.emplace_back(from, message);
@@ -263,6 +277,8 @@ void Head::answer(NodeId from, wire::Message& message) {
     tell(from, wire::ActorFound{*found, actors_.find_spec(*found)->label, find->asker.number});
   } else if (const auto* const hold = std::get_if<wire::HoldActor>(&message)) {
     hold_actor(*hold);
+  } else if (const auto* const report = std::get_if<wire::Report>(&message)) {
+    restore_holds(*report);
   } else if (const auto* const inspect = std::get_if<wire::Inspect>(&message)) {
     describe_actors(from, inspect->asker);
   } else if (const auto* const kill = std::get_if<wire::KillActor>(&message)) {
@@ -343,7 +359,7 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
 void Head::connect_actor(NodeId from, const wire::ConnectActor& connect) {
   const auto request = expect_answer(from, connect.asker);
   Running* const lost = find_running(connect.actor, connect.seen);
-  if (lost == nullptr) return apply(actors_.connect(request, connect.actor, connect.seen));
+  if (lost == nullptr) return apply(actors_.connect(request, connect.actor));
   // Nearly always the process has died, and that is known in a moment.
   lost->reconnecting.push_back(request);
   run_later(lost->node == from ? kReasonTime : kFarReasonTime,
@@ -354,14 +370,14 @@ void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
   Running* const running = find_running(actor, incarnation);
   if (running == nullptr) return;
   for (const auto request : std::exchange(running->reconnecting, {})) {
-    if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
+    if (requests_.contains(request)) apply(actors_.connect(request, actor));
   }
 }
 
 /// Of one that has not come back yet, too.
 const std::string& Head::address_of(NodeId node) const {
   const auto awaited = expected_.find(node);
-  return awaited != expected_.end() ? awaited->second : nodes_.at(node).address;
+  return awaited != expected_.end() ? awaited->second.address : nodes_.at(node).address;
 }
 
 void Head::find_node(NodeId from, const wire::FindNode& find) {
@@ -570,7 +586,7 @@ void Head::incarnation_ended(const wire::IncarnationEnded& end) {
   last_ends_[actor] = end;
   apply(actors_.incarnation_ended(actor, incarnation, reason, executor_.now(), out_of_memory));
   for (const auto request : ended.reconnecting) {
-    if (requests_.contains(request)) apply(actors_.connect(request, actor, incarnation));
+    if (requests_.contains(request)) apply(actors_.connect(request, actor));
   }
 }
 

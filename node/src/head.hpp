@@ -52,6 +52,8 @@ class Head {
   bool knows(NodeId node) const { return nodes_.contains(node); }
   /// A node of the head before this one, which has not come back yet.
   bool expects(NodeId node) const { return expected_.contains(node); }
+  /// It has come back, and has not reported all.
+  bool awaits_report_of(NodeId node) const { return reporting_.contains(node); }
   void return_node(NodeId node, const NodeDescription& description, Tell tell);
   /// Its connection has ended: whatever was there is gone.
   /// `was_silent`: for so long that exclusive actors have ended there.
@@ -109,6 +111,7 @@ class Head {
   wire::ClusterJoined welcome() const;
   void on_question(NodeId from, wire::Message& message);
   bool put_off(NodeId from, const wire::Message& message);
+  bool put_off_until_made(ActorId actor, NodeId from, const wire::Message& message);
   void answer_early_later(ActorId actor);
   void answer_early(ActorId actor);
   bool program_goes_on(NodeId from, const wire::Asker& asker);
@@ -181,6 +184,7 @@ class Head {
   Running* find_running(ActorId actor, std::uint32_t incarnation);
   const Running* find_running(ActorId actor, std::uint32_t incarnation) const;
   void lose_node(NodeId node, const std::string& reason, bool was_silent = false);
+  void pass_on_output(const wire::Output& output);
   void tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason);
 
   // Nodes that are to go.
@@ -205,7 +209,10 @@ class Head {
   bool restore_group(const wire::PlaceGroup* place, const wire::GroupPlaces* places);
   bool restore_actor(const wire::ActorLife* life, const wire::StartActor* making, const wire::PromiseActor* promise);
   void begin_again();
+  void expect(NodeId node, std::string address);
+  void give_up_the_overdue();
   void on_report(NodeId from, wire::Report report);
+  void restore_holds(const wire::Report& report);
   void take_reported_bundles(NodeId from, const wire::Report& report);
   void take_reported_incarnations(NodeId from, const wire::Report& report);
   void end_recovery_if_over();
@@ -257,7 +264,12 @@ class Head {
 
   // Until all is as it was.
   bool recovering_ = false;
-  std::unordered_map<NodeId, std::string> expected_;    // where it was reached
+  static constexpr Duration kReturnTime = std::chrono::seconds{10};  // to a head that has started again
+  struct Expected {
+    std::string address;  // where it was reached
+    TimePoint until;
+  };
+  std::unordered_map<NodeId, Expected> expected_;
   std::unordered_map<NodeId, wire::Report> reporting_;  // back, and not all of it told
   std::unordered_map<WorkerId, NodeId> borrowed_;       // by which nodes
   std::vector<ActorId> unplaceable_yet_;

@@ -8,7 +8,7 @@
 
 namespace pharos::node {
 
-// Its driver's node sees to what runs there. Nothing is started any more.
+// Nothing is started any more.
 void Head::stop_job(JobId job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end() || found->second.stopping) return;
@@ -16,10 +16,7 @@ void Head::stop_job(JobId job) {
   // What it holds ends, after its destructors, when it is gone.
   if (actors_.has_detached(job)) return tell(stopped.node, wire::JobStopped{job});
   stopped.stopping.emplace(stopped.known_at);
-  for (const NodeId node : stopped.known_at) {
-    if (node != stopped.node) tell(node, wire::StopJob{job});
-  }
-  job_stopped(job, stopped.node);
+  for (const NodeId node : stopped.known_at) tell(node, wire::StopJob{job});
 }
 
 void Head::job_stopped(JobId job, NodeId node) {
@@ -31,15 +28,9 @@ void Head::job_stopped(JobId job, NodeId node) {
 /// Detached actors go on, and what they hold.
 void Head::leave_driver(JobId id) {
   Job& job = jobs_.at(id);
-  std::vector<CallerId> gone;
-  for (const auto& [caller, place] : callers_) {
-    if (place.job == id && place.node == job.node) gone.push_back(caller);
-  }
-  job.known_at.erase(job.node);
   job.node = {};
   job.stopping.reset();
   if (records_ != nullptr) records_->put(job_key(id), wire::AddJob{id, job.program, {}});
-  for (const CallerId caller : gone) end_caller(caller);
 }
 
 void Head::end_jobs_without_driver() {
@@ -55,9 +46,7 @@ void Head::end_job(JobId job) {
   const auto ended = jobs_.extract(job);
   if (ended.empty()) return;
   if (records_ != nullptr) records_->erase(job_key(job));
-  for (const NodeId node : ended.mapped().known_at) {
-    if (node != ended.mapped().node) tell(node, wire::EndJob{job});
-  }
+  for (const NodeId node : ended.mapped().known_at) tell(node, wire::EndJob{job});
   const auto of_job = [job](const auto& entry) { return entry.second.asker.job == job; };
   for (const auto& [number, lease] : lease_requests_) {
     if (lease.asker.job == job) placement_.count_leases(lease.at, -1);

@@ -45,11 +45,11 @@ void Head::show_job(NodeId node, JobId job) {
 
 void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
   note_caller(lease.asker, from);
+  if (!program_goes_on(from, lease.asker)) return;
   const auto demand = checked(lease.demand);
   const auto node = demand ? node_for(*demand, lease, from) : demand.error();
   if (!node && recovering_ && !lease.only_now) return put_off_.emplace_back(from, lease), void();
   if (!node) return tell(from, wire::Refused{lease.asker.number, node.error()});
-  if (!program_goes_on(from, lease.asker)) return;
   show_job(*node, lease.asker.job);
   const std::uint64_t number = ++last_request_;
   lease_requests_.emplace(number, Lease{*node, from, lease.asker, lease.demand, lease.nested, lease.only_now});

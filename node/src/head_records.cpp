@@ -25,7 +25,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kReturnTime = 10s;  // for nodes, to a head that has started again
 constexpr auto kConfirmTime = 100ms;
 
 wire::Share share_of(NodeId node, const scheduler::Allotment& allotment) {
@@ -274,7 +273,7 @@ bool Head::restore_node(const wire::JoinCluster& join) {
     records_->erase(node_key(join.node));
     return true;
   }
-  expected_.emplace(join.node, join.address);
+  expect(join.node, join.address);
   if (total->empty()) return true;
   apply(placement_.add_node(join.node, *total, join.labels));
   apply(placement_.close_node(join.node));
@@ -397,10 +396,20 @@ void Head::begin_again() {
   std::sort(unplaced.begin(), unplaced.end());
   for (const ActorId actor : unplaced) place(actor, actors_.life(actor).incarnation);
   if (const auto next = actors_.next_tick()) tick_actors_at(*next);
-  run_later(kReturnTime, [this] {
-    while (!expected_.empty()) remove_node(expected_.begin()->first);
-  });
+  run_later(kReturnTime, [this] { give_up_the_overdue(); });
   end_recovery_if_over();
+}
+
+void Head::expect(NodeId node, std::string address) {
+  expected_.insert_or_assign(node, Expected{std::move(address), executor_.now() + kReturnTime});
+}
+
+void Head::give_up_the_overdue() {
+  std::vector<NodeId> overdue;
+  for (const auto& [node, expected] : expected_) {
+    if (expected.until <= executor_.now()) overdue.push_back(node);
+  }
+  for (const NodeId node : overdue) remove_node(node);
 }
 
 void Head::return_node(NodeId node, const NodeDescription& description, Tell tell) {
@@ -433,12 +442,17 @@ void Head::on_report(NodeId from, wire::Report some) {
       continue;
     }
     job->second.known_at.insert(from);
-    if (!job->second.stopping || job->second.node == from) continue;
+    if (!job->second.stopping) continue;
     job->second.stopping->insert(from);
     tell(from, wire::StopJob{id});
   }
   for (const auto& [caller, job] : report.callers) note_caller({job, caller, 0}, from);
-  for (const auto& [caller, actor, count] : report.holds) actors_.restore_hold(actor, caller, count);
+  for (const wire::Report::Hold& hold : report.holds) {
+    // The word of the actor's maker may have reached no head yet: then it comes again, behind its node's report.
+    wire::Report alone;
+    alone.holds.push_back(hold);
+    if (!put_off_until_made(hold.actor, from, alone)) restore_holds(alone);
+  }
   take_reported_bundles(from, report);
   take_reported_incarnations(from, report);
   for (const auto& [worker, caller, job] : report.lent) {
@@ -451,12 +465,18 @@ void Head::on_report(NodeId from, wire::Report some) {
   end_recovery_if_over();
 }
 
+void Head::restore_holds(const wire::Report& report) {
+  for (const auto& [caller, actor, count] : report.holds) apply(actors_.restore_hold(actor, caller, count));
+}
+
 void Head::take_reported_bundles(NodeId from, const wire::Report& report) {
   const auto key_of = [](const wire::Report::Bundle& each) { return std::pair{each.group, each.bundle}; };
   std::set<std::pair<GroupId, std::uint32_t>> unheld;
   for (const auto& each : report.unheld) unheld.insert(key_of(each));
+  std::vector<scheduler::Placement::BundlePlace> places;
+  GroupId of;  // they come group by group
   for (const auto& each : report.bundles) {
-    const auto places = placement_.places_of(each.group);
+    if (std::exchange(of, each.group) != each.group) places = placement_.places_of(each.group);
     if (each.bundle >= places.size() || places[each.bundle].node != from) {
       tell(from, wire::ReleaseBundle{each.group, each.bundle});
       continue;
@@ -468,7 +488,7 @@ void Head::take_reported_bundles(NodeId from, const wire::Report& report) {
   }
   for (auto& [id, group] : groups_) {
     if (group.restored.empty()) continue;
-    const auto places = placement_.places_of(id);
+    places = placement_.places_of(id);
     std::erase_if(group.restored, [&, id = id](std::uint32_t index) {
       if (places[index].node != from) return false;
       hold_bundle(id, index, from, places[index].allotment);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include <pharos/async/sleep.hpp>
@@ -22,6 +23,7 @@ constexpr auto kRejoinTime = 5s;
 constexpr Duration kFirstPause = 50ms;  // before the head is looked for again
 constexpr Duration kLongestPause = 500ms;
 constexpr auto kReopenTime = 500ms;
+constexpr std::size_t kOutputQueuedMax = std::size_t{16} << 20;  // to a node, of what workers elsewhere write
 
 /// So that a thousand nodes do not come in the same moment.
 Duration about(Duration pause) {
@@ -39,13 +41,21 @@ Membership::Membership(async::Executor& executor, Host& host, Settings settings,
       away_max_{settings.away_max},
       ends_{std::move(ends)},
       node_{executor, host, settings.node, [this](wire::Message message) { tell_head(std::move(message)); },
-            [this] { return head_link_ == nullptr ? 0 : head_link_->queued(); }},
+            [this] { return queued_to_head(); }},
       background_{executor} {
   node_.when_told_to_end([this] { end_all(); });
   if (!head_address_.empty() || open_records_) return;
   head_ = std::make_unique<Head>(executor);
   head_->add_node(id_, own_description(), tell_own_node());
   joined_ = true;
+}
+
+/// Endless while it is away: what workers write waits in their pipes.
+std::size_t Membership::queued_to_head() const {
+  const bool is_here = head_address_.empty();
+  const bool is_away = is_here ? head_ == nullptr : head_link_ == nullptr || coming_back_;
+  if (is_away) return std::numeric_limits<std::size_t>::max();
+  return is_here ? 0 : head_link_->queued();
 }
 
 Head::NodeDescription Membership::own_description() const {
@@ -170,6 +180,15 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   if (!total) return refuse(std::move(total).error());
   if (const auto labels = scheduler::check_labels(join.labels); !labels) return refuse(labels.error());
   const Head::NodeDescription description{.address = join.address, .total = *total, .labels = join.labels};
+  if (join.again && head_->awaits_report_of(join.node)) {  // on a link that it has given up
+    const auto before = std::find_if(far_nodes_.begin(), far_nodes_.end(),
+                                     [&](const auto& each) { return each.second.id == join.node; });
+    if (before != far_nodes_.end()) {
+      const auto link = before->second.peer;
+      lose(link.get(), false);
+      link->close();
+    }
+  }
   if (join.again && !head_->expects(join.node)) {
     node.peer->respond(request, wire::ClusterJoined{.lost = true});
     return;
@@ -180,7 +199,8 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   auto tell_node = [peer = node.peer, request](wire::Message message) {
     if (std::holds_alternative<wire::ClusterJoined>(message)) {
       peer->respond(request, message);
-    } else {
+    } else if (!std::holds_alternative<wire::Output>(message) ||
+               peer->queued() < kOutputQueuedMax) {  // else it is lost
       peer->send(message);
     }
   };
@@ -258,7 +278,10 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
       why = std::move(socket).error();
       continue;
     }
-    const auto joined = co_await ask_to_join(self, *std::move(socket), true, deadline);
+    // A head has much to do when it starts, on a slow disk perhaps: it is given up with the connection alone.
+    const auto patience =
+        async::Deadline::after(self->away_max_ - (self->executor_.now() - since), self->executor_.now());
+    const auto joined = co_await ask_to_join(self, *std::move(socket), true, patience);
     if (!joined) {
       if (joined.error().code() == ErrorCode::kCancelled) co_return;
       why = joined.error();
@@ -306,7 +329,7 @@ void Membership::tick_later() {
 void Membership::tick() {
   if (closing_) return;
   if (!head_address_.empty()) {
-    if (joined_ && !coming_back_) {
+    if (joined_ && head_link_ != nullptr) {
       head_link_->send(wire::Beat{executor_.now()});
       tick_later();
     }

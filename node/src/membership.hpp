@@ -97,6 +97,7 @@ class Membership final : public net::Peer::Owner {
   void tick();
   Head::NodeDescription own_description() const;
   Head::Tell tell_own_node();
+  std::size_t queued_to_head() const;
   void admit_waiting_drivers();
 
   // The head here.

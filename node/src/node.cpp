@@ -33,6 +33,8 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
       tell_head_{std::move(tell_head)},
       queued_to_head_{std::move(queued_to_head)},
       leases_{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)), kIdleWorkerTime},
+      overflow_{
+          [this](scheduler::LeaseRequestId each) { return lease_requests_.contains(each) && !leases_.starts(each); }},
       logs_{[&host](auto work, auto done) { host.run_aside(std::move(work), std::move(done)); }, settings.logs,
             settings.id, settings.head_address.empty() ? "head" : "node"},
       store_{executor, host, settings.object_store, [this](NodeId node) { return find_node(this, node); }},
@@ -72,6 +74,7 @@ std::string Node::leftovers() const {
   count("programs that come", coming_programs_.size());
   count("lease requests", lease_requests_.size());
   count("questions to the head", asked_.size());
+  count("requests that others are asked for", overflow_.asked());
   count("far leases", far_leases_.size());
   count("starting", starting_.size());
   count("hand-overs", waiting_hand_overs_.size() + hand_overs_.under_way());
@@ -118,6 +121,10 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
   }
   if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
   if (store_.on_message(client.peer, client.caller, parcel, request)) return;
+  if (client.worker == nullptr && client.job->driver == nullptr) {  // a driver that was told that all has ended
+    if (request) from.respond(*request, Error{ErrorCode::kRuntimeStopped, "the program has ended"});
+    return;
+  }
   const bool known =
       on_caller_message(client, parcel, request) ||
       (client.worker != nullptr ? on_worker_message(client, parcel) : on_driver_message(client, parcel, request));
@@ -151,7 +158,7 @@ bool Node::on_driver_message(const Client& client, const net::Parcel& parcel, st
     return true;
   }
   if (!std::holds_alternative<wire::Stop>(parcel.message) || !request) return false;
-  if (!std::exchange(client.job->stopping, true)) background_.spawn(stop_job(this, client.job, *request));
+  if (!std::exchange(client.job->asks_to_stop, true)) background_.spawn(stop_job(this, client.job, *request));
   return true;
 }
 
@@ -177,14 +184,14 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   clients_.erase(found);
   if (const auto watched = when_gone_.extract(&peer); !watched.empty()) watched.mapped()();
   if (client.job == nullptr) {
-    std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.peer == client.peer; });
+    forget_questions([&](const Client& each) { return each.peer == client.peer; });
     return;
   }
   if (client.worker != nullptr) {
     end_caller(client);
     return background_.spawn(conclude_worker(this, client.worker));
   }
-  if (client.caller) return end_job(client.job);
+  if (client.caller) return end_driver(client.job);
   client.job->zygote = nullptr;
   for (const auto& [id, worker] : workers_) {
     if (worker->job == client.job) worker->crash.fail(Error{ErrorCode::kUnavailable, "its zygote has ended"});
@@ -197,7 +204,7 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
 // What it asked for and what it started is nobody's now.
 void Node::end_caller(const Client& client) {
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
-  std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
+  forget_questions([&](const Client& each) { return each.caller == client.caller; });
   std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
   apply(leases_.lessee_ended(client.caller));
   forget_holds(client.caller);
@@ -270,9 +277,8 @@ void Node::on_head_message(wire::Message message) {
     inspection->second->answer.cluster = std::move(inspected->cluster);
     inspection->second->take_one();
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
-    const bool looked_for = looking_.erase(refused->number) != 0;
     if (const auto asked = asked_.extract(refused->number); !asked.empty()) {
-      if (looked_for) return found_no_room(asked.mapped().waits_here);
+      if (asked.mapped().waits_here) return overflow_.found_none(asked.mapped().waits_here);
       note_found(asked.mapped(), {});
       refuse(asked.mapped(), refused->why);
     }
@@ -293,9 +299,9 @@ void Node::on_head_message(wire::Message message) {
   } else if (const auto* const ended_job = std::get_if<wire::EndJob>(&message)) {
     if (const auto known = jobs_.find(ended_job->job); known != jobs_.end()) end_job(std::shared_ptr{known->second});
   } else if (const auto* const stop = std::get_if<wire::StopJob>(&message)) {
-    background_.spawn(stop_far_job(this, stop->job));
+    background_.spawn(stop_here(this, stop->job));
   } else if (const auto* const stopped = std::get_if<wire::JobStopped>(&message)) {
-    if (const auto of = jobs_.find(stopped->job); of != jobs_.end()) of->second->stopped_elsewhere.complete();
+    if (const auto of = jobs_.find(stopped->job); of != jobs_.end()) of->second->stopped_everywhere.complete();
   } else if (const auto* const output = std::get_if<wire::Output>(&message)) {
     forward_output(*output);
   } else if (std::holds_alternative<wire::DrainNode>(message)) {

@@ -26,6 +26,7 @@
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/scheduler/hand_overs.hpp>
 #include <pharos/scheduler/leases.hpp>
+#include <pharos/scheduler/overflow.hpp>
 
 #include "host.hpp"
 #include "logs.hpp"
@@ -138,6 +139,7 @@ class Node final : public net::Peer::Owner {
   void drop_zygote(Job& job);
   static async::Async<void> restart_zygote(Node* self, std::shared_ptr<Job> job);
   wire::JobRegistered registration_of(const Job& job, CallerId caller) const;
+  void end_driver(const std::shared_ptr<Job>& job);
   void end_job(const std::shared_ptr<Job>& job);
 
   // Jobs of drivers at other nodes, and their executables.
@@ -161,7 +163,7 @@ class Node final : public net::Peer::Owner {
                                                                    async::Deadline deadline);
   static async::Async<void> conclude_worker(Node* self, std::shared_ptr<Worker> worker);
   static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
-  static async::Async<void> stop_far_job(Node* self, JobId job);
+  static async::Async<void> stop_here(Node* self, JobId job);
   static async::Async<void> stop_workers(Node* self, std::shared_ptr<Job> job);
   /// An answer to Inspect, while workers are asked.
   struct Inspection;
@@ -244,13 +246,14 @@ class Node final : public net::Peer::Owner {
                                          std::vector<std::string> gpus);
   static async::Async<void> end_idle_workers(Node* self);
   void apply(const scheduler::LeaseEffects& effects);
+  void apply(const scheduler::LeaseEffect& effect);
+  void grant(const scheduler::Grant& grant);
   void tell_load_later();
   void tell_load();
   wire::NodeLoad load() const;
   void wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand);
-  void look_elsewhere_after(Duration time);
   void look_elsewhere();
-  void found_no_room(scheduler::LeaseRequestId request);
+  void begin_rounds();
   bool take_from_elsewhere(const wire::LeaseGranted& granted);
   bool leaves_line(scheduler::LeaseRequestId request);
   std::vector<std::string> names_of(const std::vector<scheduler::GpuShare>& gpus) const;
@@ -282,6 +285,8 @@ class Node final : public net::Peer::Owner {
     scheduler::LeaseRequestId waits_here{};  // for the same; other nodes were asked for it, too
     std::optional<TimePoint> asked_again{};  // for the first time: the actor could not be reached
   };
+  /// Whoever asked does not wait for answers any more.
+  void forget_questions(const std::function<bool(const Client&)>& of);
   void answer(const Asked& asked, const wire::Message& message);
   void refuse(const Asked& asked, Error why);
 
@@ -291,6 +296,7 @@ class Node final : public net::Peer::Owner {
   void note_found(const Asked& asked, ActorId found);
   void forget_undone(const wire::Message& message);
   void change_hold(CallerId caller, ActorId actor, std::int64_t more);
+  bool holds(CallerId caller, ActorId actor) const;
   void forget_holds(CallerId caller);
   void tell_holders(const wire::IncarnationEnded& ended);
   std::vector<wire::Report> report() const;
@@ -313,6 +319,8 @@ class Node final : public net::Peer::Owner {
   std::map<BundleKey, Bundle> bundles_;
   std::multimap<BundleKey, scheduler::ReservationId> leaving_;  // given up, and a process has some of it still
   scheduler::Leases leases_;
+  std::deque<scheduler::LeaseEffect> lease_effects_;  // that are still to be applied
+  bool applies_ = false;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   struct HandOver {
     WorkerId worker;
@@ -326,11 +334,9 @@ class Node final : public net::Peer::Owner {
   std::size_t told_waiting_ = 0;
   std::optional<TimePoint> tells_load_at_{};
   bool drains_ = false;
-  // Requests that wait here, and may be served by another node.
-  std::deque<scheduler::LeaseRequestId> movable_;
-  std::unordered_set<std::uint64_t> looking_;  // questions to the head, by number
-  std::size_t looking_max_ = 1;
+  scheduler::Overflow overflow_;
   bool looks_elsewhere_ = false;           // soon
+  bool has_rounds_ = false;                // of the overflow
   std::map<std::uint64_t, Asked> asked_;   // the head, by number
   std::deque<wire::Message> unconfirmed_;  // that is said again; oldest first
   std::uint64_t confirmed_ = 0;            // of what was said to the present head

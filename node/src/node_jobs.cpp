@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kZygoteTime = 55s;            // to load the program; less than a driver waits
-constexpr auto kFarStopTime = 1s;            // more, for the word that other nodes have stopped
+constexpr auto kFarStopTime = 1s;            // more, for the word that all nodes have stopped
 constexpr std::uint32_t kFarLeasesMin = 16;  // that a driver without CPUs beside it asks for at once
 constexpr auto kZygoteLife = 30s;
 
@@ -40,7 +40,7 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
   if (!self->settings_.machine.resources.empty()) {
     const auto loaded = co_await load_program(self, job);
     if (!loaded) {
-      self->end_job(job);
+      self->end_driver(job);
       driver->respond(request, loaded.error());
       co_return;
     }
@@ -123,15 +123,15 @@ void Node::on_zygote_message(Job& job, net::Parcel parcel) {
 async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request) {
   self->tell_head(wire::StopJob{job->id});
   const auto deadline = async::Deadline::after(kStopTime + kFarStopTime, self->executor_.now());
-  co_await stop_workers(self, job);
-  const auto elsewhere = co_await job->stopped_elsewhere.wait(deadline);
-  if (!elsewhere) log(LogLevel::kError, "workers on other nodes do not end", {kv("job", job->id)});
+  const auto everywhere = co_await job->stopped_everywhere.wait(deadline);
   const auto driver = job->driver;
-  self->end_job(job);
+  if (driver == nullptr) co_return;
+  if (!everywhere) log(LogLevel::kError, "not all nodes have ended their workers", {kv("job", job->id)});
+  self->end_driver(job);
   driver->respond(request, wire::Done{});
 }
 
-async::Async<void> Node::stop_far_job(Node* self, JobId id) {
+async::Async<void> Node::stop_here(Node* self, JobId id) {
   if (const auto found = self->jobs_.find(id); found != self->jobs_.end()) {
     const auto job = found->second;
     if (std::exchange(job->stopping, true) && !job->stopped) co_return;  // another head has said so, too
@@ -141,6 +141,16 @@ async::Async<void> Node::stop_far_job(Node* self, JobId id) {
   self->tell_head(wire::JobStopped{id});
 }
 
+// The head says whether the job has ended with it, or detached actors go on, here perhaps.
+void Node::end_driver(const std::shared_ptr<Job>& job) {
+  if (job->ended || job->driver == nullptr) return;
+  const Client driver{std::exchange(job->driver, nullptr), job, nullptr, job->caller};
+  job->unshown.clear();
+  job->unshown_bytes = 0;
+  tell_head(wire::EndJob{job->id});
+  end_caller(driver);
+}
+
 // Its detached actors may have brought it back since it ended: that is another one under the same id.
 void Node::end_job(const std::shared_ptr<Job>& job) {
   if (std::exchange(job->ended, true)) return;
@@ -148,11 +158,10 @@ void Node::end_job(const std::shared_ptr<Job>& job) {
   job->zygote_ready.fail(Error{ErrorCode::kRuntimeStopped, "the program has ended"});
   jobs_.erase(id);
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.job == job; });
-  std::erase_if(asked_, [&](const auto& entry) { return entry.second.client.job == job; });
+  forget_questions([&](const Client& client) { return client.job == job; });
   std::erase_if(far_leases_, [&](const auto& entry) { return entry.second.client.job == job; });
   apply(leases_.job_ended(id));
   forget_holds(job->caller);
-  tell_head(wire::EndJob{id});
   for (const auto& [worker_id, worker] : workers_) {
     if (worker->job == job) kill_worker(*worker);
   }

@@ -11,13 +11,17 @@ namespace pharos::node {
 using namespace std::chrono_literals;
 
 namespace {
-constexpr auto kLoadTime = 100ms;        // between two words of what tasks have
-constexpr auto kLinesTime = 1s;          // of who waits, for people
-constexpr std::size_t kLinesMax = 16;    // of that
-constexpr auto kPatience = 10ms;         // for a worker here, before other nodes are asked
-constexpr auto kNoRoomTime = 100ms;      // before they are asked again
-constexpr Duration kDrainTime = 3600s;   // for tasks that run
-constexpr std::size_t kLookingMax = 16;  // questions at once, while they have room
+constexpr auto kLoadTime = 100ms;       // between two words of what tasks have
+constexpr auto kLinesTime = 1s;         // of who waits, for people
+constexpr std::size_t kLinesMax = 16;   // of that
+constexpr auto kPatience = 10ms;        // for a worker here, before other nodes are asked
+constexpr auto kRoundTime = 100ms;      // of asking those that had none again
+constexpr Duration kDrainTime = 3600s;  // for tasks that run
+
+// Of this code callers ask again, after a pause.
+Error drains() {
+  return {ErrorCode::kOverloaded, "the node drains, and takes no more tasks"};
+}
 }  // namespace
 
 bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request) {
@@ -57,44 +61,55 @@ bool Node::is_for_here(const scheduler::Demand& demand, const wire::Demand& aske
                      [&](const scheduler::LabelRule& rule) { return rule.holds_for(settings_.machine.labels); });
 }
 
+// What one effect leads to comes behind the others: each grant that comes to nothing is the next one's, however many
+// wait.
 void Node::apply(const scheduler::LeaseEffects& effects) {
-  for (const auto& effect : effects) {
-    if (const auto* const grant = std::get_if<scheduler::Grant>(&effect)) {
-      const auto request = lease_requests_.find(grant->request);
-      const auto worker = find_worker(grant->worker);
-      if (request == lease_requests_.end() || worker == nullptr) continue;
-      const Asked asked = request->second;
-      lease_requests_.erase(request);
-      if (asked.client.peer != nullptr) {
-        hand_over_leased(worker, asked);
-        continue;
-      }
-      if (!asked.request) {  // the head that asked is no more
-        apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
-        continue;
-      }
-      worker->user = {};
-      worker->far_user = asked.client.caller;
-      worker->holding = {asked.amounts, worker->gpus};
-      tell_head(wire::LeaseGranted{*asked.request, worker->id, settings_.id, {}});
-    } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
-      if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
-        background_.spawn(start_leased(this, job->second, start->request, names_of(start->gpus)));
-      }
-    } else if (const auto* const end = std::get_if<scheduler::EndWorker>(&effect)) {
-      if (const auto worker = find_worker(end->worker)) end_worker(worker);
-    } else if (const auto* const refused = std::get_if<scheduler::Refuse>(&effect)) {
-      if (const auto asked = lease_requests_.extract(refused->request)) refuse(asked.mapped(), refused->why);
-    } else if (const auto* const reserved = std::get_if<scheduler::Reserved>(&effect)) {
-      if (starting_.contains(reserved->reservation)) {
-        begin(reserved->reservation);
-      } else {
-        note_held(*reserved);
-      }
-    }
+  lease_effects_.insert(lease_effects_.end(), effects.begin(), effects.end());
+  if (std::exchange(applies_, true)) return;
+  while (!lease_effects_.empty()) {
+    const scheduler::LeaseEffect effect = std::move(lease_effects_.front());
+    lease_effects_.pop_front();
+    apply(effect);
   }
+  applies_ = false;
   if (leases_.idle() != 0 && !std::exchange(ends_idle_workers_, true)) background_.spawn(end_idle_workers(this));
   tell_load_later();
+}
+
+void Node::apply(const scheduler::LeaseEffect& effect) {
+  if (const auto* const granted = std::get_if<scheduler::Grant>(&effect)) {
+    grant(*granted);
+  } else if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
+    if (const auto job = jobs_.find(start->job); job != jobs_.end()) {
+      background_.spawn(start_leased(this, job->second, start->request, names_of(start->gpus)));
+    }
+  } else if (const auto* const end = std::get_if<scheduler::EndWorker>(&effect)) {
+    if (const auto worker = find_worker(end->worker)) end_worker(worker);
+  } else if (const auto* const refused = std::get_if<scheduler::Refuse>(&effect)) {
+    if (const auto asked = lease_requests_.extract(refused->request)) refuse(asked.mapped(), refused->why);
+  } else if (const auto* const reserved = std::get_if<scheduler::Reserved>(&effect)) {
+    if (starting_.contains(reserved->reservation)) {
+      begin(reserved->reservation);
+    } else {
+      note_held(*reserved);
+    }
+  }
+}
+
+void Node::grant(const scheduler::Grant& grant) {
+  const auto request = lease_requests_.find(grant.request);
+  const auto worker = find_worker(grant.worker);
+  if (request == lease_requests_.end() || worker == nullptr) return;
+  const Asked asked = request->second;
+  lease_requests_.erase(request);
+  if (asked.client.peer != nullptr) return hand_over_leased(worker, asked);
+  if (!asked.request) {  // the head that asked is no more
+    return apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
+  }
+  worker->user = {};
+  worker->far_user = asked.client.caller;
+  worker->holding = {asked.amounts, worker->gpus};
+  tell_head(wire::LeaseGranted{*asked.request, worker->id, settings_.id, {}});
 }
 
 void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& asked) {
@@ -176,49 +191,54 @@ std::vector<std::string> Node::names_of(const std::vector<scheduler::GpuShare>& 
 
 // ---- Requests that may be served elsewhere
 //
-// They stay in their line here while the head is asked for room at another node, and have what comes first. While there
-// is none, one question is asked from time to time; while there is some, many at once.
+// They stay in their line here while the head is asked for room at another node, and have what comes first.
 
 void Node::wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand) {
   if (demand.only || !lease_requests_.contains(request)) return;
-  movable_.push_back(request);
-  look_elsewhere_after(kPatience);
-}
-
-void Node::look_elsewhere_after(Duration time) {
-  if (movable_.empty() || !looking_.empty() || std::exchange(looks_elsewhere_, true)) return;
-  executor_.run_at(executor_.now() + time, [this] {
+  overflow_.add(demand, request);
+  begin_rounds();
+  if (std::exchange(looks_elsewhere_, true)) return;
+  executor_.run_at(executor_.now() + kPatience, [this] {
     looks_elsewhere_ = false;
     look_elsewhere();
   });
 }
 
+void Node::begin_rounds() {
+  if (std::exchange(has_rounds_, true)) return;
+  executor_.run_at(executor_.now() + kRoundTime, [this] {
+    has_rounds_ = false;
+    overflow_.begin_round();
+    look_elsewhere();
+    if (!overflow_.empty()) begin_rounds();
+  });
+}
+
 void Node::look_elsewhere() {
-  while (!movable_.empty() && looking_.size() < looking_max_) {
-    const scheduler::LeaseRequestId id = movable_.front();
-    movable_.pop_front();
-    const auto waiting = lease_requests_.find(id);
-    if (waiting == lease_requests_.end() || leases_.starts(id)) continue;
-    Asked asked = waiting->second;
+  while (const auto id = overflow_.next()) {
+    Asked asked = lease_requests_.at(*id);
     const std::uint64_t number = ++last_number_;
     std::get<wire::LeaseWorker>(asked.question).asker.number = number;
-    asked.waits_here = id;
+    asked.waits_here = *id;
     const wire::Message question = asked.question;
     asked_.emplace(number, std::move(asked));
-    looking_.insert(number);
     tell_head(question);
   }
 }
 
-void Node::found_no_room(scheduler::LeaseRequestId request) {
-  movable_.push_front(request);
-  looking_max_ = 1;
-  look_elsewhere_after(kNoRoomTime);
+void Node::forget_questions(const std::function<bool(const Client&)>& of) {
+  std::erase_if(asked_, [&](const auto& entry) {
+    const Asked& asked = entry.second;
+    if (!of(asked.client)) return false;
+    if (asked.waits_here) overflow_.forget(asked.waits_here);
+    return true;
+  });
 }
 
 /// Whether it is to be reached.
 bool Node::take_from_elsewhere(const wire::LeaseGranted& granted) {
   const Asked asked = asked_.at(granted.number);
+  overflow_.found_room(asked.waits_here);
   const bool waited = leaves_line(asked.waits_here);
   const bool for_far = asked.client.peer == nullptr;
   if (!waited || (for_far && !asked.request)) {
@@ -227,7 +247,6 @@ bool Node::take_from_elsewhere(const wire::LeaseGranted& granted) {
     tell_head(wire::LeaseGranted{*asked.request, granted.worker, granted.node, {}});
   }
   if (!waited || for_far) asked_.erase(granted.number);
-  looking_max_ = kLookingMax;
   look_elsewhere();
   return waited && !for_far;
 }
@@ -241,9 +260,18 @@ bool Node::leaves_line(scheduler::LeaseRequestId request) {
   return true;
 }
 
-/// Tasks that run may end; those behind them go back to where they came from, and leases are returned.
+/// Tasks that run may end; those behind them go back to where they came from, and leases are returned. Who waits for
+/// one asks again, and is served elsewhere.
 void Node::drain() {
   drains_ = true;
+  std::vector<scheduler::LeaseRequestId> waiting;
+  for (const auto& [id, asked] : lease_requests_) waiting.push_back(id);
+  for (const scheduler::LeaseRequestId each : waiting) {
+    const auto asked = lease_requests_.find(each);
+    if (asked == lease_requests_.end()) continue;
+    const Asked refused = asked->second;
+    if (leaves_line(each) && refused.request) refuse(refused, drains());
+  }
   for (const auto& [id, worker] : workers_) {
     if (!worker->actor && leases_.lessee_of(id) && !std::exchange(worker->told_to_end, true)) {
       end_worker(worker, kDrainTime);
@@ -279,10 +307,12 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
                     lease.asker.number,
                     lease.demand.amounts,
                     question};
+  told_load_.reset();
   if (!demand || job == jobs_.end() || drains_ || !leases_.could_fit(demand->amounts)) {
+    tell_load();
+    if (drains_) return refuse(asked, drains());
     return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run that any more", "Try again."});
   }
-  told_load_.reset();
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, asked);
   auto effects = leases_.request(id, {lease.asker.job, lease.asker.caller, lease.nested}, demand->amounts);
@@ -300,13 +330,12 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
 }
 
 async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
-  const bool looked_for = self->looking_.erase(granted.number) != 0;
   const auto found = self->asked_.find(granted.number);
   if (found == self->asked_.end()) {  // its caller has ended, which the head may have known before this was asked
-    if (looked_for) self->tell_head(wire::ReturnLease{granted.worker, {}});
+    self->tell_head(wire::ReturnLease{granted.worker, {}});
     co_return;
   }
-  if (looked_for && !self->take_from_elsewhere(granted)) co_return;
+  if (found->second.waits_here && !self->take_from_elsewhere(granted)) co_return;
   found->second.reaching = true;
   found->second.granted = granted.worker;
   const Client client = found->second.client;
@@ -329,15 +358,19 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
                        std::move(descriptors));
 }
 
-// One that still runs a task of a lessee who cannot be answered would hold up the next one.
+// One that still runs a task of a lessee who cannot be answered would hold up the next one, and one that is to end
+// takes nothing more.
 void Node::take_back(const wire::ReturnLease& returned, CallerId lessee) {
-  if (!returned.broken) return apply(leases_.returned(returned.worker, lessee, executor_.now()));
   const auto worker = find_worker(returned.worker);
-  if (worker != nullptr && leases_.lessee_of(worker->id) == lessee) end_worker(worker);
+  if (worker == nullptr || (!returned.broken && !worker->told_to_end)) {
+    return apply(leases_.returned(returned.worker, lessee, executor_.now()));
+  }
+  if (leases_.lessee_of(worker->id) == lessee) end_worker(worker);
 }
 
 void Node::end_far_lessee(CallerId caller) {
   std::erase_if(lease_requests_, [caller](const auto& entry) { return entry.second.client.caller == caller; });
+  forget_questions([caller](const Client& client) { return client.caller == caller; });
   apply(leases_.lessee_ended(caller));
 }
 

@@ -111,7 +111,7 @@ async::Async<void> Node::ask_what_runs(Node* self, std::shared_ptr<Inspection> i
 }
 
 void Node::kill_for_memory(Worker& worker) {
-  if (worker.control == nullptr) return;  // it has just ended by itself
+  if (find_worker(worker.id) == nullptr) return;  // it has just ended by itself
   const ByteCount its = host_.memory_of(worker.pid);
   const auto percent = static_cast<int>(std::lround(settings_.memory_threshold * 100));
   worker.killed_because = "the node killed it because memory was short: it had " + to_string(its) + ", and " +

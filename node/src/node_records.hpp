@@ -21,7 +21,7 @@ constexpr int kZygoteRestartsMax = 3;                // without one that lives f
 struct Node::Job {
   JobId id;
   CallerId caller;
-  std::shared_ptr<net::Peer> driver;  // null: at another node
+  std::shared_ptr<net::Peer> driver;  // null: at another node, or it has ended, and detached actors go on
   std::deque<std::size_t> unshown;    // bytes of each Output that it has, and has not shown
   std::size_t unshown_bytes = 0;      // of all
   wire::RegisterJob program;
@@ -36,9 +36,10 @@ struct Node::Job {
   int zygote_restarts = 0;
   TimePoint zygote_since;
   async::Completion<wire::ZygoteReady> zygote_ready;
-  bool stopping = false;  // its driver has asked for the end
-  bool stopped = false;   // of another node's: nothing runs any more
-  async::Completion<void> stopped_elsewhere;
+  bool asks_to_stop = false;  // its driver does
+  async::Completion<void> stopped_everywhere;
+  bool stopping = false;  // here
+  bool stopped = false;   // nothing of it runs here any more
   bool ended = false;
 };
 

@@ -12,6 +12,13 @@ namespace {
 
 constexpr std::size_t kReportMax = 16384;  // entries of one
 
+/// None: it makes none.
+ActorId actor_made_by(const wire::Message& question) {
+  if (const auto* const start = std::get_if<wire::StartActor>(&question)) return start->actor;
+  if (const auto* const promise = std::get_if<wire::PromiseActor>(&question)) return promise->actor;
+  return {};
+}
+
 /// Reports, as many as it takes.
 class Reports {
  public:
@@ -38,16 +45,19 @@ void Node::return_to_head() {
   for (const wire::Message& message : unconfirmed_) tell_head_(message);
   for (wire::Report& each : report()) tell_head_(std::move(each));
   for (const auto& [id, job] : jobs_) {
-    if (job->stopping && job->driver != nullptr) tell_head_(wire::StopJob{id});
+    if (job->asks_to_stop && job->driver != nullptr) tell_head_(wire::StopJob{id});
   }
   // Who asked by way of the head before this one will ask again.
+  std::vector<scheduler::LeaseRequestId> of_others;
   for (auto& [id, asked] : lease_requests_) {
-    if (asked.client.peer == nullptr) asked.request.reset();
+    if (asked.client.peer != nullptr) continue;
+    asked.request.reset();
+    of_others.push_back(id);
   }
+  for (const scheduler::LeaseRequestId each : of_others) leaves_line(each);
   for (const auto& [number, asked] : asked_) {
     if (!asked.reaching) tell_head_(asked.question);
   }
-  std::erase_if(looking_, [this](std::uint64_t number) { return !asked_.contains(number); });
   for (const auto& [number, asked] : node_questions_) tell_head_(wire::FindNode{asked.node, number});
   if (told_load_ && *told_load_ != wire::NodeLoad{}) tell_head_(*told_load_);
 }
@@ -84,6 +94,10 @@ std::vector<wire::Report> Node::report() const {
   for (const auto& [worker, lease] : far_leases_) reports.add(&wire::Report::borrowed, worker);
   for (const auto& [number, asked] : asked_) {
     if (asked.granted) reports.add(&wire::Report::borrowed, asked.granted);
+    const ActorId made = actor_made_by(asked.question);
+    if (made && !holds(asked.client.caller, made)) {  // any more
+      reports.add(&wire::Report::holds, wire::Report::Hold{asked.client.caller, made, 0});
+    }
   }
   return std::move(reports).all();
 }
@@ -130,6 +144,11 @@ void Node::note_found(const Asked& asked, ActorId found) {
     return;
   }
   if (found) change_hold(caller, found, 1);
+}
+
+bool Node::holds(CallerId caller, ActorId actor) const {
+  const auto actors = holds_.find(caller);
+  return actors != holds_.end() && actors->second.contains(actor);
 }
 
 void Node::change_hold(CallerId caller, ActorId actor, std::int64_t more) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pharos::node {
@@ -31,6 +32,16 @@ void cut(std::vector<Row>& rows, std::size_t limit) {
   rows.erase(past, rows.end());
 }
 
+/// "zone=a, disk=ssd" lists both.
+bool is_or_lists(std::string_view cell, std::string_view value) {
+  constexpr std::string_view kBetween = ", ";
+  for (std::string_view rest = cell; cell != value; rest.remove_prefix(rest.find(kBetween) + kBetween.size())) {
+    if (rest.substr(0, rest.find(kBetween)) == value) return true;
+    if (rest.find(kBetween) == std::string_view::npos) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked) {
@@ -47,7 +58,7 @@ Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked) {
                    "They have " + joined(all.columns) + "."};
     }
     const auto index = static_cast<std::size_t>(column - all.columns.begin());
-    std::erase_if(all.rows, [&](const Row& row) { return (row[index] == filter.value) == filter.is_not; });
+    std::erase_if(all.rows, [&](const Row& row) { return is_or_lists(row[index], filter.value) == filter.is_not; });
   }
   all.matching = std::max<std::size_t>(all.matching, all.rows.size());
   std::sort(all.rows.begin(), all.rows.end());

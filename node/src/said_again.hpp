@@ -11,9 +11,9 @@ namespace pharos::node {
 /// the questions that have no answer do not say.
 inline bool is_said_again(const wire::Message& message) {
   if (const auto* const made = std::get_if<wire::ActorConstructed>(&message)) return made->failure.has_value();
-  return std::holds_alternative<wire::AddJob>(message) || std::holds_alternative<wire::BreakPromise>(message) ||
-         std::holds_alternative<wire::KillActor>(message) || std::holds_alternative<wire::RemoveGroup>(message) ||
-         std::holds_alternative<wire::IncarnationEnded>(message);
+  return std::holds_alternative<wire::AddJob>(message) || std::holds_alternative<wire::EndJob>(message) ||
+         std::holds_alternative<wire::BreakPromise>(message) || std::holds_alternative<wire::KillActor>(message) ||
+         std::holds_alternative<wire::RemoveGroup>(message) || std::holds_alternative<wire::IncarnationEnded>(message);
 }
 
 }  // namespace pharos::node

@@ -1,15 +1,18 @@
 #include "worker_output.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 namespace pharos::node {
 namespace {
 
 constexpr auto kRetryTime = std::chrono::milliseconds{10};
+constexpr std::size_t kReadMax = 16 << 10;
 
 }  // namespace
 
@@ -26,34 +29,44 @@ std::shared_ptr<WorkerOutput> WorkerOutput::make(net::Reactor& reactor, Fd pipe,
 WorkerOutput::~WorkerOutput() = default;
 
 void WorkerOutput::on_ready(std::uint32_t) {
-  read_all(false);
+  read_what_may_be_sent();
 }
 
+// A grandchild may hold the other end and write for ever.
 void WorkerOutput::drain() {
-  read_all(true);
+  const int held = pipe_ ? ::fcntl(pipe_.get(), F_GETPIPE_SZ) : 0;
+  for (int read = 0; read < held && read_some(); read += static_cast<int>(kReadMax)) {
+  }
   hand_over(true);
   if (pipe_) reactor_.unwatch(pipe_.get());
   pipe_.reset();
 }
 
-void WorkerOutput::read_all(bool even_if_slow) {
-  char buffer[16 << 10];
-  while (pipe_) {
-    if (!even_if_slow && !may_send_()) return try_again_later();
-    const ssize_t n = ::read(pipe_.get(), buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    text_.append(buffer, static_cast<std::size_t>(n));
-    hand_over(text_.size() >= kLineMax);
-    // A grandchild may hold the other end and write for ever.
-    if (even_if_slow && n < static_cast<ssize_t>(sizeof buffer)) return;
+// However often it is written to meanwhile, it is tried again once.
+void WorkerOutput::read_what_may_be_sent() {
+  while (pipe_ && may_send_()) {
+    if (!read_some()) return;
   }
+  if (!pipe_ || std::exchange(tries_again_, true)) return;
+  reactor_.run_at(reactor_.now() + kRetryTime, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->tries_again_ = false;
+    self->read_what_may_be_sent();
+  });
 }
 
-void WorkerOutput::try_again_later() {
-  reactor_.run_at(reactor_.now() + kRetryTime, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->read_all(false);
-  });
+/// False: there is nothing to read now.
+bool WorkerOutput::read_some() {
+  char buffer[kReadMax];
+  ssize_t n = -1;
+  do {
+    n = ::read(pipe_.get(), buffer, sizeof buffer);
+  } while (n < 0 && errno == EINTR);
+  if (n <= 0) return false;
+  text_.append(buffer, static_cast<std::size_t>(n));
+  hand_over(text_.size() >= kLineMax);
+  return true;
 }
 
 void WorkerOutput::hand_over(bool all) {

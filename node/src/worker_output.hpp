@@ -28,8 +28,8 @@ class WorkerOutput final : public Host::Output,
 
  private:
   WorkerOutput(net::Reactor& reactor, Fd pipe, Ready may_send, Sink sink);
-  void read_all(bool even_if_slow);
-  void try_again_later();
+  void read_what_may_be_sent();
+  bool read_some();
   void hand_over(bool all);
 
   net::Reactor& reactor_;
@@ -37,6 +37,7 @@ class WorkerOutput final : public Host::Output,
   Ready may_send_;
   Sink sink_;
   std::string text_;
+  bool tries_again_ = false;  // soon
 };
 
 }  // namespace pharos::node

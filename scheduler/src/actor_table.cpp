@@ -104,7 +104,7 @@ ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const Act
     return {ActorRefused{request, *known->why}};
   }
   if (known != nullptr && known->restored && known->creator == creator && known->state != State::kPromised) {
-    return connect(request, actor, 0);
+    return connect(request, actor);
   }
   if (known == nullptr || known->state != State::kPromised) {
     if (auto promised = promise(actor, spec, false, creator); !promised) {
@@ -123,7 +123,7 @@ ActorEffects ActorTable::create(ActorRequestId request, ActorId actor, const Act
   return effects;
 }
 
-ActorEffects ActorTable::connect(ActorRequestId request, ActorId actor, std::uint32_t /*seen*/) {
+ActorEffects ActorTable::connect(ActorRequestId request, ActorId actor) {
   Actor* const found = find_actor(actor);
   if (found == nullptr) {
     return {ActorRefused{
@@ -395,12 +395,18 @@ bool ActorTable::restore(ActorId id, const ActorSpec& spec, CallerId creator, co
   return true;
 }
 
-void ActorTable::restore_hold(ActorId id, CallerId caller, std::int64_t count) {
+ActorEffects ActorTable::restore_hold(ActorId id, CallerId caller, std::int64_t count) {
+  ActorEffects effects;
   Actor* const found = find_actor(id);
-  if (found == nullptr || !lives(*found) || found->spec.detached || count == 0 || ended_callers_.contains(caller))
-    return;
-  found->holds[caller] = count;
-  held_[caller].insert(id);
+  if (found == nullptr || !lives(*found) || found->spec.detached || ended_callers_.contains(caller)) return effects;
+  if (count != 0) {
+    found->holds[caller] = count;
+    held_[caller].insert(id);
+  } else if (found->holds.erase(caller) != 0) {
+    not_held_by(caller, id);
+    end_if_unheld(id, *found, effects);
+  }
+  return effects;
 }
 
 ActorEffects ActorTable::restored(const std::function<bool(CallerId)>& is_there) {

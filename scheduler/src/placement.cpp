@@ -125,7 +125,7 @@ void Placement::wait_in_line(ActorId actor, const std::string& label, const Dema
     line.demand = &at->first;
     line.claim = claim.id;
     fleet_.claim(claim, number, demand.amounts);
-    turns_.emplace(number, Turn{&line, nullptr, line.demand->amounts.cpus()});
+    turns_.add({number, line.demand->amounts.cpus(), &line, nullptr});
   }
   line.waiting.emplace(number, Waiting{actor, label, preference});
   places_.insert_or_assign(actor, Place{.line = &line, .number = number});
@@ -156,7 +156,7 @@ void Placement::leave_line(Line& line, std::uint64_t number) {
   }
   const std::uint64_t next = line.waiting.begin()->first;
   fleet_.pass_claim(claim, number, next);
-  turns_.emplace(next, Turn{&line, nullptr, line.demand->amounts.cpus()});
+  turns_.add({next, line.demand->amounts.cpus(), &line, nullptr});
 }
 
 // Its claim's node is closed.
@@ -190,7 +190,8 @@ void Placement::settle_at(Node& node, PlacementEffects& effects) {
   std::int64_t cpus = room.cpus();
   auto claim = node.claims.begin();
   for (auto turn = turns_.begin(); turn != turns_.end();) {
-    const auto [number, next] = *turn;
+    const Turn next = *turn;
+    const std::uint64_t number = next.number;
     const bool claimed = claim != node.claims.end() && claim->first == number;
     if (!claimed && next.cpus > std::max<std::int64_t>(cpus, 0)) {  // so it is with nearly all of them
       ++turn;
@@ -200,7 +201,7 @@ void Placement::settle_at(Node& node, PlacementEffects& effects) {
     if (next.group != nullptr ? settle_group_at(*next.group, node, room, effects)
                               : settle_line_at(*next.line, node, room, effects)) {
       room = node.room_before(number + 1);
-      turn = turns_.upper_bound(number);
+      turn = turns_.behind(number);
       claim = node.claims.upper_bound(number);
     } else {
       if (claimed) room -= (claim++)->second;

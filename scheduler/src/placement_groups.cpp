@@ -29,7 +29,7 @@ PlacementEffects Placement::place_group(GroupId id, GroupSpec spec) {
   placed.waits = true;
   ++waiting_;
   if (make_plan(placed)) {
-    turns_.emplace(placed.number, Turn{nullptr, &placed});
+    turns_.add({placed.number, 0, nullptr, &placed});
     settle(effects);
     return effects;
   }
@@ -229,8 +229,15 @@ void Placement::end_waiting(Group& group) {
 // First come, first served: who has no room has what it asks for set aside.
 void Placement::serve_group(Group& group, PlacementEffects& effects) {
   if (group.line.empty()) return;
-  std::vector<Resources> rooms;
-  for (const Bundle& bundle : group.bundles) rooms.push_back(bundle.node ? bundle.ledger->left() : Resources{});
+  std::unordered_map<std::uint32_t, Resources> rooms;  // of those bundles that somebody has had or waits for
+  const auto room_of = [&](std::uint32_t i) {
+    const Bundle& bundle = group.bundles[i];
+    return bundle.node ? bundle.ledger->left() : Resources{};
+  };
+  const auto fits_in_room = [&](const Resources& amounts, std::uint32_t i) {
+    const auto taken = rooms.find(i);
+    return amounts.fits_in(taken != rooms.end() ? taken->second : group.bundles[i].ledger->left());
+  };
   for (auto each = group.line.begin(); each != group.line.end();) {
     std::optional<std::uint32_t> wanted = each->bundle;
     bool fits = false;
@@ -239,10 +246,10 @@ void Placement::serve_group(Group& group, PlacementEffects& effects) {
     for (std::uint32_t i = first; i < end && !fits; ++i) {
       const Bundle& bundle = group.bundles[i];
       if (!each->amounts.fits_in(bundle.demand.amounts)) continue;
-      fits = bundle.node && each->amounts.fits_in(rooms[i]) && bundle.ledger->fits(each->amounts);
+      fits = bundle.node && fits_in_room(each->amounts, i) && bundle.ledger->fits(each->amounts);
       if (fits || !wanted) wanted = i;
     }
-    rooms[*wanted] -= each->amounts;
+    rooms.try_emplace(*wanted, room_of(*wanted)).first->second -= each->amounts;
     if (!fits) {
       ++each;
       continue;
@@ -294,7 +301,7 @@ void Placement::lose_bundles_at(NodeId node, PlacementEffects& effects) {
 void Placement::wait_for_places(Group& group, PlacementEffects& effects) {
   if (!std::exchange(group.waits, true)) {
     ++waiting_;
-    turns_.emplace(group.number, Turn{nullptr, &group});
+    turns_.add({group.number, 0, nullptr, &group});
   } else {
     drop_plan(group);
   }

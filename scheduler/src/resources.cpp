@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -21,6 +22,17 @@ std::string number(std::int64_t amount) {
     text += "." + digits;
   }
   return text;
+}
+
+/// Of another spelling of what there is on each machine: that; else null.
+const char* meant_by(std::string_view name) {
+  std::string plain;
+  for (const char letter : name) plain += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  if (plain.ends_with('s')) plain.pop_back();
+  for (const char* const each : {"cpu", "gpu", "memory"}) {
+    if (plain == each && name != each) return each;
+  }
+  return nullptr;
 }
 
 std::string plural_of(const std::string& name) {
@@ -101,6 +113,8 @@ Result<void> Resources::set(std::string_view name, double amount) {
   if (!is_name(name)) {
     return makes_no_sense("\"" + text + "\"", kNameRule);
   }
+  if (const char* const meant = meant_by(name))
+    return makes_no_sense("\"" + text + "\"", std::string{"write "} + meant);
   const bool is_memory = name == kMemory;
   if (is_memory && !(amount >= 0 && amount <= static_cast<double>(kMostMemory.bytes()))) {
     return makes_no_sense(text, "an amount is between 0 and " + pharos::to_string(kMostMemory));
@@ -110,7 +124,7 @@ Result<void> Resources::set(std::string_view name, double amount) {
   }
   const double exact = is_memory ? amount : amount * kWhole;
   const auto steps = static_cast<std::int64_t>(std::llround(exact));
-  if (std::abs(static_cast<double>(steps) - exact) > 1e-3) {
+  if (std::abs(static_cast<double>(steps) - exact) > 1e-3 || (steps == 0 && amount > 0)) {
     return makes_no_sense(
         text, is_memory ? "memory is a whole number of bytes" : "an amount has at most four digits behind the point");
   }

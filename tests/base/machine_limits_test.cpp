@@ -111,15 +111,17 @@ TEST_F(MachineLimitsTest, ALimitAboveWhatThereIsIsNone) {
   EXPECT_FALSE(limits().memory_use()->of_cgroup);
 }
 
-TEST_F(MachineLimitsTest, MemoryInUseIsThatOfTheTightestGroupWithoutThePageCache) {
+TEST_F(MachineLimitsTest, MemoryInUseIsThatOfTheTightestGroupWithoutWhatTheKernelGivesBack) {
   second_version("/slice/job");
   write("sys/fs/cgroup/slice/memory.max", "4294967296\n");
   write("sys/fs/cgroup/slice/memory.current", "3221225472\n");
-  write("sys/fs/cgroup/slice/memory.stat", "anon 5\nfile 7\nactive_file 1073741824\ninactive_file 536870912\n");
+  write("sys/fs/cgroup/slice/memory.stat",
+        "anon 5\nfile 7\nactive_file 1073741824\ninactive_file 536870912\n"
+        "slab_reclaimable 268435456\nslab_unreclaimable 7\n");
   const auto use = limits().memory_use();
   ASSERT_TRUE(use);
   EXPECT_TRUE(use->of_cgroup);
-  EXPECT_EQ(use->used, 1536_MiB);
+  EXPECT_EQ(use->used, 1280_MiB);
   EXPECT_EQ(use->total, 4_GiB);
   write("sys/fs/cgroup/slice/job/memory.max", "1073741824\n");
   write("sys/fs/cgroup/slice/job/memory.current", "1063004160\n");

@@ -303,6 +303,7 @@ TEST_F(PausesTest, AHeadThatCannotWriteOnceStartsAgainInItsPlace) {
 
 TEST_F(PausesTest, ASecondHeadOnTheSameStateIsRefused) {
   start_durable_head();
+  EXPECT_EQ(fs::status(state()).permissions() & fs::perms::mask, fs::perms::owner_all);
   const auto second = start({"start", "--head", "--block", "--listen", "127.0.0.1:0", "--state", state()}, "cpu=1");
   const auto end = second->wait(5s);
   EXPECT_EQ(end.status >> 8, 1);

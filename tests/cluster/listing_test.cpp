@@ -17,7 +17,7 @@ class ListingTest : public SeveralNodes {
   void SetUp() override {
     SeveralNodes::SetUp();
     start_head();
-    start_node("cpu=1,b=1", {{"PHAROS_LABELS", "zone=a"}});
+    start_node("cpu=1,b=1", {{"PHAROS_LABELS", "zone=a,disk=ssd"}});
     start_node("cpu=1,c=1,gpu=1");
     driver_ = start_driver("crowd");
     read_until(*driver_, "ready");
@@ -61,6 +61,10 @@ TEST_F(ListingTest, ListsAreFilteredBeforeTheyAreCut) {
   EXPECT_SAYS(ask({"list", "actors", "--limit", "1"}).output, "… and 1 more");
   const auto others = ask({"list", "actors", "--filter", "name!=holder", "--filter", "name!=next"});
   EXPECT_EQ(others.output, "no actors like that\n");
+  const auto in_zone = ask({"list", "nodes", "--filter", "labels=zone=a"}).output;
+  EXPECT_SAYS(in_zone, "disk=ssd, zone=a");
+  EXPECT_SAYS(ask({"list", "nodes", "--filter", "labels=disk=ssd"}).output, "disk=ssd, zone=a");
+  EXPECT_EQ(ask({"list", "nodes", "--filter", "labels!=zone=a"}).output.find("zone=a"), std::string::npos);
 }
 
 TEST_F(ListingTest, JsonIsForPrograms) {

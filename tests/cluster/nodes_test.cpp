@@ -70,8 +70,26 @@ TEST_F(NodesTest, TasksGoOnToOtherNodesWhileTheirOwnIsFull) {
   EXPECT_SAYS(end.output, "met on 3\nmet on 3\nmet on 3\n");
 }
 
-TEST_F(NodesTest, DetachedActorsAndWhatTheyHoldOutliveTheirProgramHoweverItEnds) {
+class DetachedTest : public SeveralNodes {
+ protected:
+  void expect_that_they_outlive_their_program();
+};
+
+TEST_F(DetachedTest, TheyAndWhatTheyHoldOutliveTheirProgramHoweverItEnds) {
   start_three();
+  expect_that_they_outlive_their_program();
+}
+
+TEST_F(DetachedTest, TheyDoSoOnTheNodeThatTheirProgramHasJoined) {
+  start_head("cpu=1,b=1,c=1");
+  for (const auto& each : fs::recursive_directory_iterator{census().folder()}) {
+    if (each.path().filename() == "node.sock") address_ = "unix:" + each.path().string();
+  }
+  ASSERT_TRUE(address_.starts_with("unix:"));
+  expect_that_they_outlive_their_program();
+}
+
+void DetachedTest::expect_that_they_outlive_their_program() {
   for (const bool dies : {false, true}) {
     const auto driver =
         start_driver("leaves_detached", dies ? std::vector<std::string>{"dies"} : std::vector<std::string>{});
@@ -85,6 +103,10 @@ TEST_F(NodesTest, DetachedActorsAndWhatTheyHoldOutliveTheirProgramHoweverItEnds)
     static_cast<void>(driver->wait());
     EXPECT_TRUE(eventually([&] { return ::kill(goes, 0) != 0; }));
     EXPECT_EQ(::kill(held, 0), 0);
+    ChildProgram stacks{PHAROS_EXECUTABLE, {"stack", "--address", address_, "--token-file", token_file()}};
+    const auto shown = stacks.wait();
+    EXPECT_EQ(shown.status, 0) << shown.output << shown.error;
+    EXPECT_SAYS(shown.output, "stays (");
     const auto found = start_driver("finds_detached")->wait();
     EXPECT_SAYS(found.output, "kept: 7\n") << found.error;
     EXPECT_SAYS(start_driver("ends_detached")->wait().output, "stopped\n");
@@ -120,6 +142,26 @@ TEST_F(NodesTest, ANodeThatDrainsKeepsWhatRunsAndLosesWhatMayMoveAndEnds) {
   const auto left = nodes_.front()->wait(20s);
   EXPECT_EQ(left.status, 0) << left.error;
   nodes_.erase(nodes_.begin());
+}
+
+TEST_F(NodesTest, ANodeThatDrainsIsEmptySoonHoweverManyTasksWaitAndLosesNone) {
+  start_head();
+  start_node("cpu=4,both=1");
+  const std::string end = folder() / "end";
+  const auto driver = start_driver("load", {end});
+  const std::string b = read_until(*driver, "b is ").substr(5);
+  read_until(*driver, "ready");
+  start_node("cpu=4,both=1");
+  EXPECT_EQ(
+      ChildProgram(PHAROS_EXECUTABLE, {"drain", b, "--address", address_, "--token-file", token_file()}).wait().status,
+      0);
+  const auto left = nodes_.front()->wait(10s);
+  EXPECT_EQ(left.status, 0) << left.error;
+  nodes_.erase(nodes_.begin());
+  std::ofstream{end} << "end";
+  const auto ended = driver->wait();
+  EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+  EXPECT_SAYS(ended.output, "0 wrong\n");
 }
 
 TEST_F(NodesTest, WhatCannotMoveEndsWhenTheTimeOfADrainIsOverAndSaysSo) {

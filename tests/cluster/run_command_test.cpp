@@ -205,12 +205,11 @@ TEST_F(RunCommandTest, ANodeWhoseFolderForbidsProgramsSaysSo) {
 }
 
 TEST_F(RunCommandTest, ArgumentsFolderClusterAndExitCodeAreThePrograms) {
-  address_ = "127.0.0.1:7";
-  std::ofstream{token_file()} << "a token";
+  start_head();
   const auto end = run({program(), "arguments", "--env", "two words", "--", ""}, {"--folder", hidden()})->wait();
   EXPECT_EQ(WEXITSTATUS(end.status), 7) << end.error;
   EXPECT_EQ(end.output,
-            "--env\ntwo words\n--\n\nat 127.0.0.1:7 with " + token_file() + "\nin " + hidden().string() + "\n");
+            "--env\ntwo words\n--\n\nat " + address_ + " with " + token_file() + "\nin " + hidden().string() + "\n");
 }
 
 TEST_F(RunCommandTest, TheOnlyClusterHereIsFoundAndIsAnAddressOfAnyFolder) {
@@ -222,15 +221,15 @@ TEST_F(RunCommandTest, TheOnlyClusterHereIsFoundAndIsAnAddressOfAnyFolder) {
 }
 
 TEST_F(RunCommandTest, SignalsReachTheProgram) {
-  address_ = "127.0.0.1:7";
+  start_head();
   const auto told = run({program(), "signal"});
   EXPECT_EQ(told->next_line(), "ready");
   told->kill(SIGTERM);
   const auto end = told->wait();
   EXPECT_EQ(end.output, "told to end\n");
   EXPECT_EQ(WEXITSTATUS(end.status), 3);
-  const std::string command = std::string{PHAROS_EXECUTABLE} + " run --address 127.0.0.1:7 --token-file t -- " +
-                              program().string() + " signal; echo $?";
+  const std::string command = std::string{PHAROS_EXECUTABLE} + " run --address " + address_ + " --token-file " +
+                              token_file() + " -- " + program().string() + " signal; echo $?";
   ChildProgram shell{"/bin/sh", {"-c", command}};
   EXPECT_EQ(shell.next_line(), "ready");
   for (const FoundProcess& process : census().processes()) {
@@ -240,7 +239,10 @@ TEST_F(RunCommandTest, SignalsReachTheProgram) {
 }
 
 TEST_F(RunCommandTest, WhatCannotBeRunHasTheExitCodesOfAShell) {
-  address_ = "127.0.0.1:7";
+  const auto lost = ChildProgram{PHAROS_EXECUTABLE, {"run", "--", program()}}.wait();
+  EXPECT_EQ(WEXITSTATUS(lost.status), 125);
+  EXPECT_SAYS(lost.error, "no cluster of this user runs on this machine");
+  start_head();
   const auto none = run({"no-such-program"})->wait();
   EXPECT_EQ(WEXITSTATUS(none.status), 127);
   EXPECT_SAYS(none.error, "no-such-program: there is no such program");
@@ -253,11 +255,14 @@ TEST_F(RunCommandTest, WhatCannotBeRunHasTheExitCodesOfAShell) {
   EXPECT_EQ(WEXITSTATUS(nowhere.status), 125);
   EXPECT_SAYS(nowhere.error, "entering the folder ");
   const auto odd = run({program()}, {"--env", "=1"})->wait();
-  EXPECT_EQ(WEXITSTATUS(odd.status), 125);
+  EXPECT_EQ(WEXITSTATUS(odd.status), 2);
   EXPECT_SAYS(odd.error, "\"=1\" is no variable");
-  const auto lost = ChildProgram{PHAROS_EXECUTABLE, {"run", "--", program()}}.wait();
-  EXPECT_EQ(WEXITSTATUS(lost.status), 125);
-  EXPECT_SAYS(lost.error, "no cluster of this user runs on this machine");
+  const fs::path wrong = folder() / "wrong";
+  std::ofstream{wrong, std::ios::binary} << std::string(32, 't');
+  fs::permissions(wrong, fs::perms::owner_read | fs::perms::owner_write);
+  const auto stranger =
+      ChildProgram{PHAROS_EXECUTABLE, {"run", "--address", address_, "--token-file", wrong, "--", program()}}.wait();
+  EXPECT_EQ(WEXITSTATUS(stranger.status), 125) << stranger.output << stranger.error;
   EXPECT_EQ(WEXITSTATUS(ChildProgram(PHAROS_EXECUTABLE, {"run"}).wait().status), 2);
 }
 

@@ -88,7 +88,9 @@ TEST_F(StartCommandTest, WhereSeveralClustersRunOneIsEndedByItsAddressAloneAndNo
     EXPECT_SAYS(refused.error, "several clusters run on this machine. Choose one:\n");
     for (const auto* const head : {&first, &second}) {
       const std::string socket = fs::path{behind(head->output, "token in ")}.parent_path() / "node.sock";
-      EXPECT_SAYS(refused.error, "\n  --address unix:" + socket + "\n");
+      EXPECT_SAYS(refused.error,
+                  "\n  --address unix:" + socket + "  # a head, listening at " + behind(head->output, "listening at "));
+      EXPECT_SAYS(run({"token", "--address", "unix:" + socket}).output, behind(head->output, "token in "));
       EXPECT_EQ(run({"status", "--address", "unix:" + socket}).status, 0);
     }
   }
@@ -152,7 +154,26 @@ TEST_F(StartCommandTest, ResourcesAndLabelsThatMakeNoSenseAreRefusedAndNothingIs
     EXPECT_SAYS(end.error, "makes no sense");
     EXPECT_LT(end.error.size(), 1000u);
   }
-  EXPECT_EQ(run({"start", "--head", "--port", "70000"}).status >> 8, 2);
+  const std::vector<std::vector<std::string>> nonsense{{"--head", "--resources", "cpus=4"},
+                                                       {"--head", "--resources", "gpu=0.000000001"},
+                                                       {"--head", "--object-store", "-5"},
+                                                       {"--head", "--memory-threshold", "nan"},
+                                                       {"--head", "--cpus", "0"},
+                                                       {"--head", "--port", "70000"},
+                                                       {"--head", "--port", "1", "--listen", "127.0.0.1:0"},
+                                                       {"--head", "--listen", "unix:" + (folder() / "socket").string()},
+                                                       {"--head", "--listen", ":7400"},
+                                                       {"--address", "127.0.0.1:1", "--port", "1"},
+                                                       {"--address", "127.0.0.1:1", "--state", folder()},
+                                                       {"--address", "no.such.host.invalid:1"}};
+  for (std::vector<std::string> words : nonsense) {
+    words.insert(words.begin(), "start");
+    words.insert(words.end(), {"--block", "--token-file", token_file()});
+    const auto end = run(words);
+    EXPECT_EQ(end.status >> 8, 2) << words[2] << ' ' << words[3] << ": " << end.output << end.error;
+    EXPECT_LT(end.error.size(), 300u) << words[2];
+  }
+  EXPECT_SAYS(run({"begin"}).error, "there is no command \"begin\"");
   EXPECT_EQ(run({"start", "--head", "--listen", "nonsense"}).status >> 8, 2);
 }
 

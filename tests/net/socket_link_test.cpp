@@ -316,7 +316,7 @@ TEST_P(SocketLinkTest, ABadHeaderEndsItBeforeAnythingIsAllocatedForItsPayload) {
   FrameHeader control = call(1, 512 << 20);
   control.kind = FrameKind::kControl;
   FrameHeader no_status = call(1, 512 << 20);
-  no_status.status = static_cast<wire::ReplyStatus>(3);
+  no_status.status = static_cast<wire::ReplyStatus>(4);
   FrameHeader cancel = call(1, 512 << 20);
   cancel.kind = FrameKind::kCancel;
   const Pollers pollers{reactor_, 1};

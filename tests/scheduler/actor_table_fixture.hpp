@@ -46,8 +46,8 @@ class ActorTableTest : public testing::Test {
     create(1000 + actor, actor, spec);
     started(actor, 1);
   }
-  Texts connect(std::uint64_t request, std::uint64_t actor, std::uint32_t seen = 0) {
-    return texts(table_.connect(ActorRequestId{request}, ActorId{actor}, seen));
+  Texts connect(std::uint64_t request, std::uint64_t actor) {
+    return texts(table_.connect(ActorRequestId{request}, ActorId{actor}));
   }
   Result<ActorId> find(const std::string& name, const std::string& type = "", std::uint64_t caller = 7) {
     return table_.find("lab", name, type, CallerId{caller});

@@ -311,7 +311,7 @@ class ActorTableAgainstTheModel : public SeededTest {
         break_promise();
       } else if (what < 27) {
         const ActorRequestId request = ask();
-        expect(table_.connect(request, actor, incarnation_of(actor)), model_.connect(request, actor));
+        expect(table_.connect(request, actor), model_.connect(request, actor));
       } else if (what < 31) {
         find(caller);
       } else if (what < 45) {

@@ -20,7 +20,7 @@ TEST_F(ActorTableTest, OfOneThatWasKilledForMemoryTheErrorIsOfThatKind) {
   started(5, 2);
   EXPECT_FALSE(table_.may_restart(ActorId{5}));
   table_.incarnation_ended(ActorId{5}, 2, "it took all", now_, true);
-  const auto refused = table_.connect(ActorRequestId{9}, ActorId{5}, 0);
+  const auto refused = table_.connect(ActorRequestId{9}, ActorId{5});
   const Error why = std::get<ActorRefused>(refused.at(0)).why;
   EXPECT_EQ(why.code(), ErrorCode::kExhausted);
   EXPECT_NE(why.message().find("ended: it took all; it was restarted 1 time"), std::string::npos) << why.to_string();
@@ -204,13 +204,13 @@ TEST_F(ActorTableTest, ConnectIsAnsweredWhenThePresentIncarnationHasStarted) {
   EXPECT_EQ(started(5, 1), (Texts{"ready 1, 5.1", "ready 2, 5.1"}));
   EXPECT_EQ(connect(3, 5), (Texts{"ready 3, 5.1"}));
   ended(5, 1);
-  EXPECT_EQ(connect(4, 5, 1), Texts{});
+  EXPECT_EQ(connect(4, 5), Texts{});
   EXPECT_EQ(started(5, 2), (Texts{"ready 4, 5.2"}));
 }
 
 TEST_F(ActorTableTest, ConnectIsAnsweredWithTheSameIncarnationWhenTheConnectionAloneBroke) {
   create_alive(5, spec_with(1));
-  EXPECT_EQ(connect(2, 5, 1), (Texts{"ready 2, 5.1"}));
+  EXPECT_EQ(connect(2, 5), (Texts{"ready 2, 5.1"}));
 }
 
 TEST_F(ActorTableTest, ConnectHoldsNothing) {

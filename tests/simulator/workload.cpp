@@ -538,7 +538,6 @@ void end_detached(Runtime& runtime) {
       if (!Cluster::alive()) return;
       must(found.id().value() == actor, "is another one");
       auto answer = found.call<&Ledger::incarnation>().try_get();
-      // Where its program was, its process ends with that.
       for (int again = 0; !answer && again < kTriesMax; ++again) answer = found.call<&Ledger::incarnation>().try_get();
       must(bool{answer}, answer ? "" : "does not answer: " + answer.error().to_string());
       must(!answer || *answer >= the_history->newest_of(actor), "is an old one");

@@ -47,6 +47,7 @@ TEST(FrameHeader, KindsStatusesAndFlagsKeepTheirNumbers) {
   EXPECT_EQ(static_cast<int>(ReplyStatus::kOk), 0);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kError), 1);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kReturned), 2);
+  EXPECT_EQ(static_cast<int>(ReplyStatus::kTurnedAway), 3);
   EXPECT_EQ(kUnordered, 1);
   EXPECT_EQ(kByName, 2);
 }
@@ -85,7 +86,7 @@ TEST(CheckOfAHeader, RefusesEveryStatusThatDoesNotExist) {
   for (int status = 0; status < 256; ++status) {
     FrameHeader header = header_of(static_cast<int>(FrameKind::kReply), 0);
     header.status = static_cast<ReplyStatus>(status);
-    EXPECT_EQ(check(header).ok(), status <= 2) << status;
+    EXPECT_EQ(check(header).ok(), status <= 3) << status;
   }
 }
 

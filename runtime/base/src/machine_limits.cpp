@@ -111,7 +111,8 @@ std::uint64_t used_of(const fs::path& group, bool is_second) {
   const std::string parts = lines_of(group / "memory.stat");
   const std::string of_all = is_second ? "" : "total_";  // version 1 tells of the group without those below, too
   const std::uint64_t cached = number_behind(of_all + "active_file", parts).value_or(0) +
-                               number_behind(of_all + "inactive_file", parts).value_or(0);
+                               number_behind(of_all + "inactive_file", parts).value_or(0) +
+                               number_behind("slab_reclaimable", parts).value_or(0);  // version 2 alone counts it
   const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(used.value_or(0), 0));
   return all - std::min(all, cached);
 }

@@ -1,5 +1,8 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,7 +16,9 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <cstring>
+#include <memory>
 
 #include <pharos/net/address.hpp>
 
@@ -53,6 +58,31 @@ Result<sockaddr_in> inet_name(const Address& address) {
     return Error{ErrorCode::kInvalidArgument, "\"" + address.place + "\" is no IPv4 address"};
   }
   return name;
+}
+
+std::string text_of(const sockaddr* of) {
+  sockaddr_in name{};
+  std::memcpy(&name, of, sizeof name);
+  char text[INET_ADDRSTRLEN]{};
+  ::inet_ntop(AF_INET, &name.sin_addr, text, sizeof text);
+  return text;
+}
+
+/// The host's first IPv4 address. Asks the network perhaps, and waits for the answer.
+Result<std::string> look_up(const std::string& host) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const bool is_name = host.find_first_not_of("0123456789.") != std::string::npos;  // "10.1" may be an address of old
+  const int failed = !is_name ? EAI_NONAME : ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
+  if (failed != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "\"" + host + "\" is no IPv4 address and no host's name: " + ::gai_strerror(failed),
+                 "Write HOST:PORT, as 10.0.0.1:7400."};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all{found, &::freeaddrinfo};
+  return text_of(found->ai_addr);
 }
 
 Result<Fd> new_socket(int family) {
@@ -116,6 +146,20 @@ bool Address::loopback() const {
   return unix_socket || place.starts_with("127.");
 }
 
+std::string own_place() {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) == 0) {
+    const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all{first, &::freeifaddrs};
+    for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+      const bool is_outer = (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+      if (is_outer && each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET) return text_of(each->ifa_addr);
+    }
+  }
+  char name[HOST_NAME_MAX + 1]{};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
 Result<Address> parse_address(std::string_view text) {
   if (text.starts_with("unix:")) {
     if (text.size() == 5) return Error{ErrorCode::kInvalidArgument, "\"unix:\" names no path"};
@@ -130,10 +174,9 @@ Result<Address> parse_address(std::string_view text) {
                  "Write HOST:PORT or unix:PATH."};
   }
   address.place = text.substr(0, colon) == "localhost" ? "127.0.0.1" : std::string{text.substr(0, colon)};
-  PHAROS_TRY_VOID([&]() -> Result<void> {
-    PHAROS_TRY([[maybe_unused]] const sockaddr_in name, inet_name(address));
-    return {};
-  }());
+  if (!inet_name(address)) {
+    PHAROS_TRY(address.place, look_up(address.place));
+  }
   return address;
 }
 

@@ -27,7 +27,9 @@ Error cannot_use(const std::filesystem::path& folder, int error_number) {
 
 Result<Fd> lock_folder(const std::filesystem::path& folder) {
   std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
+  if (std::filesystem::create_directories(folder, failed)) {  // what lies there is for nobody else
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
+  }
   if (failed) return cannot_use(folder, failed.value());
   const auto lock_file = folder / "pharos.lock";
   Fd fd{::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};

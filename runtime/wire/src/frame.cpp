@@ -31,7 +31,7 @@ Result<void> check(const FrameHeader& header) {
     return bad("a payload of " + to_string(ByteCount{header.payload_bytes}) + "; at most " + to_string(most) +
                " are allowed");
   }
-  if (header.status > ReplyStatus::kReturned) {
+  if (header.status > ReplyStatus::kTurnedAway) {
     return bad("status " + std::to_string(static_cast<int>(header.status)));
   }
   return {};

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -16,6 +17,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -302,6 +304,26 @@ void run_ends_detached(pharos::Runtime& runtime) {
   const auto stays = runtime.actor<Keeper>("stays", "far");
   stays.stop();
   say("stopped");
+}
+
+/// Sixteen tasks at once, one after the other, until the file is there.
+void run_load(pharos::Runtime& runtime, const std::string& file) {
+  const pharos::TaskOptions where_both{.resources = {{"both", 0.25}}};
+  say("b is " + to_string(wait_for(runtime.submit<&node_id>(where_both))));
+  std::deque<std::pair<int, pharos::Ref<int>>> tasks;
+  int submitted = 0;
+  int wrong = 0;
+  do {
+    for (; tasks.size() < 16 && !std::filesystem::exists(file); ++submitted) {
+      tasks.emplace_back(submitted, runtime.submit<&twice>(where_both, submitted));
+    }
+    if (tasks.empty()) break;
+    const auto& [value, task] = tasks.front();
+    wrong += wait_for(task) == 2 * value ? 0 : 1;
+    if (value == 100) say("ready");
+    tasks.pop_front();
+  } while (!tasks.empty() || !std::filesystem::exists(file));
+  say(std::to_string(wrong) + " wrong");
 }
 
 /// Counters on b that may move and that may not, and a task that takes its time; the test drains b.
@@ -680,6 +702,7 @@ int main(int, char** argv) {
     if (mode == "leaves_detached") run_leaves_detached(runtime, argv[2] != nullptr);
     if (mode == "finds_detached") run_finds_detached(runtime);
     if (mode == "ends_detached") run_ends_detached(runtime);
+    if (mode == "load") run_load(runtime, argv[2]);
     if (mode == "drained") run_drained(runtime, argv[2]);
     if (mode == "exclusive") run_exclusive(runtime);
     if (mode == "overflow") run_overflow(runtime, std::stoi(argv[2]), argv[3]);

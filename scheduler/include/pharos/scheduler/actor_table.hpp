@@ -107,9 +107,7 @@ class ActorTable {
   ActorEffects create(ActorRequestId request, ActorId actor, const ActorSpec& spec, CallerId creator);
   /// Answered when the present incarnation has started, at once if it has; refused with why it died if it has died for
   /// good, and with kNotFound if it never was or is forgotten. Holds nothing.
-  /// `seen`, the newest incarnation that the caller has lost its connection to (0: none), makes nobody wait: as long as
-  /// that process is not reported gone, it may be that the connection alone broke, so it is answered with again.
-  ActorEffects connect(ActorRequestId request, ActorId actor, std::uint32_t seen);
+  ActorEffects connect(ActorRequestId request, ActorId actor);
   /// The actor of that name, which the caller now holds once more: kNotFound; kInvalidArgument if it is of another
   /// type. The type "" fits them all.
   Result<ActorId> find(const std::string& name_space, const std::string& name, const std::string& type,
@@ -168,7 +166,7 @@ class ActorTable {
   /// have not been heard of. False: that makes no sense here, and nothing has changed.
   bool restore(ActorId actor, const ActorSpec& spec, CallerId creator, const Life& life, TimePoint now);
   /// So many holds it has of this caller, whatever was said of that before.
-  void restore_hold(ActorId actor, CallerId caller, std::int64_t count);
+  ActorEffects restore_hold(ActorId actor, CallerId caller, std::int64_t count);
   /// All holders have been heard of. Actors that nobody holds end, and promises are broken that nobody will keep.
   ActorEffects restored(const std::function<bool(CallerId)>& is_there);
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <map>
 #include <optional>
@@ -190,9 +192,29 @@ class Placement {
   };
   /// One of the two.
   struct Turn {
+    std::uint64_t number = 0;
+    std::int64_t cpus = 0;  // that the line's demand has; for a quick look
     Line* line = nullptr;
     Group* group = nullptr;
-    std::int64_t cpus = 0;  // that the line's demand has; for a quick look
+  };
+  /// In the order of their numbers, side by side: whenever something has become free all of them are looked at.
+  class Turns {
+   public:
+    void add(const Turn& turn) { turns_.insert(behind(turn.number), turn); }
+    void erase(std::uint64_t number) {
+      const auto at = behind(number);
+      if (at != turns_.begin() && std::prev(at)->number == number) turns_.erase(std::prev(at));
+    }
+    auto begin() const { return turns_.begin(); }
+    auto end() const { return turns_.end(); }
+    /// The first one with a higher number.
+    std::vector<Turn>::const_iterator behind(std::uint64_t number) const {
+      return std::upper_bound(turns_.begin(), turns_.end(), number,
+                              [](std::uint64_t asked, const Turn& each) { return asked < each.number; });
+    }
+
+   private:
+    std::vector<Turn> turns_;
   };
   struct Place {
     Line* line = nullptr;  // it waits there, with this number
@@ -236,7 +258,7 @@ class Placement {
 
   Fleet fleet_;
   std::map<Demand, Line> lines_;
-  std::map<std::uint64_t, Turn> turns_;  // the first of each line, and groups that wait
+  Turns turns_;  // the first of each line, and groups that wait
   std::unordered_map<GroupId, Group> groups_;
   std::unordered_map<ActorId, Place> places_;
   std::unordered_map<NodeId, std::unordered_set<ActorId>> seated_;  // whose places are there

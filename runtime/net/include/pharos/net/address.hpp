@@ -12,17 +12,21 @@
 
 namespace pharos::net {
 
-/// Where a daemon listens: "unix:/path/node.sock" or "127.0.0.1:7000" (numeric IPv4; "localhost" is 127.0.0.1).
+/// Where a daemon listens: "unix:/path/node.sock" or "127.0.0.1:7000".
 struct Address {
   bool unix_socket = false;
-  std::string place;  ///< path or host
+  std::string place;  ///< path, or a numeric IPv4 address
   std::uint16_t port = 0;
 
   std::string to_string() const;
   bool loopback() const;
 };
 
+/// Of a host's name ("host:7000") its first IPv4 address: asks the network for it, perhaps, and waits for the answer.
 Result<Address> parse_address(std::string_view text);
+/// Where other machines reach this one, as far as it knows: its first IPv4 address that is not the loopback's, or its
+/// name.
+std::string own_place();
 
 /// A listening socket, non-blocking. A Unix socket is made 0600, at a path of any length; a busy port or path gives
 /// kAlreadyExists naming it. Port 0 takes a free one: see bound_address().

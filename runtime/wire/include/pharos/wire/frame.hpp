@@ -29,8 +29,9 @@ enum class FrameKind : std::uint8_t {
 /// How a call ended, in a reply.
 enum class ReplyStatus : std::uint8_t {
   kOk = 0,
-  kError = 1,     ///< the payload is an encoded Error
-  kReturned = 2,  ///< not begun, and the caller may run it elsewhere: the task that runs here waits, or takes long
+  kError = 1,       ///< the payload is an encoded Error
+  kReturned = 2,    ///< not begun, and the caller may run it elsewhere: the task that runs here waits, or takes long
+  kTurnedAway = 3,  ///< not begun, and nothing that comes later will be: the worker is to end
 };
 
 enum FrameFlags : std::uint8_t {
