@@ -1,5 +1,7 @@
 #include "listing.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdio>
 #include <iostream>
@@ -41,6 +43,18 @@ std::string in_json(const std::string& text) {
   return quoted + '"';
 }
 
+/// Whether what is in such a column is a number, wherever there is anything.
+bool is_of_numbers(const std::string& column) {
+  constexpr std::array kNumbers{"pid", "incarnation", "restarts", "seconds", "bytes"};
+  return std::find(kNumbers.begin(), kNumbers.end(), column) != kNumbers.end();
+}
+
+std::string cell_in_json(const std::string& column, const std::string& cell) {
+  if (!is_of_numbers(column)) return in_json(cell);
+  if (cell.empty()) return "null";
+  return cell.find_first_not_of("0123456789.") == std::string::npos ? cell : in_json(cell);
+}
+
 }  // namespace
 
 void print_json(const wire::Rows& rows) {
@@ -48,7 +62,7 @@ void print_json(const wire::Rows& rows) {
   for (const auto& row : rows.rows) {
     std::cout << (&row == &rows.rows.front() ? "\n  {" : ",\n  {");
     for (std::size_t i = 0; i < row.size(); ++i) {
-      std::cout << (i == 0 ? "" : ", ") << in_json(rows.columns[i]) << ": " << in_json(row[i]);
+      std::cout << (i == 0 ? "" : ", ") << in_json(rows.columns[i]) << ": " << cell_in_json(rows.columns[i], row[i]);
     }
     std::cout << "}";
   }
@@ -91,8 +105,11 @@ Result<void> print_list(const Place& place, const ListOptions& options) {
     question.filters.push_back(std::move(filter));
   }
   PHAROS_TRY(const wire::Rows rows, rows_of(ask(place, std::move(question))));
+  const std::uint64_t left_out = rows.matching - std::min<std::uint64_t>(rows.matching, rows.rows.size());
+  const std::string more = "… and " + std::to_string(left_out) + " more; --limit shows more\n";
   if (options.format == "json") {
     print_json(rows);
+    if (left_out != 0) std::cerr << more;
     return {};
   }
   if (rows.rows.empty()) {
@@ -100,9 +117,7 @@ Result<void> print_list(const Place& place, const ListOptions& options) {
     return {};
   }
   print_table(rows);
-  if (rows.matching > rows.rows.size()) {
-    std::cout << "… and " << rows.matching - rows.rows.size() << " more; --limit shows more\n";
-  }
+  if (left_out != 0) std::cout << more;
   return {};
 }
 
@@ -111,7 +126,14 @@ Result<void> print_status(const Place& place) {
   PHAROS_TRY(const wire::Rows jobs, all_rows(place, "jobs", kAllRows));
   PHAROS_TRY(const wire::Rows pending, all_rows(place, "pending", 20));
   PHAROS_TRY(const wire::Rows records, all_rows(place, "records", kAllRows));
-  std::cout << counted(nodes.matching, "node") << ", " << counted(jobs.matching, "program") << "\n\n";
+  const auto node = std::find(jobs.columns.begin(), jobs.columns.end(), "node") - jobs.columns.begin();
+  const auto ended =
+      static_cast<std::uint64_t>(std::count_if(jobs.rows.begin(), jobs.rows.end(), [node](const auto& row) {
+        return row[static_cast<std::size_t>(node)].empty();
+      }));
+  std::cout << counted(nodes.matching, "node") << ", " << counted(jobs.matching - ended, "program");
+  if (ended != 0) std::cout << ", and detached actors of " << ended << " more";
+  std::cout << "\n\n";
   print_table(nodes);
   std::cout << '\n';
   for (const auto& row : records.rows) {

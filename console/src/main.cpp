@@ -272,7 +272,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"nodes", "actors", "groups", "jobs"}));
   list->add_option("--filter", listed.filters, "Only rows where that is so; may be given several times")
       ->type_name("COLUMN=VALUE");
-  list->add_option("--limit", listed.limit, "At most so many rows of those")->capture_default_str();
+  list->add_option("--limit", listed.limit, "At most so many rows of those")
+      ->check(CLI::PositiveNumber.description(""))
+      ->capture_default_str();
   list->add_option("--format", listed.format, "How to print them")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();

@@ -29,9 +29,12 @@ double use_of(const Fleet::Node& node) {
 std::string Demand::to_string() const {
   std::string text = amounts.to_string();
   if (only) text += " on node " + pharos::to_string(only);
-  for (const LabelRule& rule : labels) {
-    text += (&rule == &labels.front() ? " on a node with " : " and ") + rule.to_string();
-  }
+  return labels.empty() ? text : text + " on a node with " + labels_to_string();
+}
+
+std::string Demand::labels_to_string() const {
+  std::string text;
+  for (const LabelRule& rule : labels) text += (text.empty() ? "" : " and ") + rule.to_string();
   return text;
 }
 
@@ -273,7 +276,8 @@ Error Fleet::too_much(const std::string& who, const Demand& demand) const {
   std::string why;
   if (nearest != nullptr) {
     const bool alone = nodes_.size() == 1 || demand.only;
-    why = demand.amounts.shortage(nearest->ledger.total(), alone ? "the node" : "the node that comes nearest");
+    const std::string which = demand.labels.empty() ? "" : " with " + demand.labels_to_string();
+    why = demand.amounts.shortage(nearest->ledger.total(), "the node" + which + (alone ? "" : " that comes nearest"));
   } else {
     why = demand.to_string() + "; there is no " + (nodes_.empty() ? "node" : "such node");
   }

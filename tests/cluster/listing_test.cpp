@@ -76,6 +76,10 @@ TEST_F(ListingTest, JsonIsForPrograms) {
   EXPECT_EQ(none.output, "[]\n");
   const auto jobs = ask({"list", "jobs", "--format", "json"});
   EXPECT_SAYS(jobs.output, "far_driver\", \"state\": \"runs\"");
+  const auto actors = ask({"list", "actors", "--limit", "1", "--format", "json"});
+  EXPECT_SAYS(actors.output, "\"restarts\": 0, ");
+  EXPECT_SAYS(actors.error, " more; --limit shows more");
+  EXPECT_EQ(ask({"list", "actors", "--limit", "0"}).status, 512);
 }
 
 TEST_F(ListingTest, WhatMakesNoSenseIsSaid) {

@@ -194,6 +194,9 @@ TEST_F(PlacementTest, LabelsSayWhichNodesWillDo) {
   const auto nowhere = placement_.place(ActorId{4}, "x", where("cpu=1", "zone", "in(c, d)"), {});
   EXPECT_EQ(std::get<Unplaceable>(nowhere[0]).why.message(),
             "actor \"x\" asks for 1 CPU on a node with zone in (c, d); there is no such node");
+  const auto too_much = placement_.place(ActorId{5}, "x", where("cpu=2", "disk", "ssd"), {});
+  EXPECT_EQ(std::get<Unplaceable>(too_much[0]).why.message(),
+            "actor \"x\" asks for 2 CPUs; the node with disk=ssd that comes nearest has 1 CPU");
 }
 
 TEST_F(PlacementTest, NothingNewGoesToAClosedNode) {

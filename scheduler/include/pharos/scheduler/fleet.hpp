@@ -24,6 +24,7 @@ struct Demand {
 
   /// "2 GPUs on a node with zone=a".
   std::string to_string() const;
+  std::string labels_to_string() const;
   friend auto operator<=>(const Demand&, const Demand&) = default;
 };
 
