@@ -120,7 +120,9 @@ TEST_F(HeadAwayTest, ADetachedActorWhoseProgramHasGoneAndItsChildAreThereOnceAsT
   EXPECT_EQ(census().wait_for(Part::kWorker, 2).size(), 2U);
   start_durable_head();
   EXPECT_EQ(run("finds_family"), left);
-  EXPECT_TRUE(eventually([&] { return ask({"status"}).starts_with("3 nodes, 1 program\n"); })) << ask({"status"});
+  EXPECT_TRUE(eventually([&] {
+    return ask({"status"}).starts_with("3 nodes, 0 programs, and detached actors of 1 more\n");
+  })) << ask({"status"});
   EXPECT_EQ(run("finds_family"), left) << "who has found them has let them go";
   EXPECT_EQ(alive(), before);
   EXPECT_EQ(census().wait_for(Part::kWorker, 2).size(), 2U);
