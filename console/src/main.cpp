@@ -49,8 +49,7 @@ int status_of(const Result<int>& status) {
 
 /// The end of a head's node may be quicker than another one's answer.
 Result<void> stop(const pharos::console::Place& place) {
-  const bool is_named = !place.address.empty() || std::getenv("PHAROS_ADDRESS") != nullptr;
-  PHAROS_TRY(const auto addresses, is_named ? pharos::console::addresses_of(place) : pharos::console::started_here());
+  PHAROS_TRY(const auto addresses, pharos::console::addresses_of(place, pharos::console::Here::kStarted));
   std::vector<pharos::console::Asked> nodes;
   std::optional<pharos::Error> why;
   for (const std::string& address : addresses) {

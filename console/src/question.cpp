@@ -34,8 +34,8 @@ class Silent final : public net::Peer::Owner {
   void on_peer_closed(net::Peer&, const Error&) override {}
 };
 
-/// A node on this machine.
-struct Here {
+/// On this machine.
+struct NodeHere {
   std::string address;
   std::string about;  // empty: it is a program's own
 };
@@ -45,8 +45,8 @@ fs::path folder_of(const std::string& address) {
 }
 
 // A head and its nodes are one cluster.
-bool are_one_cluster(const std::vector<Here>& nodes) {
-  return std::all_of(nodes.begin(), nodes.end(), [&](const Here& each) {
+bool are_one_cluster(const std::vector<NodeHere>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](const NodeHere& each) {
     const auto first = process::read_token(folder_of(nodes.front().address) / "token");
     const auto token = process::read_token(folder_of(each.address) / "token");
     return first && token && *first == *token;
@@ -54,20 +54,20 @@ bool are_one_cluster(const std::vector<Here>& nodes) {
 }
 
 /// Of the nodes here, which are one cluster's: of one that was started by hand, rather than of programs' own.
-Result<std::vector<Here>> nodes_here() {
+Result<std::vector<NodeHere>> nodes_here() {
   PHAROS_TRY(const std::string base, process::ensure_base_folder());
   process::sweep_run_folders(base);
-  std::vector<Here> found;
+  std::vector<NodeHere> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator{base, error}) {
     if (!fs::exists(entry.path() / "node.sock")) continue;
-    Here node{"unix:" + (entry.path() / "node.sock").string(), {}};
+    NodeHere node{"unix:" + (entry.path() / "node.sock").string(), {}};
     std::ifstream file{entry.path() / "started"};
     std::getline(file, node.about);
     found.push_back(std::move(node));
   }
   const auto own =
-      std::stable_partition(found.begin(), found.end(), [](const Here& each) { return !each.about.empty(); });
+      std::stable_partition(found.begin(), found.end(), [](const NodeHere& each) { return !each.about.empty(); });
   if (own != found.begin()) found.erase(own, found.end());
   if (found.empty()) {
     return Error{ErrorCode::kNotFound, "no cluster of this user runs on this machine, as far as " + base + " shows",
@@ -75,16 +75,10 @@ Result<std::vector<Here>> nodes_here() {
   }
   if (are_one_cluster(found)) return found;
   std::string all;
-  for (const Here& each : found) {
+  for (const NodeHere& each : found) {
     all += "\n  --address " + each.address + "  # " + (each.about.empty() ? "a program's own" : each.about);
   }
   return Error{ErrorCode::kInvalidArgument, "several clusters run on this machine", "Choose one:" + all};
-}
-
-std::vector<std::string> addresses_of_all(const std::vector<Here>& nodes) {
-  std::vector<std::string> all;
-  for (const Here& each : nodes) all.push_back(each.address);
-  return all;
 }
 
 // A node's own socket takes drivers; the other one nodes, and whoever says what it wants.
@@ -118,13 +112,6 @@ Result<std::string> token_of_cluster_here(const std::string& address) {
   return (folder_of(nodes.front().address) / "token").string();
 }
 
-Result<std::vector<std::string>> started_here() {
-  PHAROS_TRY(const auto nodes, nodes_here());
-  if (!nodes.front().about.empty()) return addresses_of_all(nodes);
-  return Error{ErrorCode::kNotFound, "no cluster was started by this user on this machine",
-               "A program has one of its own, which ends with it: --address " + nodes.front().address + " ends both."};
-}
-
 Error nodes_are_silent(const std::string& silent) {
   return {ErrorCode::kUnavailable, "not all nodes answer:" + silent};
 }
@@ -135,11 +122,18 @@ Result<void> check_token_is_named(const Place& place) {
                "Name a copy of it: --token-file FILE, or PHAROS_TOKEN_FILE."};
 }
 
-Result<std::vector<std::string>> addresses_of(const Place& place) {
+Result<std::vector<std::string>> addresses_of(const Place& place, Here which) {
   if (!place.address.empty()) return std::vector{place.address};
   if (const char* const given = std::getenv("PHAROS_ADDRESS")) return std::vector{std::string{given}};
   PHAROS_TRY(const auto nodes, nodes_here());
-  return addresses_of_all(nodes);
+  if (which == Here::kStarted && nodes.front().about.empty()) {
+    return Error{
+        ErrorCode::kNotFound, "no cluster was started by this user on this machine",
+        "A program has one of its own, which ends with it: --address " + nodes.front().address + " ends both."};
+  }
+  std::vector<std::string> addresses;
+  for (const NodeHere& each : nodes) addresses.push_back(each.address);
+  return addresses;
 }
 
 Result<std::string> address_of(const Place& place) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,11 +19,14 @@ struct Place {
 /// Where the token lies of the cluster whose node has this socket; without an address, of the only cluster of this user
 /// here.
 Result<std::string> token_of_cluster_here(const std::string& address = {});
-/// The nodes of the only cluster that this user has started here.
-Result<std::vector<std::string>> started_here();
 
+/// Which clusters count where none is named.
+enum class Here : std::uint8_t {
+  kAny,      ///< a program's own, too, if no other runs
+  kStarted,  ///< those that this user has started
+};
 /// The node, or all nodes here of that cluster.
-Result<std::vector<std::string>> addresses_of(const Place& place);
+Result<std::vector<std::string>> addresses_of(const Place& place, Here which = Here::kAny);
 /// One of them.
 Result<std::string> address_of(const Place& place);
 /// Over TCP a token is needed.

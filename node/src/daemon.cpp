@@ -156,21 +156,25 @@ class Daemon final {
               << "listening at " << listening_at_ << "; token in " << token_file() << "\n"
               << "join with: pharos start --address " << reached_at() << " --token-file " << token_file()
               << "  (on another machine: with a copy of that file)\n";
-    say_next_commands("head");
+    describe("a head");
+    say_next_commands();
   }
   void say_node_runs() const {
     std::cout << "Pharos node with " << machine_.resources.to_string() << "\n"
               << "joined the head at " << options_.head << "; listening at " << listening_at_ << "\n";
-    say_next_commands("node");
+    describe("a node");
+    say_next_commands();
   }
-  void say_next_commands(const char* what) const {
+  /// For the commands, which look for clusters that people have started.
+  void describe(const std::string& what) const {
+    std::ofstream{kept_.run_folder + "/started"} << what << ", listening at " << listening_at_ << '\n';
+  }
+  void say_next_commands() const {
     const std::string place = " --address " + reached_at() + " --token-file " + token_file();
     std::cout << "run programs with: pharos run" << place << " -- ./app\n"
               << "or with: PHAROS_ADDRESS=" << reached_at() << " PHAROS_TOKEN_FILE=" << token_file() << " ./app\n"
               << "look at it with: pharos status" << place << "\n"
               << "end it with: pharos stop" << place << std::endl;
-    // For the commands, which look for clusters that people have started.
-    std::ofstream{kept_.run_folder + "/started"} << "a " << what << ", listening at " << listening_at_ << '\n';
     end_words();
   }
   /// For whoever has started it in the background.
