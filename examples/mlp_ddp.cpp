@@ -40,6 +40,7 @@ constexpr std::int64_t kPoints = 3072;
 constexpr std::int64_t kBatch = 256;  // of all ranks together
 constexpr std::int64_t kWidth = 64;
 constexpr double kRate = 2e-2;
+constexpr std::uint64_t kWarmUp = 20;  // steps
 constexpr double kNoise = 0.04;
 constexpr int kRows = 22;
 constexpr int kColumns = 2 * kRows;
@@ -79,7 +80,7 @@ class Training {
         network_{make_network()},
         ddp_{ranks, *network_},
         optimizer_{ml::groups_of(*network_, 1e-4), ml::AdamW{.lr = kRate}},
-        rate_{ml::warm_up(20, ml::cosine(static_cast<std::uint64_t>(epochs * (kPoints / kBatch))))} {}
+        rate_{ml::warm_up(kWarmUp, ml::cosine(static_cast<std::uint64_t>(epochs * (kPoints / kBatch)) - kWarmUp))} {}
 
   Epoch epoch() {
     const auto began = std::chrono::steady_clock::now();
@@ -88,14 +89,15 @@ class Training {
     for (const Tensor& batch : torch::randperm(kPoints).split(kBatch)) {
       const Tensor share = batch.tensor_split(ranks_.size())[ranks_.rank()];
       optimizer_.zero_grad();
+      ddp_.weigh(static_cast<double>(share.size(0)));  // which may be one more than another rank's
       const Tensor of_share = torch::nn::functional::cross_entropy(network_->forward(data_.places.index({share})),
                                                                    data_.arms.index({share}));
       of_share.backward();
       optimizer_.set_lr(kRate * rate_(steps_++));
       optimizer_.step();
-      loss += of_share.item<double>() * kBatch / kPoints;
+      loss += of_share.item<double>() * static_cast<double>(share.size(0)) / kPoints;
     }
-    ranks_.all_reduce(std::span{&loss, 1}, ml::Reduction::kMean);
+    ranks_.all_reduce(std::span{&loss, 1});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     return {loss, accuracy(), static_cast<double>(kPoints) / took.count(), ranks_agree()};
   }

@@ -58,6 +58,11 @@ GroupCore::GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& opti
       kind_{std::move(kind)},
       id_{random_u64() | 1} {}
 
+// Who waits for room for more members holds the demand for it.
+GroupCore::~GroupCore() {
+  give_up_growth({ErrorCode::kCancelled, "nobody has the group any more"});
+}
+
 std::vector<Bundle> GroupCore::own_bundles() const {
   return options_.members.empty() ? std::vector<Bundle>(options_.size, options_.member) : options_.members;
 }
@@ -213,6 +218,7 @@ void GroupCore::make_spare(Seat seat) {
 
 void GroupCore::fail(const Error& why) {
   failed_ = why;
+  give_up_growth(why);
   for (const Seat& seat : members_) seat.actor->kill();
   for (const Seat& seat : spares_) seat.actor->kill();
   spares_.clear();
@@ -245,6 +251,7 @@ CellHandle GroupCore::resize(std::size_t size) {
 }
 
 void GroupCore::shrink(std::size_t size) {
+  give_up_growth({ErrorCode::kCancelled, "it is to have " + std::to_string(size) + " members now"});
   if (size == members_.size()) return;
   for (std::size_t rank = size; rank < members_.size(); ++rank) {
     members_[rank].actor->stop(kStopTime);
@@ -277,7 +284,10 @@ void GroupCore::grow(std::size_t more, const CellHandle& made) {
   }
   growth_ = std::move(growth);
   made->on_cancel([weak = weak_from_this()] {
-    if (const auto core = weak.lock()) core->give_up_growth();
+    const auto core = weak.lock();
+    if (core == nullptr) return;
+    const std::lock_guard lock{core->mutex_};
+    core->give_up_growth({ErrorCode::kCancelled, "it was cancelled"});
   });
   call_back_when_ready(greeted, [weak = weak_from_this(), greeted, made] {
     if (const auto core = weak.lock()) return core->take_in(greeted, made);
@@ -285,10 +295,10 @@ void GroupCore::grow(std::size_t more, const CellHandle& made) {
   });
 }
 
-/// It fails of that, unless it is over.
-void GroupCore::give_up_growth() {
-  const std::lock_guard lock{mutex_};
-  if (!growth_) return;
+/// If there is one.
+void GroupCore::give_up_growth(const Error& why) {
+  if (!growth_ || growth_->given_up) return;
+  growth_->given_up = why;
   for (const Seat& seat : growth_->coming) seat.actor->kill();
   growth_->room.remove();
 }
@@ -298,7 +308,7 @@ void GroupCore::take_in(const std::vector<CellHandle>& greeted, const CellHandle
   {
     const std::lock_guard lock{mutex_};
     Growth growth = *std::exchange(growth_, std::nullopt);
-    why = failed_;
+    why = growth.given_up;
     for (const CellHandle& each : greeted) {
       if (auto answer = each.wait(Deadline::never()); !answer && !why) why = std::move(answer).error();
     }
@@ -328,6 +338,7 @@ void GroupCore::end(std::optional<Duration> grace) {
                     "group \"" + label_ + "\" was " + (grace ? "stopped" : "killed") + " by this program",
                     "Spawn another where it is still wanted."};
   }
+  give_up_growth(*failed_);
   for (const auto* const seats : {&members_, &spares_}) {
     for (const Seat& seat : *seats) {
       if (grace) {

@@ -18,6 +18,7 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
  public:
   GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind);
   GroupCore(GroupCore&&) = delete;
+  ~GroupCore();
 
   void begin();
   /// The present one: who is lost by now has been replaced.
@@ -49,7 +50,7 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   void shrink(std::size_t size);
   void grow(std::size_t more, const CellHandle& made);
   void take_in(const std::vector<CellHandle>& greeted, const CellHandle& made);
-  void give_up_growth();
+  void give_up_growth(const Error& why);
 
   const std::weak_ptr<Caller> caller_;
   const ActorGroupOptions options_;
@@ -67,6 +68,7 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   struct Growth {
     std::vector<Seat> coming;
     PlacementGroup room;  // what they have that is new
+    std::optional<Error> given_up{};
   };
   std::optional<Growth> growth_;
   std::optional<Error> failed_;

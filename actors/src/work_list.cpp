@@ -57,9 +57,18 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
     const std::lock_guard lock{mutex_};
     const auto busy = busy_.find(actor);
     if (--busy->second == 0) busy_.erase(busy);
-    if (done.wait(Deadline::never()) || !actor->loss().ready() || tries_[item]++ >= options_.max_retries) return false;
+    const auto ended = done.wait(Deadline::never());
+    if (ended) return false;
+    const bool is_over = actor->loss().ready() && tries_[item]++ < options_.max_retries;
+    if (!is_over && !was_turned_away(actor, ended.error())) return false;
     waiting_.push_front(item);
     return true;
+  }
+  /// By one that is no member any more: the item did not begin.
+  bool was_turned_away(const std::shared_ptr<ActorHandle>& actor, const Error& why) const {
+    if (why.code() != ErrorCode::kActorDied || why.outcome() != Outcome::kNotStarted) return false;
+    const auto members = core_->term()->actors;
+    return std::find(members.begin(), members.end(), actor) == members.end();
   }
 
   void give_up(const Error& why) {

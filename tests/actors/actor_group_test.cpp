@@ -290,6 +290,54 @@ TEST_F(ActorGroupTest, AGrowthThatWaitsForRoomMayBeGivenUp) {
   EXPECT_EQ(get_all(group.call_all<&Worker::start>()), (std::vector{1, 1}));
 }
 
+TEST_F(ActorGroupTest, AGrowthThatWaitsForRoomEndsWithWhatWantedIt) {
+  Runtime runtime{RuntimeOptions{.cpus = 3}};
+  const ActorGroupOptions one{.size = 1, .member = {.cpus = 1}};
+  const auto is_given_up = [](const Ref<void>& grown, const char* why) {
+    const auto result = grown.try_get(soon());
+    ASSERT_FALSE(result);
+    EXPECT_SAYS(result.error().message(), why);
+  };
+  std::optional other{runtime.spawn_group<Worker>(one, 1)};
+  other->ready().get(soon());
+  // By another size: nobody comes when there is room.
+  std::optional group{runtime.spawn_group<Worker>({.size = 2, .member = {.cpus = 1}}, 1)};
+  group->ready().get(soon());
+  const auto grown = group->resize(3);
+  EXPECT_FALSE(grown.try_get(Deadline::in(100ms)));
+  group->resize(1).get(soon());
+  is_given_up(grown, "it is to have 1 members now");
+  other.reset();
+  other.emplace(runtime.spawn_group<Worker>(one, 1));
+  other->ready().get(soon());
+  EXPECT_EQ(group->size(), 1U);
+  // By the group's end, and its last handle's.
+  const auto more = group->resize(4);
+  EXPECT_FALSE(more.try_get(Deadline::in(100ms)));
+  group->kill();
+  is_given_up(more, "killed by this program");
+  group.emplace(runtime.spawn_group<Worker>(one, 1));
+  group->ready().get(soon());
+  const auto most = group->resize(3);
+  EXPECT_FALSE(most.try_get(Deadline::in(100ms)));
+  group.reset();
+  is_given_up(most, "");
+  other.reset();
+  runtime.spawn_group<Worker>({.size = 3, .member = {.cpus = 1}}, 1).ready().get(soon());
+}
+
+TEST_F(ActorGroupTest, AWorkListGoesOnWhenTheGroupShrinks) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Mapper>({.size = 3});
+  std::vector<int> items(60);
+  std::iota(items.begin(), items.end(), 0);
+  const auto refs = group.map<&Mapper::square>(items, {.max_retries = 0});
+  refs[0].get(soon());
+  group.resize(1).get(soon());
+  const auto results = get_all(refs);
+  for (int n = 0; n < 60; ++n) EXPECT_EQ(results[static_cast<std::size_t>(n)].first, n * n);
+}
+
 TEST_F(ActorGroupTest, ACallOfATermThatIsOverIsRefused) {
   Runtime runtime;
   const auto group = runtime.spawn_group<Worker>({.size = 1}, 1);

@@ -138,6 +138,45 @@ TEST_P(Conformance, MessagesGoOnBesideWhatAllDo) {
   });
 }
 
+TEST_P(Conformance, MemoryIsAllocatedWhileMessagesAndSumsAreUnderWay) {
+  run([](Communicator& ranks) {
+    if (ranks.size() == 1) return;
+    for (const std::size_t n : {1UL, 1'000'000UL}) {
+      std::vector<double> message(n, ranks.rank() == 0 ? 7 : 0);
+      // To one that takes it before it allocates, and from one that sends it later.
+      if (ranks.rank() == 0) {
+        auto sent = ranks.begin_send(std::span<const double>{message}, 1);
+        EXPECT_EQ(ranks.allocate<float>(n).size(), n);
+        sent.wait();
+        auto received = ranks.begin_receive(std::span{message}, 1);
+        EXPECT_EQ(ranks.allocate<float>(n).size(), n);
+        received.wait();
+        EXPECT_EQ(message[n - 1], 8);
+      } else {
+        if (ranks.rank() == 1) ranks.receive(std::span{message}, 0);
+        EXPECT_EQ(ranks.allocate<float>(n).size(), n);
+        EXPECT_EQ(ranks.allocate<float>(n).size(), n);
+        if (ranks.rank() == 1) {
+          EXPECT_EQ(message[n - 1], 7);
+          message[n - 1] = 8;
+          ranks.send(std::span<const double>{message}, 0);
+        }
+      }
+      // A rank waits for the first of two sums, or for none.
+      std::vector<double> large(n, 1);
+      std::vector<float> small(1, 1);
+      auto first = ranks.begin_all_reduce(std::span{large});
+      auto second = ranks.begin_all_reduce(std::span{small});
+      if (ranks.rank() == 1) first.wait();
+      EXPECT_EQ(ranks.allocate<float>(n).size(), n);
+      first.wait();
+      second.wait();
+      EXPECT_EQ(large[n - 1], ranks.size());
+      EXPECT_EQ(small[0], static_cast<float>(ranks.size()));
+    }
+  });
+}
+
 TEST_P(Conformance, MessagesOnWhichTwoDoNotAgreeEndAll) {
   run([](Communicator& ranks) {
     if (ranks.size() == 1) return;
@@ -292,6 +331,7 @@ TEST_P(Conformance, ADestroyedPendingHasEnded) {
     const std::string recent = ranks.recent_operations();
     EXPECT_SAYS(recent, "1 all_reduce(sum of 100000 f32) ");
     EXPECT_SAYS(recent, "4 all_reduce(max of 3 i32) ");
+    EXPECT_EQ(recent.find("under way"), std::string::npos) << recent;
     for (int i = 0; i < 1500; ++i) ranks.barrier();
     EXPECT_EQ(std::ranges::count(ranks.recent_operations(), '\n'), 1000);
   });
@@ -308,6 +348,18 @@ TEST_P(Conformance, WhatMakesNoSenseIsRefusedAtOnceAndEndsNothing) {
     message_of<InvalidArgument>([&] { ranks.send(std::span<const float>{room}, ranks.size()); });
     if (ranks.size() > 1) {
       message_of<InvalidArgument>([&] { ranks.all_to_all(std::span<const float>{data}, std::span{data}); });
+    }
+    const std::span all{data.data(), 2 * ranks.size()};
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { ranks.all_to_all(std::span<const float>{all}, all); }),
+                "the same memory");
+    std::vector<std::int32_t> whole(3);
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { ranks.all_reduce(std::span{whole}, Reduction::kMean); }),
+                "the mean of i32 is no whole number");
+    message_of<InvalidArgument>(
+        [&] { ranks.begin_all_reduce(DType::kF32, std::as_writable_bytes(std::span{room}).first(7)).wait(); });
+    for (const std::size_t elements : {std::size_t{1} << 61, ~std::size_t{0}}) {
+      EXPECT_SAYS(message_of<Exhausted>([&] { static_cast<void>(ranks.allocate<double>(elements)); }),
+                  "there is no room for");
     }
     ranks.barrier();
   });

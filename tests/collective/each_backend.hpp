@@ -92,9 +92,7 @@ double reduced(Reduction reduction, std::uint32_t ranks, std::size_t place) {
     }
   }
   if (reduction != Reduction::kMean) return result;
-  if constexpr (std::is_integral_v<T>) {
-    return std::floor(result / ranks);
-  } else if constexpr (std::is_same_v<T, Half>) {
+  if constexpr (std::is_same_v<T, Half>) {
     return value_of(to_half(static_cast<float>(result) / static_cast<float>(ranks)));
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     return value_of(to_bfloat16(static_cast<float>(result) / static_cast<float>(ranks)));

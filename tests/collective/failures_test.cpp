@@ -1,7 +1,9 @@
 // Ranks that do not agree, do not come, stop or die.
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,6 +120,76 @@ TEST(Death, IsToldOnAllOthersWithTheRankSoon) {
                   {2});
   }
   told.expect_within(kDeathIsToldIn);
+}
+
+TEST(Death, IsHeardOfByThoseThatAskAndDoNotWait) {
+  const Times told;
+  const LifeSign life;
+  for (const bool over_tcp : {false, true}) {
+    const auto body = [&](Communicator& ranks) {
+      std::vector<float> data(300'000);
+      ranks.all_reduce(std::span{data});
+      if (ranks.rank() == 1) {
+        life.give();
+        ::raise(SIGKILL);
+      }
+      auto pending = ranks.begin_all_reduce(std::span{data});
+      EXPECT_SAYS(message_of<ActorDied>([&] {
+                    while (!pending.done()) std::this_thread::yield();
+                  }),
+                  "rank 1 has died");
+      told.add(life.since());
+    };
+    run_processes(3, {}, over_tcp ? join_streams(3, {}) : join_memory(3, 30s), body, {1});
+  }
+  told.expect_within(kDeathIsToldIn);
+}
+
+TEST(Absence, EndsAtTheDeadlineForThoseThatAskAndDoNotWait) {
+  const CommunicatorOptions options{.timeout = 500ms};
+  const auto body = [](Communicator& ranks) {
+    std::vector<float> data(300'000);
+    if (ranks.rank() == 1) {
+      EXPECT_SAYS(message_of<DeadlineExceeded>([&] {
+                    for (;; std::this_thread::sleep_for(1ms)) ranks.check();
+                  }),
+                  "waits for rank 1");
+      return;
+    }
+    auto pending = ranks.begin_all_reduce(std::span{data});
+    EXPECT_SAYS(message_of<DeadlineExceeded>([&] {
+                  while (!pending.done()) std::this_thread::yield();
+                }),
+                "waits for rank 1");
+  };
+  run_threads(3, options, body);
+  run_streams(3, options, body);
+}
+
+TEST(Leaving, IsNoDeath) {
+  run_processes(2, {}, [](Communicator& ranks) {
+    std::vector<std::int32_t> all(2);
+    const std::int32_t process = ::getpid();
+    ranks.all_gather(std::span<const std::int32_t>{&process, 1}, std::span{all});
+    if (ranks.rank() == 1) return;
+    const Fd other{static_cast<int>(::syscall(SYS_pidfd_open, all[1], 0))};
+    pollfd ended{.fd = other.get(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&ended, 1, 20'000), 1);
+    ranks.check();
+  });
+}
+
+TEST(Timeout, MayBeForEver) {
+  const CommunicatorOptions options{.timeout = Duration::max()};
+  const auto body = [](Communicator& ranks) {
+    std::vector<float> data(100'000, 1);
+    const auto shared = ranks.allocate<float>(10);
+    ranks.all_reduce(std::span{data});
+    EXPECT_EQ(data[99'999], static_cast<float>(ranks.size()));
+  };
+  run_threads(2, options, body);
+  run_streams(2, options, body);
+  run_machines(2, 2, options, body);
 }
 
 TEST(Stop, IsADeadlineWithTheRankAndGoesOnWhenItWasShorter) {

@@ -34,10 +34,11 @@ TEST(Machines, DisagreementIsToldOnAllRanksWhereverItIs) {
   for (const bool in_place : {false, true}) {
     run_four([&](Communicator& ranks) {
       const auto shared = ranks.allocate<double>(40'000);
+      const std::vector<double> from(40'000);
       std::vector<double> own(40'000);
       const std::span<double> data = in_place ? shared.span() : std::span{own};
       const std::string text = message_of<InvalidArgument>([&] {
-        if (ranks.rank() < 2) ranks.all_to_all(std::span<const double>{own}, data);
+        if (ranks.rank() < 2) ranks.all_to_all(std::span{from}, data);
         ranks.all_reduce(data, Reduction::kMax);
         ranks.barrier();
       });

@@ -148,6 +148,25 @@ TEST(StreamStrangers, WithoutTheKeyAreNobodyAndRanksFindEachOther) {
   other.join();
 }
 
+TEST(StreamForming, EndsWhenARankDiesThatWasThereAlready) {
+  auto first = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(first);
+  const net::Address address = *net::bound_address(first->get());
+  net::Key key;
+  fill_random(key);
+  std::thread dying{[&] {
+    auto socket = net::connect_to(address, Deadline::in(5s));
+    ASSERT_TRUE(socket);
+    ASSERT_TRUE(net::initiate(socket->get(), key, {net::Role::kWorker, StreamBackend::kStreams}, Deadline::in(5s)));
+  }};
+  const auto begin = std::chrono::steady_clock::now();
+  const auto backend = StreamBackend::make(*first, {3, address.to_string()}, key, 0, {.timeout = 20s});
+  ASSERT_FALSE(backend);
+  EXPECT_SAYS(backend.error().message(), "rank 1 has died before all had come to the group");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  dying.join();
+}
+
 /// With the key, but not with sense.
 TEST(StreamStrangers, BytesThatMakeNoSenseEndTheGroupAndAllocateNothing) {
   auto first = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});

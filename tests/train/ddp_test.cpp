@@ -365,6 +365,69 @@ TEST_P(DdpTest, RanksWithFewerBatchesWaitForTheOthers) {
   });
 }
 
+TEST_P(DdpTest, WhoHasNoSamplesInAStepStepsAsTheOthers) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    // In step k rank k has none; alone, it has none in the first.
+    auto [one, copy] = Twins{};
+    torch::optim::Adam one_optimizer{one->parameters(), 0.1};
+    torch::optim::Adam optimizer{copy->parameters(), 0.1};
+    const auto batch = [](std::uint64_t rank, std::uint64_t step) {
+      return numbers(100 * rank + step, {4, 7}, torch::kDouble);
+    };
+    Ddp ddp{ranks, *copy};
+    for (std::uint64_t step = 0; step < ranks.size() + 1; ++step) {
+      std::vector<Tensor> all;
+      for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) {
+        if (rank != step) all.push_back(batch(rank, step));
+      }
+      one_optimizer.zero_grad();
+      if (all.empty()) {
+        for (auto& each : one->parameters()) each.mutable_grad() = torch::zeros_like(each);
+      } else {
+        one(torch::cat(all)).pow(2).sum(1).mean().backward();
+      }
+      optimizer.zero_grad();
+      if (ranks.rank() == step) {
+        ddp.weigh(0);
+      } else {
+        ddp.weigh(4);
+        copy(batch(ranks.rank(), step)).pow(2).sum(1).mean().backward();
+      }
+      // A gradient of nobody's samples is none.
+      if (all.empty()) {
+        EXPECT_FALSE(copy->parameters()[0].grad().defined());
+      } else {
+        one_optimizer.step();
+        optimizer.step();
+      }
+    }
+    EXPECT_TRUE(torch::allclose(values(*one), values(*copy), 1e-9, 1e-11));
+    expect_alike(ranks, values(*copy));
+  });
+}
+
+TEST_P(DdpTest, WhoFinishesEarlyKeepsWhatItsOptimizerKnows) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    auto [one, copy] = Twins{};
+    torch::optim::SGD optimizer{copy->parameters(), torch::optim::SGDOptions{0.05}.momentum(0.9)};
+    Ddp ddp{ranks, *copy};
+    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+      for (std::uint64_t step = 0; step <= ranks.rank(); ++step) {
+        optimizer.zero_grad();
+        ddp.weigh(4);
+        copy(numbers(100 * ranks.rank() + 10 * epoch + step, {4, 7}, torch::kDouble)).pow(2).mean().backward();
+        optimizer.step();
+      }
+      ddp.finish([&optimizer] { optimizer.step(); });
+    }
+    // The last finish() makes parameters alike, whatever they were; one more step shows what optimizers know.
+    optimizer.zero_grad();
+    copy(torch::ones({4, 7}, torch::kDouble)).pow(2).mean().backward();
+    optimizer.step();
+    expect_alike(ranks, values(*copy));
+  });
+}
+
 TEST_P(DdpTest, BuffersAreThoseOfRank0) {
   on_ranks(GetParam(), [](Communicator& ranks) {
     torch::nn::BatchNorm1d norm{7};
@@ -456,6 +519,37 @@ TEST_P(DdpTest, BatchNormalisationIsThatOfTheWholeBatchAlsoOfUnevenShares) {
   });
 }
 
+TEST_P(DdpTest, BatchNormalisationOfHalvesWithoutWeightsAndByTheMeanOfAllSteps) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    torch::nn::BatchNorm1d one{torch::nn::BatchNormOptions(5).affine(false).momentum(std::nullopt)};
+    SyncBatchNorm own{ranks, 5, SyncBatchNormOptions{.momentum = std::nullopt, .affine = false}};
+    EXPECT_TRUE(own->parameters().empty());
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      // Far from zero, where halves are coarse.
+      const Tensor x = (50 + numbers(step, {4 * ranks.size(), 5}, torch::kFloat)).to(torch::kBFloat16);
+      const Tensor wide = x.to(torch::kFloat).requires_grad_();
+      const Tensor y = one(wide);
+      Tensor part = share(x, ranks).clone().requires_grad_();
+      const Tensor part_of_y = own(part);
+      EXPECT_EQ(part_of_y.scalar_type(), torch::kBFloat16);
+      EXPECT_TRUE(torch::allclose(part_of_y.to(torch::kFloat), share(y, ranks), 1e-2, 1e-2));
+      y.pow(3).sum().backward();
+      part_of_y.to(torch::kFloat).pow(3).sum().backward();
+      EXPECT_TRUE(torch::allclose(part.grad().to(torch::kFloat), share(wide.grad(), ranks), 5e-2, 0.2));
+    }
+    EXPECT_TRUE(torch::allclose(one->running_mean, own->running_mean, 1e-4, 1e-5));
+    EXPECT_TRUE(torch::allclose(one->running_var, own->running_var, 1e-4, 1e-5));
+    const Tensor before = own->running_mean.clone();
+    EXPECT_EQ(own(torch::zeros({0, 5})).numel(), 0);  // on all ranks
+    EXPECT_TRUE(torch::equal(own->running_mean, before));
+    const auto copy = std::dynamic_pointer_cast<SyncBatchNormImpl>(own->clone());
+    ASSERT_NE(copy, nullptr);
+    own->running_mean.zero_();
+    EXPECT_TRUE(torch::equal(copy->running_mean, before));
+    EXPECT_EQ(copy->num_batches_tracked.item<std::int64_t>(), 3);
+  });
+}
+
 /// Runs a module again in backward, as checkpointing does.
 struct Again : torch::autograd::Function<Again> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, std::int64_t module) {
@@ -522,6 +616,19 @@ TEST(DdpErrorsTest, DifferentModulesAreToldOnAllRanks) {
     torch::nn::Sequential fifth;
     fifth->push_back(ranks.rank() == 2 ? "last" : "first", torch::nn::Linear{4, 5});
     EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *fifth); }), "where rank 2 has \"last.weight\"");
+  });
+}
+
+TEST(DdpErrorsTest, WhatLiesInAnotherOrderOrElsewhereIsRefused) {
+  on_ranks(2, [](Communicator& ranks) {
+    torch::nn::Conv2d convolution{torch::nn::Conv2dOptions(3, 4, 3)};
+    if (ranks.rank() == 1) {
+      convolution->weight.set_data(convolution->weight.contiguous(at::MemoryFormat::ChannelsLast));
+    }
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp(ranks, *convolution); }), "ranks have different modules");
+    torch::nn::Module elsewhere;
+    elsewhere.register_parameter("weight", torch::empty({2}, torch::kMeta));
+    EXPECT_SAYS(message_of<Exception>([&] { Ddp(ranks, elsewhere); }), "\"weight\" is on meta");
   });
 }
 
@@ -623,7 +730,11 @@ TEST(DdpErrorsTest, AModuleIsItsOwnAgainAfterwards) {
       const Ddp ddp{ranks, *linear};
       linear(torch::ones({1, 1})).sum().backward();
     }
+    // Whoever still has the gradient has it.
+    const Tensor gradient = linear->weight.grad();
+    EXPECT_EQ(gradient.item<float>(), 1);
     linear->zero_grad();
+    EXPECT_EQ(gradient.item<float>(), 1);
     (linear(torch::ones({1, 1})) * static_cast<double>(ranks.rank())).sum().backward();
     EXPECT_EQ(linear->weight.grad().item<float>(), static_cast<float>(ranks.rank()));
   });

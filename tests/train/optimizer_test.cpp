@@ -111,6 +111,38 @@ TEST(OptimizersTest, HalfPrecisionParametersLoseNothingThatIsSmall) {
   EXPECT_EQ(half[0].scalar_type(), torch::kBFloat16);
 }
 
+TEST(OptimizersTest, WhatOthersWriteToHalfPrecisionParametersCounts) {
+  const std::vector<Tensor> half{torch::ones({3}, torch::kBFloat16).requires_grad_()};
+  Optimizer optimizer{{{.parameters = half}}, Sgd{.lr = 1e-4}};
+  const auto step = [&] {
+    half[0].mutable_grad() = torch::ones({3}, torch::kBFloat16);
+    optimizer.step();
+  };
+  for (int i = 0; i < 10; ++i) step();
+  {
+    const torch::NoGradGuard no_grad;
+    half[0][1].fill_(4);  // as a broadcast or a checkpoint does
+  }
+  step();
+  EXPECT_EQ(half[0][1].item<float>(), 4);
+  EXPECT_FLOAT_EQ(optimizer.states()[0].whole[1].item<float>(), 4 - 1e-4F);
+  EXPECT_NEAR(optimizer.states()[0].whole[0].item<float>(), 1 - 11e-4, 1e-6);
+}
+
+TEST(OptimizersTest, WhatIsThereTwiceIsTrainedOnce) {
+  const Tensor tied = torch::ones({3}).requires_grad_();
+  const std::vector<Tensor> all{tied, tied};
+  Optimizer optimizer{{{.parameters = all}, {.parameters = all, .weight_decay = 1}}, Sgd{.lr = 1}};
+  EXPECT_EQ(optimizer.states().size(), 1U);
+  GradScaler scaler{{.begin = 8}};
+  tied.mutable_grad() = torch::full({3}, 2.0F);
+  EXPECT_TRUE(scaler.unscale(all));
+  EXPECT_EQ(tied.grad()[0].item<float>(), 0.25F);
+  EXPECT_NEAR(clip_norm(all, 100), 0.25 * std::sqrt(3.0), 1e-6);
+  optimizer.step();
+  EXPECT_EQ(tied[0].item<float>(), 0.75F);
+}
+
 TEST(OptimizersTest, NormsAndBiasesDoNotDecay) {
   torch::nn::Sequential model{torch::nn::Linear(4, 4), torch::nn::LayerNorm(torch::nn::LayerNormOptions({4}))};
   model->parameters()[1].requires_grad_(true);
@@ -207,6 +239,37 @@ TEST(TrainingTest, TheScaleFollowsWhatGradientsBear) {
   EXPECT_EQ(scaler.now(), 16);
   EXPECT_FALSE(step(std::numeric_limits<float>::max()));
   EXPECT_EQ(scaler.now(), 8);
+}
+
+TEST(TrainingTest, WhatIsSmallInHalfPrecisionIsUnscaledAsItIs) {
+  const std::vector<Tensor> all{torch::zeros({2}, torch::kHalf).requires_grad_()};
+  Optimizer optimizer{{{.parameters = all}}, Sgd{.lr = 1e4}};
+  GradScaler scaler;
+  scaler.scale((all[0].to(torch::kFloat) * 1e-9F).sum()).backward();
+  EXPECT_TRUE(scaler.unscale(all));
+  EXPECT_NEAR(clip_norm(all, 1), 1e-9 * std::sqrt(2.0), 1e-11);
+  optimizer.step();
+  EXPECT_NEAR(all[0][0].item<float>(), -1e-5, 1e-7);
+}
+
+TEST(TrainingTest, TheMovingMeanOfHalvesMovesByLittle) {
+  torch::nn::Linear linear{2, 2};
+  linear->to(torch::kBFloat16);
+  {
+    const torch::NoGradGuard no_grad;
+    linear->weight.fill_(1);
+  }
+  Ema ema{*linear, 0.999};
+  {
+    const torch::NoGradGuard no_grad;
+    linear->weight.fill_(2);
+  }
+  for (int i = 0; i < 1000; ++i) ema.update();
+  {
+    const auto applied = ema.apply();
+    EXPECT_NEAR(linear->weight[0][0].item<float>(), 2 - std::pow(0.999, 1000), 0.01);
+  }
+  EXPECT_EQ(linear->weight[0][0].item<float>(), 2);
 }
 
 TEST(TrainingTest, TheMovingMeanIsLentToTheModule) {

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/ddp.hpp>
 
 #include "rank_threads.hpp"
+#include "says.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -155,6 +158,54 @@ TEST_P(PowerSgdTest, BucketsOfSeveralMatricesKeepThemApart) {
 }
 
 // A scaler leaves such a step out: the next ones are as if it had not been.
+struct ScaledModule : torch::nn::Module {
+  ScaledModule()
+      : scale{register_parameter("scale", torch::ones({}, torch::kDouble))},
+        weight{register_parameter("weight", torch::zeros({kRows, kColumns}, torch::kDouble))} {}
+  Tensor scale;
+  Tensor weight;
+};
+
+TEST_P(PowerSgdTest, AParameterWithoutDimensionsGoesAsItIs) {
+  on_ranks([](Communicator& ranks) {
+    const auto module = std::make_shared<ScaledModule>();
+    Ddp ddp{ranks, *module, {.wire = Wire::kPowerSgd, .power_sgd = {.rank = 2, .exact_steps = 1}}};
+    for (int step = 0; step < 3; ++step) {
+      module->zero_grad();
+      (module->scale * (3 + ranks.rank()) + module->weight.sum()).sum().backward();
+      EXPECT_EQ(module->scale.grad().item<double>(), 3 + (ranks.size() - 1) / 2.0);
+    }
+    EXPECT_SAYS(
+        message_of<InvalidArgument>([&] { Ddp(ranks, *module, {.wire = Wire::kPowerSgd, .power_sgd = {.rank = 0}}); }),
+        "rank 0 says nothing");
+  });
+}
+
+// What a step without it would have added waits for the next with it.
+TEST_P(PowerSgdTest, AStepThatDoesNotUseAMatrixLosesNothingOfIt) {
+  on_ranks([](Communicator& ranks) {
+    const Tensor own = numbers(30 + ranks.rank(), {kRows, kColumns}, torch::kDouble);
+    const auto sum_of_steps = [&](bool rests) {
+      const auto module = std::make_shared<ScaledModule>();
+      Ddp ddp{ranks, *module, {.wire = Wire::kPowerSgd, .power_sgd = {.rank = 1, .exact_steps = 1}}};
+      Tensor sum = torch::zeros_like(own);
+      constexpr int kSteps = 200;
+      for (int step = 0; step < (rests ? 2 : 1) * kSteps; ++step) {
+        module->zero_grad();
+        const bool uses = !rests || step % 2 == 0;
+        (uses ? module->scale + (module->weight * own).sum() : module->scale * 1).backward();
+        EXPECT_EQ(module->weight.grad().defined(), uses);
+        if (uses) sum += module->weight.grad() / kSteps;
+      }
+      return sum;
+    };
+    Tensor mean = own.clone();
+    ranks.all_reduce(std::span{mean.data_ptr<double>(), static_cast<std::size_t>(mean.numel())}, Reduction::kMean);
+    const double with_rests = distance(sum_of_steps(true), mean);
+    EXPECT_LE(with_rests, 1.5 * distance(sum_of_steps(false), mean));
+  });
+}
+
 TEST_P(PowerSgdTest, AGradientThatIsNoNumberIsForgotten) {
   on_ranks([](Communicator& ranks) {
     Trained trained{ranks, 4};

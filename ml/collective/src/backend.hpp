@@ -20,6 +20,7 @@ class Work {
   virtual ~Work() = default;
 
   std::uint64_t number = 0;  ///< among the operations of its communicator
+  TimePoint began{};
 };
 
 /// Where an operation's data is on this rank.
@@ -52,7 +53,7 @@ class Backend {
   virtual std::shared_ptr<Work> begin(const Operation& operation, const Places& places) = 0;
   /// Goes on as far as that is without waiting. True: it has ended.
   virtual Result<bool> advance(Work& work) = 0;
-  /// Goes on until it has ended. Those that were begun before end first, but for messages.
+  /// Goes on until it has ended; others that were begun may end before it or later.
   virtual Result<void> finish(Work& work, Duration time) = 0;
 
   /// Memory that this rank shares with the others, which allocate as much at the same time: operations work on it where

@@ -1,5 +1,6 @@
 #include <chrono>
 #include <cstdio>
+#include <functional>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/communicator.hpp>
@@ -13,26 +14,50 @@ namespace pharos::ml {
 using Kind = Operation::Kind;
 
 namespace detail {
+namespace {
+
+constexpr Duration kLookTime = std::chrono::milliseconds{100};
+
+}  // namespace
 
 std::shared_ptr<Work> Core::begin(const Operation& operation, const Places& places) {
   auto work = backend_->begin(operation, places);
   if (recent_.size() == kRecent) recent_.pop_front();
   work->number = ++last_;
-  recent_.push_back({last_, operation, std::chrono::steady_clock::now(), {}});
+  work->began = std::chrono::steady_clock::now();
+  recent_.push_back({last_, operation, work->began, {}});
   return work;
 }
 
 bool Core::advance(Work& work) {
   const auto done = backend_->advance(work);
   if (!done) throw_error(done.error());
-  if (*done) note_end(work);
+  if (*done) {
+    note_end(work);
+  } else {
+    look_after(work);
+  }
   return *done;
+}
+
+/// Of an operation that has not ended: what a wait for it would come to.
+void Core::look_after(Work& work) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (now < next_look_) return;
+  next_look_ = now + kLookTime;
+  auto well = backend_->check();
+  if (well && now - work.began >= options_.timeout) well = backend_->finish(work, Duration::zero());
+  if (!well) throw_error(well.error());
 }
 
 void Core::finish(Work& work) {
   const auto done = backend_->finish(work, options_.timeout);
   if (!done) throw_error(done.error());
   note_end(work);
+}
+
+void Core::let_end(Work& work) {
+  if (backend_->finish(work, options_.timeout)) note_end(work);
 }
 
 void Core::note_end(const Work& work) {
@@ -72,7 +97,7 @@ Pending::~Pending() {
   if (work_ == nullptr) return;
   // Its memory must not be freed while others write to it. What goes wrong here goes wrong everywhere, and is thrown by
   // what comes next.
-  [[maybe_unused]] const auto done = core_->backend().finish(*work_, core_->timeout());
+  core_->let_end(*work_);
 }
 
 bool Pending::done() {
@@ -125,13 +150,33 @@ std::uint64_t Communicator::bytes_sent() const {
   return core_->backend().bytes_sent();
 }
 
+std::size_t Communicator::elements_in(DType dtype, std::size_t bytes) {
+  if (bytes % size_of(dtype) != 0) {
+    detail::refuse(std::to_string(bytes) + " bytes are no number of elements of " + std::string{to_string(dtype)},
+                   "Give a multiple of " + std::to_string(size_of(dtype)) + '.');
+  }
+  return bytes / size_of(dtype);
+}
+
+namespace {
+
+void check_reduction(DType dtype, Reduction reduction) {
+  if (reduction != Reduction::kMean || is_real(dtype)) return;
+  detail::refuse("the mean of " + std::string{to_string(dtype)} + " is no whole number",
+                 "Reduce floats, or divide the sum.");
+}
+
+}  // namespace
+
 Pending Communicator::all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count) {
+  check_reduction(dtype, reduction);
   const Operation operation{.kind = Kind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count};
   return {core_, core_->begin(operation, {data, data})};
 }
 
 Pending Communicator::reduce_scatter(DType dtype, Reduction reduction, const std::byte* from, std::size_t from_count,
                                      std::byte* to, std::size_t to_count) {
+  check_reduction(dtype, reduction);
   if (from_count != to_count * size()) {
     detail::refuse("reduce_scatter() from " + std::to_string(from_count) + " elements to " + std::to_string(to_count) +
                        " with " + std::to_string(size()) + " ranks",
@@ -165,6 +210,10 @@ Pending Communicator::all_to_all(DType dtype, const std::byte* from, std::size_t
                        " with " + std::to_string(size()) + " ranks",
                    "Give as many as come back: a multiple of size().");
   }
+  const std::size_t bytes = from_count * size_of(dtype);
+  if (std::less{}(from, to + bytes) && std::less{}(static_cast<const std::byte*>(to), from + bytes)) {
+    detail::refuse("all_to_all() gives and takes the same memory", "Give room of its own for what comes.");
+  }
   return {core_, core_->begin({.kind = Kind::kAllToAll, .dtype = dtype, .count = from_count}, {from, to})};
 }
 
@@ -194,7 +243,14 @@ void Communicator::barrier() {
   Pending{core_, core_->begin({.kind = Kind::kBarrier}, {})}.wait();
 }
 
-void* Communicator::allocate_bytes(std::size_t bytes) {
+void* Communicator::allocate_bytes(std::size_t elements, std::size_t size) {
+  // So much that the rest of a page or two may be added.
+  constexpr std::size_t kBytesMax = std::size_t{1} << 56;
+  if (elements > kBytesMax / size) {
+    throw_error(Error{ErrorCode::kExhausted, "there is no room for " + std::to_string(elements) + " elements of " +
+                                                 std::to_string(size) + " bytes"});
+  }
+  const std::size_t bytes = elements * size;
   const auto memory = core_->backend().allocate(bytes, core_->timeout());
   if (!memory) throw_error(memory.error());
   return *memory;

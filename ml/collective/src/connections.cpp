@@ -1,8 +1,10 @@
 #include "connections.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <pharos/net/address.hpp>
@@ -23,6 +25,47 @@ Result<void> set_up(const Fd& socket) {
     ::setsockopt(socket.get(), SOL_SOCKET, which, &kSocketBufferBytes, sizeof kSocketBufferBytes);
   }
   return net::set_up_far_socket(socket.get());
+}
+
+bool is_closed(const Fd& socket) {
+  pollfd polled{.fd = socket.get(), .events = POLLRDHUP, .revents = 0};
+  return socket && ::poll(&polled, 1, 0) == 1;
+}
+/// Without a word: a rank that leaves in order says so before.
+bool has_died(const Fd& socket) {
+  std::byte word{};
+  return is_closed(socket) && ::recv(socket.get(), &word, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+std::vector<int> open_ones(const Connections& connections) {
+  std::vector<int> all;
+  for (const auto& its : connections) {
+    for (const Fd& each : its) {
+      if (each && !is_closed(each)) all.push_back(each.get());
+    }
+  }
+  return all;
+}
+
+/// The first rank with a socket of which that is so; as many as there are: none.
+template <class F>
+std::size_t first_of(const Connections& connections, const F& is_so) {
+  return static_cast<std::size_t>(
+      std::find_if(connections.begin(), connections.end(),
+                   [&](const std::vector<Fd>& its) { return std::any_of(its.begin(), its.end(), is_so); }) -
+      connections.begin());
+}
+
+/// One that was there has died, or it is late.
+Result<void> check(const Connections& connections, const std::string& address, Deadline deadline) {
+  if (const std::size_t rank = first_of(connections, has_died); rank < connections.size()) {
+    return Error{ErrorCode::kActorDied, who(rank) + " has died before all had come to the group",
+                 "Begin a new term without it, or with another in its place."};
+  }
+  if (!deadline.expired(std::chrono::steady_clock::now())) return {};
+  const std::size_t rank = first_of(connections, [](const Fd& each) { return !each; });
+  return Error{ErrorCode::kDeadlineExceeded, who(rank) + " did not come to the group",
+               "See what its process does, and whether it reaches " + address + '.'};
 }
 
 }  // namespace
@@ -48,16 +91,9 @@ Result<Connections> connect_ranks(const Fd& listener, const std::vector<std::str
   }
   Greeting greeting{listener, key, {net::Role::kWorker, rank}};
   for (std::size_t left = (ranks - 1 - rank) * sockets; left > 0;) {
-    auto guest = greeting.next(deadline);
-    if (!guest) {
-      const auto is_there = [](const std::vector<Fd>& its) {
-        return std::all_of(its.begin(), its.end(), [](const Fd& each) { return static_cast<bool>(each); });
-      };
-      const auto missing = std::find_if_not(connections.begin(), connections.end(), is_there);
-      return Error{ErrorCode::kDeadlineExceeded,
-                   who(static_cast<std::size_t>(missing - connections.begin())) + " did not come to the group",
-                   "See what its process does, and whether it reaches " + addresses[rank] + '.'};
-    }
+    PHAROS_TRY_VOID(check(connections, addresses[rank], deadline));
+    auto guest = greeting.next(deadline, open_ones(connections));
+    if (!guest) continue;
     const std::uint64_t other = guest->id / sockets;
     const std::uint64_t which = guest->id % sockets;
     if (other >= ranks || other <= rank || connections[other][which]) continue;

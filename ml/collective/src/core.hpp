@@ -24,6 +24,8 @@ class Core {
   std::shared_ptr<Work> begin(const Operation& operation, const Places& places);
   bool advance(Work& work);
   void finish(Work& work);
+  /// Without throwing what has failed.
+  void let_end(Work& work);
   std::string recent_operations() const;
 
  private:
@@ -34,11 +36,13 @@ class Core {
     TimePoint began;
     TimePoint ended;  // none: it has not
   };
+  void look_after(Work& work);
   void note_end(const Work& work);
 
   const std::unique_ptr<Backend> backend_;
   const CommunicatorOptions options_;
   std::uint64_t last_ = 0;
+  TimePoint next_look_{};  // at whether all ranks live, for those that ask and do not wait
   std::deque<Noted> recent_;
 };
 

@@ -26,7 +26,7 @@ Greeting::Greeting(const Fd& listener, const net::Key& key, net::Identity self)
     : listener_{listener}, key_{key}, self_{self} {}
 Greeting::~Greeting() = default;
 
-std::optional<Greeting::Guest> Greeting::next(Deadline deadline) {
+std::optional<Greeting::Guest> Greeting::next(Deadline deadline, std::span<const int> those) {
   for (;;) {
     accept_all();
     for (auto each = heard_.begin(); each != heard_.end();) {
@@ -40,9 +40,15 @@ std::optional<Greeting::Guest> Greeting::next(Deadline deadline) {
     }
     const Duration left = std::min<Duration>(deadline.left(std::chrono::steady_clock::now()), std::chrono::hours{1});
     if (left == Duration::zero()) return std::nullopt;
-    std::vector<pollfd> waited{{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+    std::vector<pollfd> waited;
+    for (const int each : those) waited.push_back({.fd = each, .events = POLLRDHUP, .revents = 0});
+    waited.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
     for (const auto& each : heard_) waited.push_back({.fd = each->socket.get(), .events = POLLIN, .revents = 0});
     ::poll(waited.data(), waited.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    const auto is_closed = [](const pollfd& each) { return each.revents != 0; };
+    if (std::any_of(waited.begin(), waited.begin() + static_cast<std::ptrdiff_t>(those.size()), is_closed)) {
+      return std::nullopt;
+    }
   }
 }
 

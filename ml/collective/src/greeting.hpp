@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <pharos/async/deadline.hpp>
@@ -14,7 +15,7 @@
 namespace pharos::ml {
 
 /// Who comes to a socket that listens, and proves to know the key. Strangers hold nobody up: all that come are heard at
-/// the same time. Bounds: so many at once; whoever has been silent longest makes room.
+/// the same time. Bounds: so many at once; whoever came first makes room.
 class Greeting {
  public:
   struct Guest {
@@ -26,8 +27,8 @@ class Greeting {
   Greeting(Greeting&&) = delete;
   ~Greeting();
 
-  /// The next one; none before the deadline.
-  std::optional<Guest> next(Deadline deadline);
+  /// The next one. Nothing: it is late, or the other end of one of `those` sockets has been closed.
+  std::optional<Guest> next(Deadline deadline, std::span<const int> those = {});
 
  private:
   static constexpr std::size_t kHeardMax = 256;

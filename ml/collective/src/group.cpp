@@ -80,10 +80,11 @@ void join_members(const std::vector<RankOffer>& offers, const RankKey& key, cons
                       "Connect it once in a term."});
   }
   membership.communicator.reset();
-  auto backend = membership.offered->work_together(offers, key, member.rank, options);
+  // It goes whatever happens: who looks for this rank where it is not any more hears so at once.
+  const Offered offered = *std::exchange(membership.offered, std::nullopt);
+  auto backend = offered.work_together(offers, key, member.rank, options);
   if (!backend) throw_error(backend.error());
   membership.communicator.emplace(std::make_shared<Core>(*std::move(backend), options));
-  membership.offered.reset();
 }
 
 }  // namespace detail

@@ -239,20 +239,23 @@ std::optional<Error> HierarchicalBackend::advance_all() {
   }
   // Lanes begin operations in one order.
   bool may_begin = true;
+  bool has_released = false;
   for (const auto& each : running_) {
     if (each->stage == Running::Stage::kNear && !may_begin) continue;
-    go_on(*each);
+    has_released = go_on(*each) || has_released;
     may_begin = may_begin && each->stage != Running::Stage::kNear;
   }
   std::erase_if(running_, [](const auto& each) { return each->stage == Running::Stage::kEnded; });
-  return failed_;
+  // What is held no more goes on, and may end what this pass has been at already.
+  return has_released ? advance_all() : failed_;
 }
 
-void HierarchicalBackend::go_on(Running& running) {
+/// True: it lets go of what has been held near.
+bool HierarchicalBackend::go_on(Running& running) {
   using Stage = Running::Stage;
   const auto is_near_done = [](const auto& work) { return SharedBackend::has_ended(*work); };
   if (running.stage == Stage::kNear) {
-    if (!std::all_of(running.near.begin(), running.near.end(), is_near_done)) return;
+    if (!std::all_of(running.near.begin(), running.near.end(), is_near_done)) return false;
     failpoint(Failpoint::kLaneBegins);
     for (const auto& [among, operation, places] : running.far_planned) {
       running.far.push_back(far_->begin(among, {operation, running.operation}, places));
@@ -262,7 +265,7 @@ void HierarchicalBackend::go_on(Running& running) {
   if (running.stage == Stage::kFar) {
     for (const auto& each : running.far) {
       const auto done = far_->advance(*each);
-      if (!done || !*done) return;  // what has failed is seen by all
+      if (!done || !*done) return false;  // what has failed is seen by all
     }
     if (running.operation.reduction == Reduction::kMean && !is_half(running.operation.dtype)) {
       for (const auto& [data, elements] : running.summed) divide(running.operation.dtype, data, elements, ranks());
@@ -270,11 +273,12 @@ void HierarchicalBackend::go_on(Running& running) {
     failpoint(Failpoint::kLaneEnded);
     for (const auto& each : running.later) near_->release(*each);
     running.stage = Stage::kLater;
-    near_->advance_all();
+    if (!running.later.empty()) return true;
   }
   if (running.stage == Stage::kLater && std::all_of(running.later.begin(), running.later.end(), is_near_done)) {
     running.stage = Stage::kEnded;
   }
+  return false;
 }
 
 Result<bool> HierarchicalBackend::advance(detail::Work& work) {
@@ -288,7 +292,7 @@ Result<bool> HierarchicalBackend::advance(detail::Work& work) {
 
 Result<void> HierarchicalBackend::finish(detail::Work& work, Duration time) {
   const auto& running = static_cast<const Running&>(work);
-  const TimePoint deadline = std::chrono::steady_clock::now() + time;
+  const TimePoint deadline = Deadline::in(time).when();
   TimePoint when = deadline;
   for (;;) {
     const std::uint64_t known_news = near_->news();
@@ -326,9 +330,13 @@ void HierarchicalBackend::say_what_is_awaited(const Running& running) {
 Result<std::byte*> HierarchicalBackend::allocate(std::size_t bytes, Duration time) {
   // When that has ended all have come: those of one machine wait for nobody else where they allocate.
   begin({.kind = Kind::kAllocate, .count = bytes}, {});
-  while (!running_.empty()) {
-    const auto first = running_.front();
-    PHAROS_TRY_VOID(finish(*first, time));
+  // Messages are not what all do.
+  const auto is_of_all = [](const auto& each) { return each->operation.kind != Kind::kMessage; };
+  for (;;) {
+    const auto first = std::find_if(running_.begin(), running_.end(), is_of_all);
+    if (first == running_.end()) break;
+    const auto work = *first;
+    PHAROS_TRY_VOID(finish(*work, time));
   }
   return while_near([&] { return near_->allocate(bytes, time); });
 }

@@ -74,7 +74,7 @@ class HierarchicalBackend final : public detail::Backend {
   void plan_all_gather(Running& running, const detail::Places& places);
   void plan_broadcast(Running& running, std::byte* data);
   std::size_t shared_elements(const Operation& operation) const;
-  void go_on(Running& running);
+  bool go_on(Running& running);
   std::optional<Error> advance_all();
   void say_what_is_awaited(const Running& running);
 

@@ -359,7 +359,7 @@ Error Meeting::fail(const Error& why) {
 Result<void> Meeting::check() {
   if (auto why = failure()) return *std::move(why);
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    if (has_died(rank)) return fail(ml::has_died(name(rank), "the group"));
+    if (has_died(rank) && !is_gone(rank)) return fail(ml::has_died(name(rank), "the group"));
   }
   return {};
 }
@@ -367,10 +367,16 @@ Result<void> Meeting::check() {
 std::optional<Error> Meeting::failure() const {
   const std::uint32_t state = shared_.failed.load(std::memory_order_acquire);
   if (state == 0) return std::nullopt;
-  const TimePoint patience = now() + 1s;  // whoever says it may have died at it
-  while (shared_.failed.load(std::memory_order_acquire) != 2 && now() < patience) std::this_thread::yield();
-  if (shared_.failed.load(std::memory_order_acquire) != 2) {
-    return Error{ErrorCode::kActorDied, "a rank has died while it said that it failed"};
+  const TimePoint patience = now() + 1s;  // whoever says it may have died at it, or been stopped
+  while (shared_.failed.load(std::memory_order_acquire) != 2) {
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      if (has_died(rank) && !is_gone(rank)) return ml::has_died(name(rank), "the group, which has failed,");
+    }
+    if (now() >= patience) {
+      return Error{ErrorCode::kUnavailable, "the group has failed, and the rank that knows why does not say so",
+                   "Look for a rank that is stopped."};
+    }
+    std::this_thread::yield();
   }
   return error_of(shared_.code, {shared_.why, ::strnlen(shared_.why, kWhyMax)});
 }

@@ -82,10 +82,7 @@ Result<Offered> Offered::make(std::uint32_t ranks, const std::string& host, cons
   detail::RankOffer offer{.machine = this_machine(),
                           .process = ::getpid(),
                           .name = "pharos-ranks-" + std::to_string(random_u64()) + std::to_string(random_u64())};
-  Fd file{::memfd_create(offer.name.c_str(), MFD_CLOEXEC)};
-  if (!file) return Error::from_errno("making memory where ranks meet", errno);
-  const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(Meeting::bytes_for(ranks)));
-  if (error != 0) return Error::from_errno("making memory where ranks meet", error);
+  PHAROS_TRY(Fd file, make_memory(offer.name, Meeting::bytes_for(ranks)));
   offer.meeting = file.get();
   if (!options.share_memory) offer.machine += ' ' + offer.name;
   Fd listener;

@@ -1,6 +1,7 @@
 #include "shared_backend.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include <pharos/async/deadline.hpp>
 #include <pharos/base/failpoint.hpp>
 
 #include "kernels.hpp"
@@ -41,7 +43,7 @@ std::size_t letter_bytes(std::uint32_t ranks) {
 constexpr Duration kDyingTime = std::chrono::milliseconds{200};
 
 TimePoint after(Duration time) {
-  return std::chrono::steady_clock::now() + time;
+  return Deadline::in(time).when();
 }
 
 /// So many pieces a rank gives, one for each rank.
@@ -62,7 +64,24 @@ std::vector<std::byte*> moved(std::span<std::byte* const> places, std::size_t by
 
 }  // namespace
 
-// ---- Mapping
+// ---- Memory that is shared
+
+Result<Fd> make_memory(const std::string& name, std::size_t bytes) {
+  Fd file{::memfd_create(name.c_str(), MFD_CLOEXEC)};
+  if (!file) return Error::from_errno("making memory that ranks share", errno);
+  // Some kernels give up, and all back, at each signal: one that comes again and again would never let it end.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = 0;
+  do {
+    error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) return Error::from_errno("making " + std::to_string(bytes) + " bytes that ranks share", error);
+  return file;
+}
 
 Mapping::~Mapping() {
   if (memory_ != nullptr) ::munmap(memory_, bytes_);
@@ -193,28 +212,31 @@ SharedBackend::~SharedBackend() {
 
 Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   const TimePoint deadline = after(time);
-  if (!running_.empty()) {
-    const auto last = running_.back();  // which is let go of when it ends
-    PHAROS_TRY_VOID(finish(*last, time));
+  while (!running_.empty()) {
+    const auto first = running_.front();  // which is let go of when it ends
+    PHAROS_TRY_VOID(finish(*first, time));
   }
-  const Fd file{::memfd_create("pharos-collective", MFD_CLOEXEC)};
-  if (!file) return meeting_.fail(Error::from_errno("making memory that ranks share", errno));
-  // Taken now: a full machine is an error, and not a signal later.
   const std::size_t room = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kSkewBytes;
-  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(room)); error != 0) {
-    return meeting_.fail(Error::from_errno("making memory that ranks share", error));
-  }
-  auto own = Mapping::of(file.get(), room);
+  const auto file = make_memory("pharos-collective", room);
+  if (!file) return meeting_.fail(file.error());
+  auto own = Mapping::of(file->get(), room);
   if (!own) return meeting_.fail(own.error());
   std::byte* const memory = own->memory() + rank() * kLineSkew;
 
   const std::uint64_t round = ++last_round_;
-  const auto wait_for = [&](std::uint64_t number, Phase phase) {
+  // Messages go on meanwhile: others may wait for them before they come here.
+  const auto wait_for = [&](std::uint64_t number, Phase phase) -> Result<void> {
     const Meeting::Awaited awaited{.number = number, .phase = phase};
-    return meeting_.wait({&awaited, 1}, deadline);
+    for (;;) {
+      if (meeting_.is_there(awaited)) return {};
+      if (auto why = advance_all()) return *std::move(why);
+      std::vector<Meeting::Awaited> any{awaited};
+      add_awaited_letters(any);
+      PHAROS_TRY_VOID(meeting_.wait(any, deadline));
+    }
   };
   if (round > Meeting::kSlots) PHAROS_TRY_VOID(wait_for(round - Meeting::kSlots, Phase::kLeft));
-  meeting_.offer({::getpid(), file.get(), reinterpret_cast<std::uint64_t>(memory)});
+  meeting_.offer({::getpid(), file->get(), reinterpret_cast<std::uint64_t>(memory)});
   failpoint(Failpoint::kMemoryOffered);
   Running running;
   running.of = running.operation = {.kind = Kind::kAllocate, .count = bytes};
@@ -245,8 +267,8 @@ Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t by
     } else {
       const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.descriptor);
       const Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
-      // Of one that dies, its descriptors go first.
-      if (!file && meeting_.has_died(each, kDyingTime)) {
+      // Of one that dies, its descriptors go first; then its number may be another process's.
+      if (meeting_.has_died(each, file ? Duration::zero() : kDyingTime)) {
         return has_died(meeting_.name(each), "memory that all ranks allocate");
       }
       if (!file) {
@@ -416,7 +438,7 @@ Result<void> SharedBackend::check(const Running& running) {
       return meeting_.fail(disagreement(meeting_.name(rank()), own.operation, meeting_.name(each), said.operation,
                                         "round " + std::to_string(running.round())));
     }
-    if (said.window != own.window || (own.window != 0 && said.offset != own.offset)) {
+    if (said.window != own.window || said.offset != own.offset) {
       return meeting_.fail(
           Error{ErrorCode::kInvalidArgument,
                 "ranks do not agree where the data of " + to_string(own.operation) + " is: " + who(rank()) + " and " +
@@ -454,14 +476,10 @@ void SharedBackend::reduce_part(const Running& running) {
   reduce(operation.dtype, operation.reduction, from, part, size / element);
 }
 
-/// Where all ranks have staged the present round.
+/// Where all ranks have staged the present round: rooms are given in the order of the operations, so alike.
 std::vector<std::byte*> SharedBackend::rooms(const Running& running) const {
-  std::vector<std::byte*> all;
   const Window& stagings = windows_.at(1);
-  for (std::uint32_t each = 0; each < ranks(); ++each) {
-    all.push_back(stagings.places[each] + meeting_.said(running.round(), each).offset);
-  }
-  return all;
+  return moved(stagings.places, static_cast<std::size_t>(running.room - stagings.places[rank()]));
 }
 
 void SharedBackend::stage(const Running& running, std::byte* room) const {

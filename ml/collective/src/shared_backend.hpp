@@ -11,13 +11,19 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include <pharos/base/fd.hpp>
 
 #include "backend.hpp"
 #include "meeting.hpp"
 
 namespace pharos::ml {
+
+/// A file in memory, of so many bytes. They are taken now: a full machine is an error, and not a signal later.
+Result<Fd> make_memory(const std::string& name, std::size_t bytes);
 
 /// Memory that a process has mapped.
 class Mapping {

@@ -88,7 +88,8 @@ std::optional<std::uint32_t> StreamBackend::Team::place_of(std::uint32_t rank) c
 /// What another rank says.
 class StreamBackend::FromRank final : public Stream::Receiver {
  public:
-  FromRank(StreamBackend& backend, std::uint32_t rank) : backend_{backend}, rank_{rank} {}
+  FromRank(StreamBackend& backend, std::uint32_t rank, std::uint32_t stream)
+      : backend_{backend}, rank_{rank}, stream_{stream} {}
 
   Result<std::byte*> place(const StreamMessage& message) override {
     if (backend_.failing_) return Error{ErrorCode::kCancelled, "this rank fails"};
@@ -107,7 +108,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     return place;
   }
   void came(const StreamMessage& message) override {
-    if (message.kind == Kind::kLeft) return backend_.left_by(rank_);
+    if (message.kind == Kind::kLeft) return backend_.left_by(rank_, stream_);
     if (message.kind == Kind::kAsk) return backend_.answer(rank_);
     if (message.kind == Kind::kAnswer) return backend_.answered(rank_, message.tag);
     if (message.kind == Kind::kFailed) {
@@ -134,6 +135,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
 
   StreamBackend& backend_;
   const std::uint32_t rank_;
+  const std::uint32_t stream_;
   std::string text_;
 };
 
@@ -141,8 +143,9 @@ struct StreamBackend::Peer {
   std::array<std::optional<Stream>, kStreams> streams;
   std::array<std::unique_ptr<FromRank>, kStreams> receivers;
   std::array<bool, kStreams> waits_to_write{};
-  std::map<Order, Operation> begun;  // before this one
-  bool left = false;
+  std::map<Order, Operation> begun;   // before this one
+  std::array<bool, kStreams> left{};  // nothing more comes there
+  bool is_answered = false;           // an answer is on its way
 };
 
 // ---- Making
@@ -195,7 +198,7 @@ Result<void> StreamBackend::start() {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     for (std::uint32_t stream = 0; peers_[rank] && stream < kStreams; ++stream) {
       Peer& peer = *peers_[rank];
-      peer.receivers[stream] = std::make_unique<FromRank>(*this, rank);
+      peer.receivers[stream] = std::make_unique<FromRank>(*this, rank, stream);
       all = all && watch(peer.streams[stream]->descriptor(), rank * kStreams + stream);
     }
   }
@@ -420,9 +423,12 @@ void StreamBackend::suspect(std::uint32_t rank) {
 }
 
 void StreamBackend::answer(std::uint32_t to) {
+  Peer& peer = *peers_[to];
+  if (peer.is_answered || !peer.streams[0]) return;
   const auto missing = missing_here();
   const StreamMessage message{.kind = Kind::kAnswer, .tag = missing ? *missing + 1 : 0};
-  if (auto& first = peers_[to]->streams[0]) first->send(message, nullptr);
+  peer.is_answered = true;
+  peer.streams[0]->send(message, nullptr, [&peer] { peer.is_answered = false; });
 }
 
 void StreamBackend::answered(std::uint32_t by, std::uint32_t tag) {
@@ -457,8 +463,8 @@ void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
     if (const auto early = peers_[rank]->begun.extract(order)) {
       if (const auto same = begun_by(rank, running->among, order.number, early.mapped()); !same)
         lose(rank, same.error());
-    } else if (peers_[rank]->left) {
-      left_by(rank);
+    } else if (peers_[rank]->left[0]) {
+      left_by(rank, 0);
     }
   }
 }
@@ -599,7 +605,7 @@ void StreamBackend::serve_sockets() {
     if (!peer.streams[which] || (event.events & ~std::uint32_t{EPOLLOUT}) == 0) continue;
     const auto read = peer.streams[which]->read(*peer.receivers[which]);
     if (read) continue;
-    if (!peer.left) {
+    if (!peer.left[which]) {
       lose(rank, read.error());
     } else {
       peer.streams[which].reset();
@@ -607,8 +613,9 @@ void StreamBackend::serve_sockets() {
   }
 }
 
-void StreamBackend::left_by(std::uint32_t rank) {
-  peers_[rank]->left = true;
+void StreamBackend::left_by(std::uint32_t rank, std::uint32_t stream) {
+  peers_[rank]->left[stream] = true;
+  if (stream != 0) return;  // what it has begun it may not have said yet: that comes by the first
   for (const auto& [order, running] : running_) {
     if (running->is_begun_by(rank)) continue;
     return give_up(has_left(rank, running->describe()));

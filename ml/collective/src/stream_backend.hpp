@@ -112,7 +112,7 @@ class StreamBackend final : public detail::Backend {
   std::optional<Row> row_of(Among among, const Operation& operation, std::uint32_t other) const;
   Result<void> begun_by(std::uint32_t rank, Among among, std::uint64_t number, const Operation& operation);
   std::shared_ptr<Running> find(const Order& order) const;
-  void left_by(std::uint32_t rank);
+  void left_by(std::uint32_t rank, std::uint32_t stream);
   void send(Running& running, const StreamPlan::Chunk& chunk);
   void end_if_done(Running& running);
   void lose(std::uint32_t rank, const Error& why);

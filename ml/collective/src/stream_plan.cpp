@@ -29,8 +29,8 @@ StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places,
       bytes_{operation.count * element_},
       begun_(ranks),
       due_(ranks),
+      unheard_(ranks),
       left_from_(ranks),
-      own_left_(ranks),
       begun_left_{operation.kind == Kind::kMessage ? 1 : ranks - 1} {
   begun_[rank_] = true;
   for (std::uint32_t each = 0; operation.kind == Kind::kMessage && each < ranks; ++each) {
@@ -156,17 +156,33 @@ void StreamPlan::begun_by(std::uint32_t rank, const Send& send) {
 // ---- Receiving
 
 void StreamPlan::expect(std::uint32_t from, std::uint64_t chunks) {
-  own_left_[from] += chunks;
+  unheard_[from].own += chunks;
+  left_from_[from].own += chunks;
   expect_results(from, chunks);
 }
 void StreamPlan::expect_results(std::uint32_t from, std::uint64_t chunks) {
-  left_from_[from] += chunks;
+  unheard_[from].all += chunks;
+  left_from_[from].all += chunks;
   receives_left_ += chunks;
 }
 
+bool StreamPlan::is_result(std::uint32_t tag) const {
+  return way_ == Way::kParts && (tag & kResult) != 0;
+}
+
+// As many as are awaited: the memory is nobody's business any more when that many have come.
 std::byte* StreamPlan::place(std::uint32_t from, std::uint32_t tag, std::size_t size) {
-  if (left_from_[from] == 0) return nullptr;
-  if ((way_ != Way::kParts || (tag & kResult) == 0) && own_left_[from] == 0) return nullptr;
+  Chunks& unheard = unheard_[from];
+  const bool is_own = !is_result(tag);
+  if (unheard.all == 0 || (is_own && unheard.own == 0)) return nullptr;
+  std::byte* const place = place_of(from, tag, size);
+  if (place == nullptr) return nullptr;
+  --unheard.all;
+  if (is_own) --unheard.own;
+  return place;
+}
+
+std::byte* StreamPlan::place_of(std::uint32_t from, std::uint32_t tag, std::size_t size) const {
   if (way_ == Way::kWhole || way_ == Way::kOwn) {
     const std::size_t each = way_ == Way::kOwn ? bytes_ / ranks_ : bytes_;
     if (tag != 0 || size != each) return nullptr;
@@ -178,25 +194,24 @@ std::byte* StreamPlan::place(std::uint32_t from, std::uint32_t tag, std::size_t 
     const bool fits = begin < bytes_ && size == std::min(kChunkBytes, bytes_ - begin);
     return fits ? places_.to + begin : nullptr;
   }
-  const bool is_result = (tag & kResult) != 0;
   const std::uint32_t chunk = tag & ~kResult;
-  const std::uint32_t whose = is_result ? from : rank_;
+  const std::uint32_t whose = is_result(tag) ? from : rank_;
   if (chunk >= chunks_of(whose)) return nullptr;
   const Part part = chunk_of(whose, chunk);
   if (part.size != size) return nullptr;
-  if (is_result) return passes_on() && takes_from(from) ? places_.to + part.begin : nullptr;
+  if (is_result(tag)) return passes_on() && takes_from(from) ? places_.to + part.begin : nullptr;
   if (!gives(from, rank_) || chunk_left_[chunk] == 0) return nullptr;
   if (!reduces()) return places_.to + part.begin;
   return room_.data() + from * part_of(rank_).size + chunk * kChunkBytes;
 }
 
 void StreamPlan::came(std::uint32_t from, std::uint32_t tag, const Send& send) {
-  const bool is_result = way_ == Way::kParts && (tag & kResult) != 0;
-  if (!is_result) --own_left_[from];
-  --left_from_[from];
+  const bool is_own = !is_result(tag);
+  if (is_own) --left_from_[from].own;
+  --left_from_[from].all;
   --receives_left_;
   finish_whole_if_all();
-  if (way_ == Way::kParts && !is_result && --chunk_left_[tag] == 0) finish_chunk(tag, send);
+  if (way_ == Way::kParts && is_own && --chunk_left_[tag] == 0) finish_chunk(tag, send);
 }
 
 void StreamPlan::sent() {
@@ -247,9 +262,10 @@ std::optional<std::uint32_t> StreamPlan::missing() const {
     }
     return std::nullopt;
   };
-  if (const auto rank = first([&](std::uint32_t each) { return begun_[each] && own_left_[each] != 0; })) return rank;
+  if (const auto rank = first([&](std::uint32_t each) { return begun_[each] && left_from_[each].own != 0; }))
+    return rank;
   if (const auto rank = first([&](std::uint32_t each) { return !begun_[each]; })) return rank;
-  return first([&](std::uint32_t each) { return left_from_[each] != 0; });
+  return first([&](std::uint32_t each) { return left_from_[each].all != 0; });
 }
 
 }  // namespace pharos::ml

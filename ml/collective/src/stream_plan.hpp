@@ -41,7 +41,7 @@ class StreamPlan {
   /// That rank has begun it, too: what can go to it goes.
   void begun_by(std::uint32_t rank, const Send& send);
   bool is_begun_by(std::uint32_t rank) const { return begun_[rank]; }
-  /// Where a chunk from that rank goes; nothing: there is no such chunk.
+  /// Where a chunk from that rank goes, which is coming now; nothing: there is no such chunk, or no more of them.
   std::byte* place(std::uint32_t from, std::uint32_t tag, std::size_t size);
   void came(std::uint32_t from, std::uint32_t tag, const Send& send);
   void sent();
@@ -69,6 +69,8 @@ class StreamPlan {
   bool passes_on() const;
   bool takes_from(std::uint32_t rank) const;
 
+  std::byte* place_of(std::uint32_t from, std::uint32_t tag, std::size_t size) const;
+  bool is_result(std::uint32_t tag) const;
   Part part_of(std::uint32_t rank) const;
   std::uint32_t chunks_of(std::uint32_t rank) const;
   Part chunk_of(std::uint32_t rank, std::uint32_t chunk) const;
@@ -91,8 +93,13 @@ class StreamPlan {
   std::vector<std::vector<Chunk>> due_;    // by rank: what goes as soon as it has begun
   Room room_;                              // what others give of this rank's part, one behind the other
   std::vector<std::uint32_t> chunk_left_;  // of this rank's part: how many ranks have not given it yet
-  std::vector<std::uint64_t> left_from_;   // by rank: chunks
-  std::vector<std::uint64_t> own_left_;    // of these, those that the rank has by itself
+  /// Chunks of a rank.
+  struct Chunks {
+    std::uint64_t all = 0;
+    std::uint64_t own = 0;  // of these, those that the rank has by itself
+  };
+  std::vector<Chunks> unheard_;    // by rank: have not begun to come
+  std::vector<Chunks> left_from_;  // by rank: have not come
   std::uint64_t begun_left_;
   std::uint64_t sends_left_ = 0;
   std::uint64_t receives_left_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <span>
@@ -20,7 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = Operation::Kind;
 
-constexpr Duration kPause = 20us;      // between looks at the GPU
+constexpr Duration kPause = 20us;  // between looks at the GPU
+constexpr std::size_t kRoomMin = 64 << 10;
 constexpr Duration kLookTime = 100ms;  // between looks at whether all ranks live
 
 Result<void> done(cudaError_t status, const std::string& what) {
@@ -60,6 +62,20 @@ ncclRedOp_t reduction_of(Reduction reduction) {
   return ncclSum;
 }
 
+/// The calling thread's GPU, as long as this lives. What goes wrong is seen by what comes next.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    ::cudaGetDevice(&before_);
+    ::cudaSetDevice(device);
+  }
+  OnDevice(OnDevice&&) = delete;
+  ~OnDevice() { ::cudaSetDevice(before_); }
+
+ private:
+  int before_ = 0;
+};
+
 /// What it throws, as a result.
 template <class F>
 Result<void> tried(const F& f) {
@@ -84,29 +100,37 @@ class NcclBackend::Running final : public detail::Work {
   const Operation operation;
   const detail::Places places;
   std::array<std::uint8_t, sizeof(Operation)> own{};
-  std::vector<std::uint8_t> all{};     // what each rank wants
+  std::vector<std::uint8_t> all{};  // what each rank wants
+  HostRoom message{};
   std::optional<Pending> agreement{};  // a message's: the message itself
-  std::vector<std::byte> message{};    // on the host
-  cudaEvent_t event = nullptr;         // of its end on the GPU
+  cudaEvent_t event = nullptr;         // of its end on the GPU; of a message that goes, of its copy
   bool ended = false;
+
+  std::size_t bytes() const { return operation.count * size_of(operation.dtype); }
+  std::span<std::byte> on_host() const { return {message.memory.get(), bytes()}; }
 };
 
 // ---- Making
 
-Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator& host, int device, Duration time) {
+Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int device, Duration time) {
   std::unique_ptr<NcclBackend> backend{new NcclBackend{host, device, time}};
+  int before = 0;
+  ::cudaGetDevice(&before);
   const auto here = done(::cudaSetDevice(device), "taking GPU " + std::to_string(device));
+  ::cudaSetDevice(before);
   // All ranks say whether they have theirs: nobody waits in NCCL for one that has none.
   std::int32_t lacks = here ? 0 : 1;
   PHAROS_TRY_VOID(tried([&] { host.all_reduce(std::span{&lacks, 1}, Reduction::kMax); }));
   if (!here) return here.error();
   if (lacks != 0) return Error{ErrorCode::kFailedPrecondition, "another rank has no GPU", "See what that rank says."};
-  PHAROS_TRY_VOID(backend->start());
+  if (const auto started = backend->start(); !started) return backend->give_up(started.error());
   return backend;
 }
 
 Result<void> NcclBackend::start() {
+  const OnDevice on_device{device_};
   PHAROS_TRY_VOID(done(::cudaStreamCreate(&stream_), "making a stream"));
+  PHAROS_TRY_VOID(done(::cudaStreamCreate(&messages_), "making a stream"));
   ncclUniqueId id{};
   if (rank() == 0) PHAROS_TRY_VOID(done(::ncclGetUniqueId(&id), "asking NCCL for a name"));
   PHAROS_TRY_VOID(tried([&] { host_.broadcast(std::as_writable_bytes(std::span{&id, 1}), 0); }));
@@ -126,7 +150,9 @@ NcclBackend::~NcclBackend() {
       ::ncclCommAbort(comm_);
     }
   }
-  if (stream_ != nullptr) ::cudaStreamDestroy(stream_);
+  for (cudaStream_t each : {stream_, messages_}) {
+    if (each != nullptr) ::cudaStreamDestroy(each);
+  }
 }
 
 /// Until NCCL has done what it was last asked for.
@@ -150,6 +176,7 @@ Result<void> NcclBackend::host_check() {
 // ---- Operations
 
 std::shared_ptr<detail::Work> NcclBackend::begin(const Operation& operation, const detail::Places& places) {
+  const OnDevice on_device{device_};
   auto running = std::make_shared<Running>(operation, places);
   running_.push_back(running);
   if (!failed_) {
@@ -170,15 +197,44 @@ Result<void> NcclBackend::begin_agreement(Running& running) {
           host_.begin_all_gather(std::span<const std::uint8_t>{running.own}, std::span{running.all}));
     });
   }
-  const std::size_t bytes = operation.count * size_of(operation.dtype);
-  running.message.resize(bytes);
+  return begin_message(running);
+}
+
+Result<void> NcclBackend::begin_message(Running& running) {
+  const Operation& operation = running.operation;
+  PHAROS_TRY(running.message, take_room(running.bytes()));
   if (operation.root != rank()) {
-    return tried([&] { running.agreement.emplace(host_.begin_receive(std::span{running.message}, operation.root)); });
+    return tried(
+        [&] { running.agreement.emplace(host_.begin_receive(operation.dtype, running.on_host(), operation.root)); });
   }
-  PHAROS_TRY_VOID(done(::cudaMemcpy(running.message.data(), running.places.from, bytes, cudaMemcpyDeviceToHost),
+  PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.on_host().data(), running.places.from, running.bytes(),
+                                         cudaMemcpyDeviceToHost, messages_),
                        "copying a message from the GPU"));
-  return tried(
-      [&] { running.agreement.emplace(host_.begin_send(std::span<const std::byte>{running.message}, operation.to)); });
+  PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.event, cudaEventDisableTiming), "making an event"));
+  return done(::cudaEventRecord(running.event, messages_), "recording an event");
+}
+
+// To free it is to wait for what runs on the GPU, which may wait for a rank that has died: rooms are kept.
+Result<NcclBackend::HostRoom> NcclBackend::take_room(std::size_t bytes) {
+  const auto found =
+      std::find_if(host_rooms_.begin(), host_rooms_.end(), [&](const HostRoom& each) { return each.bytes >= bytes; });
+  if (found != host_rooms_.end()) {
+    HostRoom room = std::move(*found);
+    host_rooms_.erase(found);
+    return room;
+  }
+  void* memory = nullptr;
+  const std::size_t taken = std::bit_ceil(std::max(bytes, kRoomMin));
+  PHAROS_TRY_VOID(done(::cudaMallocHost(&memory, taken), "taking " + std::to_string(taken) + " bytes for a message"));
+  return HostRoom{HostMemory{static_cast<std::byte*>(memory)}, taken};
+}
+
+/// It has been copied from the GPU.
+Result<void> NcclBackend::send_message(Running& running) {
+  ::cudaEventDestroy(std::exchange(running.event, nullptr));
+  return tried([&] {
+    running.agreement.emplace(host_.begin_send(running.operation.dtype, running.on_host(), running.operation.to));
+  });
 }
 
 Result<void> NcclBackend::check_agreement(const Running& running) const {
@@ -194,10 +250,13 @@ Result<void> NcclBackend::check_agreement(const Running& running) const {
 Result<void> NcclBackend::launch(Running& running) {
   const Operation& operation = running.operation;
   if (operation.kind == Kind::kMessage) {
-    running.ended = true;
-    if (operation.root == rank()) return {};
-    return done(::cudaMemcpy(running.places.to, running.message.data(), running.message.size(), cudaMemcpyHostToDevice),
-                "copying a message to the GPU");
+    running.ended = operation.root == rank();
+    if (running.ended) return {};
+    PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.places.to, running.on_host().data(), running.bytes(),
+                                           cudaMemcpyHostToDevice, messages_),
+                         "copying a message to the GPU"));
+    PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.event, cudaEventDisableTiming), "making an event"));
+    return done(::cudaEventRecord(running.event, messages_), "recording an event");
   }
   PHAROS_TRY_VOID(check_agreement(running));
   running.ended = operation.count == 0 || operation.kind == Kind::kBarrier || operation.kind == Kind::kAllocate;
@@ -225,12 +284,14 @@ Result<void> NcclBackend::call(const Operation& operation, const detail::Places&
       const std::size_t piece = count / ranks();
       const std::size_t bytes = piece * size_of(operation.dtype);
       PHAROS_TRY_VOID(done(::ncclGroupStart(), what));
-      for (std::uint32_t other = 0; other < ranks(); ++other) {
+      Result<void> all;
+      for (std::uint32_t other = 0; all && other < ranks(); ++other) {
         const int peer = static_cast<int>(other);
-        PHAROS_TRY_VOID(done(::ncclSend(places.from + other * bytes, piece, type, peer, comm_, stream_), what));
-        PHAROS_TRY_VOID(done(::ncclRecv(places.to + other * bytes, piece, type, peer, comm_, stream_), what));
+        all = done(::ncclSend(places.from + other * bytes, piece, type, peer, comm_, stream_), what);
+        if (all) all = done(::ncclRecv(places.to + other * bytes, piece, type, peer, comm_, stream_), what);
       }
-      return done(::ncclGroupEnd(), what);
+      const auto end = done(::ncclGroupEnd(), what);
+      return all ? end : all;
     }
     case Kind::kBarrier:
     case Kind::kMessage:
@@ -241,11 +302,16 @@ Result<void> NcclBackend::call(const Operation& operation, const detail::Places&
 
 Result<void> NcclBackend::advance_all() {
   if (failed_) return *failed_;
+  const OnDevice on_device{device_};
+  // What all do goes to the GPU in its order; messages do not wait.
+  bool is_next = true;
   for (const auto& each : running_) {
+    const bool is_message = each->operation.kind == Kind::kMessage;
+    if (!is_message && !is_next) continue;
     const auto went = advance_one(*each);
     if (!went) return give_up(went.error());
-    // Those behind it go to the GPU behind it; messages do not wait.
-    if (each->agreement && each->operation.kind != Kind::kMessage) break;
+    if (!is_message && each->agreement) is_next = false;
+    if (is_message && each->ended) host_rooms_.push_back(std::move(each->message));
   }
   std::erase_if(running_, [](const auto& each) { return each->ended; });
   return {};
@@ -263,6 +329,8 @@ Result<void> NcclBackend::advance_one(Running& running) {
   const cudaError_t state = ::cudaEventQuery(running.event);
   if (state == cudaErrorNotReady) return {};
   PHAROS_TRY_VOID(done(state, to_string(running.operation)));
+  const bool is_to_be_sent = running.operation.kind == Kind::kMessage && running.operation.root == rank();
+  if (is_to_be_sent) return send_message(running);
   running.ended = true;
   return {};
 }
@@ -278,21 +346,18 @@ Result<void> NcclBackend::finish(detail::Work& work, Duration time) {
   auto& running = static_cast<Running&>(work);
   const Deadline deadline = Deadline::in(time);
   TimePoint look = std::chrono::steady_clock::now() + kLookTime;
+  // Who does not agree in time is named by the host, which knows whom it waits for.
   while (!running.ended) {
     PHAROS_TRY_VOID(advance_all());
     if (running.ended) break;
-    // Who has not agreed is waited for on the host, which knows whom it waits for.
-    const auto first = running_.front();
-    if (first->agreement) {
-      if (const auto agreed = tried([&] { first->agreement->wait(); }); !agreed) return give_up(agreed.error());
-      continue;
-    }
     const TimePoint now = std::chrono::steady_clock::now();
     if (now >= look) {
       look = now + kLookTime;
       if (const auto all_live = host_check(); !all_live) return give_up(all_live.error());
     }
-    if (deadline.expired(now)) {
+    if (deadline.expired(now) && running.agreement) {
+      if (const auto agreed = tried([&] { running.agreement->wait(); }); !agreed) return give_up(agreed.error());
+    } else if (deadline.expired(now)) {
       return give_up(Error{ErrorCode::kDeadlineExceeded, to_string(running.operation) + " did not end on the GPU",
                            "NCCL_DEBUG=INFO has NCCL say more; or give the operation more time."});
     }
@@ -304,12 +369,14 @@ Result<void> NcclBackend::finish(detail::Work& work, Duration time) {
 // ---- Memory
 
 Result<std::byte*> NcclBackend::allocate(std::size_t bytes, Duration time) {
+  const OnDevice on_device{device_};
   const auto work = begin({.kind = Kind::kAllocate, .count = bytes}, {});
   PHAROS_TRY_VOID(finish(*work, time));
   void* memory = nullptr;
   auto made = done(::cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)),
                    "taking " + std::to_string(bytes) + " bytes of GPU " + std::to_string(device_));
-  if (made) made = done(::cudaMemset(memory, 0, bytes), "clearing memory of the GPU");
+  if (made) made = done(::cudaMemsetAsync(memory, 0, bytes, messages_), "clearing memory of the GPU");
+  if (made) made = done(::cudaStreamSynchronize(messages_), "clearing memory of the GPU");
   if (!made) return give_up(made.error());
   auto* const begin = static_cast<std::byte*>(memory);
   memory_.emplace(begin, begin);
@@ -328,6 +395,8 @@ Error NcclBackend::give_up(const Error& why) {
     failed_ = why;
     host_.abort(why.message());
     if (comm_ != nullptr) ::ncclCommAbort(std::exchange(comm_, nullptr));
+    // Copies end now that nothing before them waits for others: their owners may free the memory.
+    if (messages_ != nullptr) ::cudaStreamSynchronize(messages_);
     running_.clear();
   }
   return *failed_;

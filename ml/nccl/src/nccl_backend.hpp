@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <pharos/async/deadline.hpp>
@@ -24,7 +25,7 @@ namespace pharos::ml {
 /// 2. What is on the GPU is watched: when a rank has died, or it takes too long, NCCL is aborted.
 class NcclBackend final : public detail::Backend {
  public:
-  static Result<std::unique_ptr<NcclBackend>> make(Communicator& host, int device, Duration time);
+  static Result<std::unique_ptr<NcclBackend>> make(Communicator host, int device, Duration time);
   ~NcclBackend() override;
 
   std::uint32_t rank() const override { return host_.rank(); }
@@ -45,13 +46,25 @@ class NcclBackend final : public detail::Backend {
     void operator()(std::byte* memory) const { ::cudaFree(memory); }
   };
   using Memory = std::unique_ptr<std::byte, FreeOnGpu>;
+  struct FreeOnHost {
+    void operator()(std::byte* memory) const { ::cudaFreeHost(memory); }
+  };
+  /// Of the host, which GPUs copy from and to while it goes on.
+  using HostMemory = std::unique_ptr<std::byte, FreeOnHost>;
+  struct HostRoom {
+    HostMemory memory{};
+    std::size_t bytes = 0;
+  };
 
-  NcclBackend(Communicator& host, int device, Duration time) : host_{host}, device_{device}, time_{time} {}
+  NcclBackend(Communicator host, int device, Duration time) : host_{std::move(host)}, device_{device}, time_{time} {}
 
   Result<void> start();
   Result<void> settle(Deadline deadline);
   Result<void> host_check();
   Result<void> begin_agreement(Running& running);
+  Result<void> begin_message(Running& running);
+  Result<HostRoom> take_room(std::size_t bytes);
+  Result<void> send_message(Running& running);
   Result<void> check_agreement(const Running& running) const;
   Result<void> launch(Running& running);
   Result<void> call(const Operation& operation, const detail::Places& places);
@@ -59,11 +72,13 @@ class NcclBackend final : public detail::Backend {
   Result<void> advance_one(Running& running);
   Error give_up(const Error& why);
 
-  Communicator& host_;
+  Communicator host_;
   const int device_;
   const Duration time_;  // for what NCCL does on the host
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  cudaStream_t messages_ = nullptr;  // copies of them wait for no other operation
+  std::vector<HostRoom> host_rooms_;
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
   std::map<std::byte*, Memory> memory_;
   std::optional<Error> failed_;

@@ -39,12 +39,14 @@ Buckets::Buckets(Communicator& ranks, const std::vector<at::Tensor>& parameters,
                  std::size_t bucket_bytes)
     : slots_(parameters.size()),
       offsets_(parameters.size()),
-      memory_{(plan(parameters, order, bucket_bytes), ranks.allocate<std::byte>(bytes_))} {
+      memory_{(plan(parameters, order, bucket_bytes),
+               std::make_shared<const Buffer<std::byte>>(ranks.allocate<std::byte>(bytes_)))} {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& parameter = parameters[i];
     // As the parameter lies: optimizers go through both side by side.
     const auto strides = at::empty_like(parameter, parameter.options().device(at::kMeta)).strides().vec();
-    slots_[i].view = at::from_blob(memory_.data() + offsets_[i], parameter.sizes(), strides, parameter.options());
+    slots_[i].view = at::from_blob(
+        memory_->data() + offsets_[i], parameter.sizes(), strides, [memory = memory_](void*) {}, parameter.options());
   }
 }
 
@@ -86,11 +88,11 @@ void Buckets::plan(const std::vector<at::Tensor>& parameters, std::span<const st
 void Buckets::mark(std::size_t parameter, bool counts) {
   const DType dtype = buckets_[slots_[parameter].bucket].dtype;
   const auto value = counts ? one_of(dtype) : std::array<std::byte, 8>{};
-  std::memcpy(memory_.data() + slots_[parameter].mark, value.data(), size_of(dtype));
+  std::memcpy(memory_->data() + slots_[parameter].mark, value.data(), size_of(dtype));
 }
 
 bool Buckets::is_marked(std::size_t parameter) const {
-  const std::byte* const mark = memory_.data() + slots_[parameter].mark;
+  const std::byte* const mark = memory_->data() + slots_[parameter].mark;
   return std::any_of(mark, mark + size_of(buckets_[slots_[parameter].bucket].dtype),
                      [](std::byte each) { return each != std::byte{}; });
 }

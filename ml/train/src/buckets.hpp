@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct Bucket {
   std::size_t mark_of(std::size_t place) const { return marks + place * size_of(dtype); }
 };
 
-/// Memory for the gradients of all parameters, which all ranks share.
+/// Memory for the gradients of all parameters, which all ranks share. It stays as long as one of the views does.
 class Buckets {
  public:
   /// Gradients come in that order: each bucket is closed with the one that makes it so large. All ranks give the same.
@@ -32,7 +33,7 @@ class Buckets {
   std::size_t size() const { return buckets_.size(); }
   const Bucket& operator[](std::size_t bucket) const { return buckets_[bucket]; }
   std::span<std::byte> bytes_of(const Bucket& bucket) const {
-    return memory_.span().subspan(bucket.begin, bucket.bytes);
+    return memory_->span().subspan(bucket.begin, bucket.bytes);
   }
 
   std::size_t number_of(const Bucket& bucket) const { return static_cast<std::size_t>(&bucket - buckets_.data()); }
@@ -56,7 +57,7 @@ class Buckets {
   std::vector<Slot> slots_;           // by parameter
   std::vector<std::size_t> offsets_;  // by parameter: bytes
   std::size_t bytes_ = 0;
-  Buffer<std::byte> memory_;
+  std::shared_ptr<const Buffer<std::byte>> memory_;
 };
 
 }  // namespace pharos::ml

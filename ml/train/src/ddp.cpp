@@ -42,6 +42,9 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
  public:
   Core(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
       : ranks_{ranks}, options_{options}, all_parameters_{parameters_of(module)}, buffers_{buffers_of(module)} {
+    for (const auto* const tensors : {&all_parameters_, &buffers_}) {
+      for (const NamedTensor& each : *tensors) check_device(each);
+    }
     check_alike(ranks_, all_parameters_);
     check_alike(ranks_, buffers_);
     broadcast(ranks_, all_parameters_, 0);
@@ -81,8 +84,9 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
           Error{ErrorCode::kInvalidArgument, "a step of " + std::to_string(samples) + " samples makes no sense"});
     }
     exchange_samples(samples);
+    if (samples == 0) give_nothing();
   }
-  void finish();
+  void finish(const std::function<void()>& step);
 
   void hold_back(bool hold) { holds_back_ += hold ? 1 : -1; }
   const Step& last_step() const { return step_; }
@@ -112,6 +116,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
     std::shared_ptr<Core> core_;
   };
 
+  static void check_device(const NamedTensor& tensor);
   static void check_type(const NamedTensor& parameter);
   void make_buckets(std::span<const std::size_t> order);
   void exchange_samples(double samples);
@@ -129,7 +134,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   void check_finite();
   void rebuild();
 
-  Communicator& ranks_;
+  Communicator ranks_;
   const DdpOptions options_;
   const std::vector<NamedTensor> all_parameters_;
   const std::vector<NamedTensor> buffers_;
@@ -148,13 +153,19 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   Step step_;
 };
 
+void Ddp::Core::check_device(const NamedTensor& tensor) {
+  if (tensor.tensor.is_cpu()) return;
+  throw_error(Error{ErrorCode::kUnsupported, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
+                    "Parameters and buffers are in the memory of the CPU."});
+}
+
 void Ddp::Core::check_type(const NamedTensor& parameter) {
-  const auto dtype = dtype_of(parameter.tensor.scalar_type());
-  if (dtype && at::isFloatingType(parameter.tensor.scalar_type()) && parameter.tensor.is_cpu()) return;
-  throw_error(Error{ErrorCode::kUnsupported,
-                    "parameter \"" + parameter.name + "\" is " + c10::toString(parameter.tensor.scalar_type()) +
-                        " on " + parameter.tensor.device().str() + ", whose gradients cannot be reduced",
-                    "Gradients are float, double, half or bfloat16, in the memory of the CPU."});
+  const auto type = parameter.tensor.scalar_type();
+  if (dtype_of(type) && at::isFloatingType(type)) return;
+  throw_error(
+      Error{ErrorCode::kUnsupported,
+            "parameter \"" + parameter.name + "\" is " + c10::toString(type) + ", whose gradients cannot be reduced",
+            "Gradients are float, double, half or bfloat16."});
 }
 
 void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
@@ -328,13 +339,14 @@ std::uint32_t Ddp::Core::first_active() const {
   return active == samples_.end() ? 0 : static_cast<std::uint32_t>(active - samples_.begin());
 }
 
-void Ddp::Core::finish() {
+void Ddp::Core::finish(const std::function<void()>& step) {
   std::uint32_t last = 0;
   for (;;) {
     last = first_active();
     exchange_samples(kFinished);
     if (std::all_of(samples_.begin(), samples_.end(), [](double each) { return each < 0; })) break;
     give_nothing();
+    if (step) step();
   }
   samples_.clear();
   factor_ = 1;
@@ -367,8 +379,8 @@ Ddp::NoSync Ddp::no_sync() {
 void Ddp::weigh(double samples) {
   core_->weigh(samples);
 }
-void Ddp::finish() {
-  core_->finish();
+void Ddp::finish(const std::function<void()>& step) {
+  core_->finish(step);
 }
 const Ddp::Step& Ddp::last_step() const {
   return core_->last_step();

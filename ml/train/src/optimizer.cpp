@@ -1,10 +1,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
 #include <cmath>
+#include <unordered_set>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
@@ -33,6 +36,23 @@ at::ScalarType kept_type(const at::Tensor& parameter) {
 /// A tensor's elements in the order of their memory.
 at::Tensor in_memory_order(const at::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1});
+}
+
+/// A parameter that is there twice, as tied ones are, is trained once: as it is where it comes first.
+std::vector<ParameterGroup> once(std::vector<ParameterGroup> groups) {
+  std::unordered_set<const void*> seen;
+  for (ParameterGroup& group : groups) {
+    std::erase_if(group.parameters,
+                  [&](const at::Tensor& each) { return !seen.insert(each.unsafeGetTensorImpl()).second; });
+  }
+  return groups;
+}
+
+/// Where the parameter has been written by somebody else since, that counts.
+void follow(at::Tensor& whole, const at::Tensor& parameter) {
+  const at::Tensor as_it_was = whole.to(parameter.scalar_type());
+  if (at::equal(as_it_was, parameter)) return;
+  whole.copy_(at::where(as_it_was == parameter, whole, parameter.to(whole.scalar_type())));
 }
 
 void check(const at::Tensor& parameter) {
@@ -74,7 +94,7 @@ std::vector<ParameterGroup> groups_of(const torch::nn::Module& module, double we
 }
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, const Rule& rule)
-    : groups_{std::move(groups)}, rule_{rule}, lr_{std::visit([](const auto& by) { return by.lr; }, rule)} {
+    : groups_{once(std::move(groups))}, rule_{rule}, lr_{std::visit([](const auto& by) { return by.lr; }, rule)} {
   for (const ParameterGroup& group : groups_) {
     for (const at::Tensor& parameter : group.parameters) {
       check(parameter);
@@ -146,6 +166,7 @@ void Optimizer::step_one(State& state, const ParameterGroup& group) {
   at::Tensor values = in_memory_order(parameter);
   if (state.whole.defined()) {
     gradient = gradient.to(at::kFloat);
+    follow(state.whole, values);
     values = state.whole;
   }
   ++state.steps;

@@ -30,8 +30,9 @@ std::vector<NamedTensor> once(const Items& items) {
 
 std::string describe(const NamedTensor& each) {
   std::ostringstream text;
-  text << '"' << each.name << "\" " << each.tensor.scalar_type() << ' ' << each.tensor.sizes()
-       << (each.tensor.requires_grad() ? "" : " frozen");
+  text << '"' << each.name << "\" " << each.tensor.scalar_type() << ' ' << each.tensor.sizes();
+  if (!each.tensor.is_contiguous()) text << " with strides " << each.tensor.strides();
+  if (!each.tensor.requires_grad()) text << " frozen";
   return text.str();
 }
 

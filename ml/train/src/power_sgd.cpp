@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include <pharos/actors/exceptions.hpp>
+
 namespace pharos::ml {
 namespace {
 
@@ -21,6 +23,7 @@ constexpr std::size_t kLineBytes = 64;
 /// A gradient M of n rows and m columns, of which P and Q are sent, a few rows of n and of m numbers. Q is that of the
 /// last step at first; what P and Q do not say is added to the next gradient.
 struct Matrix {
+  std::size_t parameter;
   at::Tensor gradient;  // in its bucket
   std::size_t p_place;  // in the memory of what is sent: bytes
   std::size_t q_place = 0;
@@ -51,6 +54,7 @@ struct Plan {
 
 /// As it lies in memory, by its outermost dimension.
 at::Tensor matrix_of(const at::Tensor& gradient) {
+  if (gradient.dim() == 0) return gradient.view({1, 1});
   const auto strides = gradient.strides();
   const auto outermost = std::max_element(strides.begin(), strides.end()) - strides.begin();
   const std::int64_t rows = std::max<std::int64_t>(gradient.size(outermost), 1);
@@ -118,6 +122,10 @@ class PowerSgdExchange final : public Exchange {
  public:
   PowerSgdExchange(Communicator& ranks, Buckets& buckets, const PowerSgd& options, std::uint64_t steps)
       : ranks_{ranks}, buckets_{buckets}, options_{options}, steps_{steps} {
+    if (options.rank == 0) {
+      throw_error(
+          Error{ErrorCode::kInvalidArgument, "PowerSGD of rank 0 says nothing of a gradient", "Give 1 or more."});
+    }
     options_.exact_steps = std::max<std::uint64_t>(options.exact_steps, 1);
     for (std::size_t b = 0; b < buckets.size(); ++b) plans_.push_back(plan(buckets[b]));
     memory_.emplace(ranks.allocate<std::byte>(bytes_));
@@ -177,7 +185,8 @@ class PowerSgdExchange final : public Exchange {
     for (const std::size_t each : bucket.members) {
       const at::Tensor gradient = matrix_of(buckets_.view(each));
       if (is_worth_it(gradient)) {
-        plan.matrices.push_back({.gradient = gradient, .p_place = take_room(bytes_of_rows(gradient, 0))});
+        plan.matrices.push_back(
+            {.parameter = each, .gradient = gradient, .p_place = take_room(bytes_of_rows(gradient, 0))});
       } else {
         add_plain(buckets_.place_of(each), gradient.nbytes());
       }
@@ -260,6 +269,7 @@ class PowerSgdExchange final : public Exchange {
   }
   void take(Matrix& matrix) {
     matrix.error.copy_(matrix.gradient);
+    if (!buckets_.is_marked(matrix.parameter)) return;  // nobody's: what it would add waits for its next gradient
     at::mm_out(matrix.gradient, matrix.p.t(), matrix.q);
     matrix.error.sub_(matrix.gradient);
     // The optimizer, or its scaler, leaves such a step out: nothing of it goes on.

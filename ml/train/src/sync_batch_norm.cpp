@@ -1,6 +1,8 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -38,6 +40,16 @@ Tensor beside(const Tensor& values, const Tensor& x) {
   sizes[1] = x.size(1);
   return values.to(x.scalar_type()).view(sizes);
 }
+/// In the type that it is reckoned in.
+Tensor wide(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+}
+
+/// What the backward of a forward works with, as long as it may come.
+struct Ranks : torch::CustomClassHolder {
+  explicit Ranks(const Communicator& its) : communicator{its} {}
+  Communicator communicator;
+};
 
 /// One row for each rank.
 Tensor gather_rows(Communicator& ranks, const Tensor& row) {
@@ -54,9 +66,9 @@ Moments moments_of(Communicator& ranks, const Tensor& x) {
   const auto others = others_of(x);
   Tensor row = at::zeros({2 * features + 1}, at::TensorOptions{}.dtype(at::kDouble));
   if (x.numel() != 0) {
-    const Tensor wide = x.to(at::kDouble);
-    row.narrow(0, 0, features).copy_(wide.mean(others));
-    row.narrow(0, features, features).copy_(wide.var(others, false));
+    const Tensor widest = x.to(at::kDouble);
+    row.narrow(0, 0, features).copy_(widest.mean(others));
+    row.narrow(0, features, features).copy_(widest.var(others, false));
     const std::int64_t samples = x.numel() / features;
     row[2 * features] = static_cast<double>(samples);
   }
@@ -71,69 +83,100 @@ Moments moments_of(Communicator& ranks, const Tensor& x) {
 
 struct Normalise : torch::autograd::Function<Normalise> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const Tensor& mean, const Tensor& variance, double count, double eps, std::int64_t ranks) {
+                        const Tensor& mean, const Tensor& variance, double count, double eps,
+                        const c10::intrusive_ptr<Ranks>& ranks) {
     const Tensor scale = (variance + eps).rsqrt();
-    const Tensor normal = (x - beside(mean, x)) * beside(scale, x);
+    const Tensor own = wide(x);
+    const Tensor normal = (own - beside(mean, own)) * beside(scale, own);
     context->save_for_backward({normal, weight, scale});
     context->saved_data["count"] = count;
-    context->saved_data["ranks"] = ranks;
-    return normal * beside(weight, x) + beside(bias, x);
+    context->saved_data["ranks"] = c10::IValue::make_capsule(ranks);
+    context->saved_data["type"] = static_cast<std::int64_t>(x.scalar_type());
+    return (normal * beside(weight, own) + beside(bias, own)).to(x.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const Tensor& normal = saved[0];
-    const Tensor& gradient = gradients[0];
-    Communicator& ranks = *reinterpret_cast<Communicator*>(context->saved_data["ranks"].toInt());
+    const Tensor& weight = saved[1];
+    const Tensor gradient = wide(gradients[0]);
+    const auto ranks = c10::static_intrusive_pointer_cast<Ranks>(context->saved_data["ranks"].toCapsule());
     const auto others = others_of(normal);
     const std::int64_t features = normal.size(1);
     const Tensor row = at::zeros({2 * features}, at::TensorOptions{}.dtype(at::kDouble));
     row.narrow(0, 0, features).copy_(gradient.to(at::kDouble).sum(others));
     row.narrow(0, features, features).copy_((gradient * normal).to(at::kDouble).sum(others));
-    const Tensor means = gather_rows(ranks, row).sum(0) / context->saved_data["count"].toDouble();
+    const Tensor means =
+        gather_rows(ranks->communicator, row).sum(0) / std::max(context->saved_data["count"].toDouble(), 1.0);
     const Tensor of_x = (gradient - beside(means.narrow(0, 0, features), gradient) -
                          normal * beside(means.narrow(0, features, features), gradient)) *
-                        beside(saved[1] * saved[2].to(saved[1].scalar_type()), gradient);
+                        beside(saved[2] * weight, gradient);
+    const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
     // Of this rank's loss alone: they are reduced with all other gradients.
-    const Tensor of_weight = row.narrow(0, features, features).to(saved[1].scalar_type());
-    const Tensor of_bias = row.narrow(0, 0, features).to(saved[1].scalar_type());
-    return {of_x, of_weight, of_bias, Tensor{}, Tensor{}, Tensor{}, Tensor{}, Tensor{}};
+    const Tensor of_weight = row.narrow(0, features, features).to(weight.scalar_type());
+    const Tensor of_bias = row.narrow(0, 0, features).to(weight.scalar_type());
+    return {of_x.to(type), of_weight, of_bias, Tensor{}, Tensor{}, Tensor{}, Tensor{}, Tensor{}};
   }
 };
 
 }  // namespace
 
-SyncBatchNormImpl::SyncBatchNormImpl(Communicator& ranks, std::int64_t features, const SyncBatchNormOptions& options)
-    : weight{register_parameter("weight", at::ones({features}))},
-      bias{register_parameter("bias", at::zeros({features}))},
+SyncBatchNormImpl::SyncBatchNormImpl(const Communicator& ranks, std::int64_t features,
+                                     const SyncBatchNormOptions& options)
+    : weight{register_parameter("weight", options.affine ? at::ones({features}) : Tensor{}, options.affine)},
+      bias{register_parameter("bias", options.affine ? at::zeros({features}) : Tensor{}, options.affine)},
       running_mean{register_buffer("running_mean", at::zeros({features}))},
       running_var{register_buffer("running_var", at::ones({features}))},
+      num_batches_tracked{register_buffer("num_batches_tracked", at::zeros({}, at::TensorOptions{}.dtype(at::kLong)))},
       ranks_{ranks},
       options_{options} {}
+
+std::shared_ptr<torch::nn::Module> SyncBatchNormImpl::clone(const std::optional<torch::Device>& device) const {
+  const at::NoGradGuard no_grad;
+  auto copy = std::make_shared<SyncBatchNormImpl>(ranks_, running_mean.numel(), options_);
+  copy->train(is_training());
+  copy->to(running_mean.scalar_type());
+  const auto put = [](const auto& to, const auto& from) {
+    for (const auto& each : from) {
+      if (!each.value().defined()) continue;
+      to[each.key()].copy_(each.value());
+      to[each.key()].set_requires_grad(each.value().requires_grad());
+    }
+  };
+  put(copy->named_parameters(), named_parameters());
+  put(copy->named_buffers(), named_buffers());
+  if (device) copy->to(*device);
+  return copy;
+}
 
 /// Of this step, which the running ones learn of.
 SyncBatchNormImpl::Moments SyncBatchNormImpl::take_moments(const Tensor& x) {
   const at::NoGradGuard no_grad;
   Moments found = moments_of(ranks_, x);
-  running_mean.lerp_(found.mean.to(running_mean.scalar_type()), options_.momentum);
+  if (found.count == 0) return found;  // there is nothing to learn from
+  num_batches_tracked.add_(1);
+  const double part = options_.momentum.value_or(1 / num_batches_tracked.item<double>());
+  running_mean.lerp_(found.mean.to(running_mean.scalar_type()), part);
   const Tensor unbiased = found.variance * (found.count / std::max(found.count - 1, 1.0));
-  running_var.lerp_(unbiased.to(running_var.scalar_type()), options_.momentum);
+  running_var.lerp_(unbiased.to(running_var.scalar_type()), part);
   return found;
 }
 
 Tensor SyncBatchNormImpl::forward(const Tensor& x) {
-  if (x.dim() < 2 || x.size(1) != weight.numel()) {
+  if (x.dim() < 2 || x.size(1) != running_mean.numel()) {
     throw_error(Error{ErrorCode::kInvalidArgument,
                       "a batch of " + std::to_string(x.dim()) + " dimensions does not fit " +
-                          std::to_string(weight.numel()) + " features",
+                          std::to_string(running_mean.numel()) + " features",
                       "Give (batch, features, …)."});
   }
   if (!is_training()) {
     return at::batch_norm(x, weight, bias, running_mean, running_var, false, 0, options_.eps, false);
   }
   const Moments all = take_moments(x);
-  return Normalise::apply(x, weight, bias, all.mean, all.variance, all.count, options_.eps,
-                          reinterpret_cast<std::int64_t>(&ranks_));
+  const Tensor scale = options_.affine ? weight : at::ones_like(running_mean);
+  const Tensor shift = options_.affine ? bias : at::zeros_like(running_mean);
+  return Normalise::apply(x, scale, shift, all.mean, all.variance, all.count, options_.eps,
+                          c10::make_intrusive<Ranks>(ranks_));
 }
 
 }  // namespace pharos::ml

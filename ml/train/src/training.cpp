@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include <pharos/ml/training.hpp>
 
@@ -14,18 +15,18 @@ namespace {
 
 constexpr double kScaleMax = 16777216;  // 2^24
 
+bool is_half(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+/// Of each parameter once, however often it is there.
 template <class F>
 void for_gradients(const std::vector<at::Tensor>& parameters, const F& f) {
   const at::NoGradGuard no_grad;
+  std::unordered_set<const void*> seen;
   for (const at::Tensor& each : parameters) {
-    if (each.grad().defined()) f(each.grad());
+    if (each.grad().defined() && seen.insert(each.unsafeGetTensorImpl()).second) f(each.mutable_grad());
   }
-}
-
-void exchange_values(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor kept = a.clone();
-  a.copy_(b);
-  b.copy_(kept);
 }
 
 }  // namespace
@@ -54,7 +55,8 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
 
 bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
   bool finite = true;
-  for_gradients(parameters, [&](const at::Tensor& gradient) {
+  for_gradients(parameters, [&](at::Tensor& gradient) {
+    if (is_half(gradient)) gradient = gradient.to(at::kFloat);
     gradient.mul_(1 / scale_);
     finite = finite && at::isfinite(gradient).all().item<bool>();
   });
@@ -62,7 +64,7 @@ bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
     scale_ /= 2;
     good_steps_ = 0;
   } else if (++good_steps_ == options_.steps_until_growth) {
-    scale_ = std::min(2 * scale_, kScaleMax);
+    scale_ = std::max(scale_, std::min(2 * scale_, kScaleMax));
     good_steps_ = 0;
   }
   return finite;
@@ -71,8 +73,10 @@ bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
 // ---- Ema
 
 Ema::Ema(const torch::nn::Module& module, double decay) : decay_{decay} {
-  for (const NamedTensor& each : parameters_of(module))
-    pairs_.push_back({each.tensor, each.tensor.detach().clone(), false});
+  for (const NamedTensor& each : parameters_of(module)) {
+    const at::Tensor own = each.tensor.detach();
+    pairs_.push_back({each.tensor, is_half(own) ? own.to(at::kFloat) : own.clone(), false});
+  }
   for (const NamedTensor& each : buffers_of(module))
     pairs_.push_back({each.tensor, each.tensor.detach().clone(), true});
 }
@@ -85,25 +89,25 @@ void Ema::update() {
     if (pair.is_buffer) {
       pair.mean.copy_(pair.own);
     } else {
-      pair.mean.lerp_(pair.own, 1 - decay_);
+      pair.mean.lerp_(pair.own.to(pair.mean.scalar_type()), 1 - decay_);
     }
   }
 }
 
-Ema::Applied Ema::apply() {
+Ema::Applied Ema::apply() const {
   return Applied{*this};
 }
 
-void Ema::exchange() {
+Ema::Applied::Applied(const Ema& ema) {
   const at::NoGradGuard no_grad;
-  for (const Pair& pair : pairs_) exchange_values(pair.own, pair.mean);
-}
-
-Ema::Applied::Applied(Ema& ema) : ema_{ema} {
-  ema_.exchange();
+  for (const Pair& pair : ema.pairs_) {
+    kept_.push_back({pair.own, pair.own.detach().clone()});
+    pair.own.copy_(pair.mean);
+  }
 }
 Ema::Applied::~Applied() {
-  ema_.exchange();
+  const at::NoGradGuard no_grad;
+  for (const Kept& each : kept_) each.own.copy_(each.values);
 }
 
 }  // namespace pharos::ml

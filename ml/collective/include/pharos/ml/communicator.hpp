@@ -38,7 +38,7 @@ class PHAROS_API Pending {
 
   /// Goes on with it as far as that is without waiting. True: it has ended. Throws what wait() throws.
   bool done();
-  /// Those that were begun before end first.
+  /// Others that have been begun go on meanwhile, and may end before it or later.
   void wait();
 
  private:
@@ -125,7 +125,7 @@ class PHAROS_API Communicator {
   /// Of elements whose type is known at run time only.
   [[nodiscard]] Pending begin_all_reduce(DType dtype, std::span<std::byte> data,
                                          Reduction reduction = Reduction::kSum) {
-    return all_reduce(dtype, reduction, data.data(), data.size() / size_of(dtype));
+    return all_reduce(dtype, reduction, data.data(), elements_in(dtype, data.size()));
   }
   /// `from` holds size() pieces of the length of `to`; this rank receives the piece of its number, reduced.
   template <Element T>
@@ -155,7 +155,8 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_broadcast(std::span<T> data, std::uint32_t root) {
     return broadcast(kDTypeOf<T>, bytes_of(data), data.size(), root);
   }
-  /// Both hold size() pieces of one length: piece k of `from` goes to rank k, piece k of `to` comes from it.
+  /// Both hold size() pieces of one length: piece k of `from` goes to rank k, piece k of `to` comes from it. They are
+  /// not the same memory.
   template <Element T>
   void all_to_all(std::span<const T> from, std::span<T> to) {
     begin_all_to_all(from, to).wait();
@@ -182,13 +183,20 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_receive(std::span<T> data, std::uint32_t from) {
     return receive(kDTypeOf<T>, bytes_of(data), data.size(), from);
   }
+  /// Of elements whose type is known at run time only.
+  [[nodiscard]] Pending begin_send(DType dtype, std::span<const std::byte> data, std::uint32_t to) {
+    return send(dtype, data.data(), elements_in(dtype, data.size()), to);
+  }
+  [[nodiscard]] Pending begin_receive(DType dtype, std::span<std::byte> data, std::uint32_t from) {
+    return receive(dtype, data.data(), elements_in(dtype, data.size()), from);
+  }
   /// Comes back when all have come.
   void barrier();
 
   /// Zeros. All ranks allocate as much at the same time.
   template <Element T>
   Buffer<T> allocate(std::size_t elements) {
-    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements * sizeof(T))), elements}};
+    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements, sizeof(T))), elements}};
   }
 
   /// Throws what has failed, if something has; also that a rank has died, though nobody waits for it.
@@ -216,7 +224,8 @@ class PHAROS_API Communicator {
   Pending send(DType dtype, const std::byte* data, std::size_t count, std::uint32_t to);
   Pending receive(DType dtype, std::byte* data, std::size_t count, std::uint32_t from);
   Pending message(DType dtype, std::uint32_t from, std::uint32_t to, const detail::Places& places, std::size_t count);
-  void* allocate_bytes(std::size_t bytes);
+  static std::size_t elements_in(DType dtype, std::size_t bytes);
+  void* allocate_bytes(std::size_t elements, std::size_t size);
 
   std::shared_ptr<detail::Core> core_;
 };

@@ -32,6 +32,11 @@ constexpr std::size_t size_of(DType dtype) {
   return kSizes[static_cast<std::size_t>(dtype)];
 }
 
+/// And not whole numbers.
+constexpr bool is_real(DType dtype) {
+  return dtype >= DType::kF16;
+}
+
 namespace detail {
 template <class T>
 struct DTypeOf;

@@ -12,7 +12,7 @@ namespace pharos::ml {
 ///   Communicator gpus = on_gpu(ranks, 0);
 ///   gpus.all_reduce(std::span{gradients, count}, Reduction::kMean);  // cudaMalloc'd, or a tensor's
 ///
-/// `ranks` outlives it, and is not used for anything else meanwhile: over it ranks agree on each operation and hear who
+/// `ranks` is not used for anything else meanwhile: over it ranks agree on each operation and hear who
 /// is missing or has died, which ends what runs on the GPUs, too. Operations come behind what CUDA's default stream has
 /// been given before, and what it is given after wait() comes behind them. Buffers are memory of the GPU. Messages go
 /// through the memory of the host. Sums are the same bits on all ranks, in NCCL's order; halves are rounded as NCCL

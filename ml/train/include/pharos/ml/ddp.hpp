@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include <pharos/base/clock.hpp>
@@ -55,9 +56,10 @@ struct DdpOptions {
 ///
 /// Construction broadcasts rank 0's parameters and buffers; all ranks must have the same ones by name, shape and type,
 /// or all throw InvalidArgument. Gradients lie in memory of the communicator; those of parameters that no rank has used
-/// stay as they were. What goes wrong between ranks is thrown by backward(), on all of them. The process keeps for its
-/// next step what the heap frees in one, up to a GiB.
-/// Used by the thread that calls backward(). The module must outlive it.
+/// stay as they were. A module that works with the same ranks in its forward, as SyncBatchNorm does, is to use all its
+/// parameters on all ranks or none: the order of operations would not be one otherwise. What goes wrong between ranks
+/// is thrown by backward(), on all of them. The process keeps for its next step what the heap frees in one, up to a
+/// GiB. Used by the thread that calls backward(). The module must outlive it.
 class PHAROS_API Ddp {
  public:
   Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options = {});
@@ -69,12 +71,15 @@ class PHAROS_API Ddp {
   [[nodiscard]] NoSync no_sync();
 
   /// Before a backward: how many samples, or tokens, this rank's loss is the mean of. Its gradient counts as much, and
-  /// a gradient is the mean over all samples. All ranks do that for each step, or none of them; one that has none gives
-  /// 0 and has no backward: see finish().
+  /// a gradient is the mean over all samples. All ranks do that for each step, or none of them; one that has no samples
+  /// gives 0 in place of its backward, has the others' gradients then, and steps as they do.
   void weigh(double samples);
-  /// For ranks that weigh: this one has no more steps. Takes part in those of others with nothing, until all have come
-  /// here; then all have the parameters of one that was the last to step.
-  void finish();
+  /// For ranks that weigh: this one has no more samples. Takes part in the others' steps with nothing, until all have
+  /// come here; then all have the parameters and buffers of one that was the last to step. `step` is done in each:
+  /// without it, what this rank's optimizer keeps stays behind the others'.
+  ///
+  ///   ddp.finish([&] { optimizer.step(); });
+  void finish(const std::function<void()>& step = {});
 
   struct Step {
     std::uint64_t number = 0;    ///< of those that were reduced

@@ -54,7 +54,8 @@ using Rule = std::variant<AdamW, Sgd, Lion>;
 ///   Optimizer optimizer{groups_of(*model, 0.01), AdamW{.lr = 3e-4}};
 ///
 /// What it keeps of all parameters lies side by side, in float at least: of half and bfloat16 parameters it keeps a
-/// float copy, too, which counts. The same gradients give the same bits on every machine.
+/// float copy, too, which counts where nobody else has written to them. A parameter that is there twice counts once.
+/// The same gradients give the same bits on every machine.
 class PHAROS_API Optimizer {
  public:
   Optimizer(std::vector<ParameterGroup> groups, const Rule& rule);

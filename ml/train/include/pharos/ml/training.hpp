@@ -23,6 +23,7 @@ PHAROS_API void clip_values(const std::vector<at::Tensor>& parameters, double ma
 
 /// For half-precision gradients, which would be 0 where they are small: losses are scaled up, gradients down again. The
 /// scale halves when a gradient has become infinite, and that step is left out; after many that were not it doubles.
+/// unscale() is called once in a step, with all parameters; gradients of halves are floats from then on.
 ///
 ///   scaler.scale(loss).backward();
 ///   if (scaler.unscale(model->parameters())) optimizer.step();
@@ -57,15 +58,12 @@ class PHAROS_API Ema {
   void update();
   /// The module has the mean for as long as this lives: to evaluate, or to save.
   class Applied;
-  [[nodiscard]] Applied apply();
+  [[nodiscard]] Applied apply() const;
 
  private:
-  friend class Applied;
-  void exchange();
-
   struct Pair {
     at::Tensor own;
-    at::Tensor mean;
+    at::Tensor mean;  // of halves in float: what is new in a step is too little for them
     bool is_buffer;
   };
   std::vector<Pair> pairs_;
@@ -74,12 +72,16 @@ class PHAROS_API Ema {
 
 class PHAROS_API Ema::Applied {
  public:
-  explicit Applied(Ema& ema);
+  explicit Applied(const Ema& ema);
   Applied(Applied&&) = delete;
   ~Applied();
 
  private:
-  Ema& ema_;
+  struct Kept {
+    at::Tensor own;
+    at::Tensor values;
+  };
+  std::vector<Kept> kept_;
 };
 
 }  // namespace pharos::ml
