@@ -26,7 +26,9 @@ MAY_INCLUDE = {
 
 # The folders that may include a foreign library; all other folders of MAY_INCLUDE may not.
 DOORS = {
+    r"boost/(random|math)/": ["ml/tune"],
     r"(boost|asio)(/|\.hpp)": [],
+    r"(Eigen|nlohmann)/": ["ml/tune"],
     r"(capnp|kj)/|.*\.capnp\.h": ["runtime/wire"],
     r"rocksdb/": ["runtime/storage"],
     r"(spdlog|fmt)/": ["runtime/base"],
