@@ -96,9 +96,10 @@ double reduced(Reduction reduction, std::uint32_t ranks, std::size_t place) {
     return value_of(to_half(static_cast<float>(result) / static_cast<float>(ranks)));
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     return value_of(to_bfloat16(static_cast<float>(result) / static_cast<float>(ranks)));
-  } else {
+  } else if constexpr (std::is_floating_point_v<T>) {
     return static_cast<double>(static_cast<T>(result) / static_cast<T>(ranks));
   }
+  return result;
 }
 
 }  // namespace pharos::ml

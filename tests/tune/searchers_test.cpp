@@ -282,8 +282,8 @@ TEST(RandomSearchTest, DrawsAsTheDomainsSay) {
     sum += x / kTrials;
     squares += x * x / kTrials;
   }
-  EXPECT_NEAR(below, kTrials / 2, 300);
-  for (const auto& [value, times] : whole) EXPECT_NEAR(times, kTrials / 4, 300) << value;
+  EXPECT_NEAR(below, kTrials / 2.0, 300);
+  for (const auto& [value, times] : whole) EXPECT_NEAR(times, kTrials / 4.0, 300) << value;
   EXPECT_NEAR(sum, 3, 0.06);
   EXPECT_NEAR(squares - sum * sum, 4, 0.15);
 }

@@ -5,7 +5,8 @@
 // Each loop is written once, for both types, and compiled for more than one machine: the loader takes the best that
 // this one has.
 #define PHAROS_LOOP [[gnu::always_inline]] inline
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+// The thread sanitizer is not there yet when the loader chooses one.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define PHAROS_FOR_MACHINES [[gnu::target_clones("avx2", "default")]]
 #else
 #define PHAROS_FOR_MACHINES

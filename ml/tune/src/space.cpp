@@ -326,13 +326,11 @@ Result<void> Space::check(const Params& params) const {
                                                   ": it is " + ml::to_string(domain)};
   }
   if (active == params.entries().size()) return {};
-  for (const auto& [name, value] : params.entries()) {
-    const auto found =
-        std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& each) { return each.name == name; });
-    const bool is_there =
-        found != parameters_.end() && is_active(static_cast<std::size_t>(found - parameters_.begin()), params);
-    if (!is_there)
-      return Error{ErrorCode::kInvalidArgument, "there is no parameter " + in_quotes(name) + " among these"};
+  for (const Params::Entry& entry : params.entries()) {
+    const Parameter* const its = find(entry.first);
+    const bool is_there = its != nullptr && is_active(static_cast<std::size_t>(its - parameters_.data()), params);
+    if (is_there) continue;
+    return Error{ErrorCode::kInvalidArgument, "there is no parameter " + in_quotes(entry.first) + " among these"};
   }
   return {};
 }
