@@ -60,7 +60,6 @@ void Node::close() {
   store_.close();
   waiting_hand_overs_.clear();
   for (const auto& [id, client] : clients_) client.peer->close();
-  for (const auto& [id, worker] : workers_) worker->user = {};  // workers may be each other's
 }
 
 std::string Node::leftovers() const {

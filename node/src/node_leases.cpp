@@ -106,14 +106,14 @@ void Node::grant(const scheduler::Grant& grant) {
   if (!asked.request) {  // the head that asked is no more
     return apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
   }
-  worker->user = {};
+  worker->user = nullptr;
   worker->far_user = asked.client.caller;
   worker->holding = {asked.amounts, worker->gpus};
   tell_head(wire::LeaseGranted{*asked.request, worker->id, settings_.id, {}});
 }
 
 void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& asked) {
-  worker->user = asked.client;
+  worker->user = asked.client.peer;
   worker->far_user = {};
   // Of this code callers ask again, after a pause.
   const auto refuse_it = [asked](std::string why) {

@@ -52,8 +52,8 @@ struct Node::Worker {
   pid_t pid = 0;
   Fd handle;  // pidfd
   std::shared_ptr<net::Peer> control;
-  Client user;        // who has leased it, or was the last to
-  CallerId far_user;  // the same, at another node
+  std::shared_ptr<net::Peer> user;  // who has leased it, or was the last to: a worker perhaps, or itself
+  CallerId far_user;                // the same, at another node
   std::shared_ptr<Host::Output> output;
   std::shared_ptr<Host::Output> error_output;
   async::Completion<int> reaped;

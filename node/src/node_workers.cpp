@@ -222,11 +222,10 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   }
   self->logs_.end(worker->id, reason);
   self->apply(self->leases_.worker_ended(worker->id));
-  if (!worker->job->ended && worker->user.peer != nullptr) {
-    worker->user.peer->send(wire::WorkerEnded{worker->id, reason, worker->out_of_memory});
+  if (!worker->job->ended && worker->user != nullptr) {
+    worker->user->send(wire::WorkerEnded{worker->id, reason, worker->out_of_memory});
   }
   if (worker->far_user) self->tell_head(wire::WorkerEnded{worker->id, reason, worker->out_of_memory});
-  worker->user = {};  // which may be a worker that this one was the user of
   self->workers_.erase(worker->id);
   if (worker->actor && !worker->failed_to_start) {
     self->incarnation_ended(worker->actor, worker->incarnation, worker->reservation, reason, worker->out_of_memory);

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/trial_scheduler.hpp>
+
+namespace pharos::ml {
+namespace {
+
+using Decision = TrialScheduler::Decision;
+using Kind = Decision::Kind;
+
+void check(std::uint64_t first, std::uint64_t most, double factor) {
+  if (first >= 1 && first <= most && factor >= 2 && std::isfinite(factor)) return;
+  throw_error(Error{ErrorCode::kInvalidArgument,
+                    "halving from step " + std::to_string(first) + " to " + std::to_string(most) + " by " +
+                        std::to_string(factor) + " makes no sense",
+                    "Begin with 1 or more, end with as much at least, and divide by 2 or more."});
+}
+
+double worst_if_none(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
+}
+
+/// The steps at which trials are compared.
+std::vector<std::uint64_t> rungs(std::uint64_t first, std::uint64_t most, double factor) {
+  std::vector<std::uint64_t> all;
+  for (auto step = static_cast<double>(first); step < static_cast<double>(most); step *= factor) {
+    all.push_back(static_cast<std::uint64_t>(std::llround(step)));
+  }
+  return all;
+}
+
+class Asha final : public TrialScheduler {
+ public:
+  explicit Asha(const AshaOptions& options) : options_{options} {
+    check(options.first, options.most, options.factor);
+    for (const std::uint64_t step : rungs(options.first, options.most, options.factor))
+      rungs_.push_back({step, {}, {}});
+  }
+
+  void began(std::uint64_t trial, const Params&) override { next_rung_.emplace(trial, 0); }
+
+  Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
+    if (step >= options_.most) return {Kind::kStop};
+    std::size_t& place = next_rung_[trial];
+    if (place == rungs_.size() || step < rungs_[place].step) return {};
+    Rung& rung = rungs_[place++];
+    const Came came{worst_if_none(value), trial};
+    rung.all.insert(came);
+    if (options_.promotes) {
+      rung.waiting.insert(came);
+      return {Kind::kPause};
+    }
+    const auto rank = static_cast<std::size_t>(std::distance(rung.all.begin(), rung.all.find(came)));
+    return {rank < std::max<std::size_t>(best_of(rung), 1) ? Kind::kGoOn : Kind::kStop};
+  }
+
+  void ended(std::uint64_t) override {}
+
+  // From the highest rung on: those have come so far already.
+  std::optional<std::uint64_t> next() override {
+    for (auto rung = rungs_.rbegin(); rung != rungs_.rend(); ++rung) {
+      if (rung->waiting.empty()) continue;
+      const Came best = *rung->waiting.begin();
+      const auto rank = static_cast<std::size_t>(std::distance(rung->all.begin(), rung->all.find(best)));
+      if (rank >= best_of(*rung)) continue;
+      rung->waiting.erase(best);
+      return best.second;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  using Came = std::pair<double, std::uint64_t>;  // value and trial
+  struct Rung {
+    std::uint64_t step;
+    std::set<Came> all;
+    std::set<Came> waiting;
+  };
+
+  std::size_t best_of(const Rung& rung) const {
+    return static_cast<std::size_t>(static_cast<double>(rung.all.size()) / options_.factor);
+  }
+
+  const AshaOptions options_;
+  std::vector<Rung> rungs_;
+  std::map<std::uint64_t, std::size_t> next_rung_;  // by trial
+};
+
+class HyperBand final : public TrialScheduler {
+ public:
+  explicit HyperBand(const HyperBandOptions& options) : options_{options} { check(1, options.most, options.factor); }
+
+  void began(std::uint64_t trial, const Params&) override {
+    if (brackets_.empty() || brackets_.back().trials == brackets_.back().size) open_bracket();
+    Bracket& bracket = brackets_.back();
+    ++bracket.trials;
+    bracket_of_.emplace(trial, brackets_.size() - 1);
+    bracket.running.insert(trial);
+  }
+
+  Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
+    Bracket& bracket = brackets_[bracket_of_.at(trial)];
+    if (step >= options_.most) return {Kind::kStop};
+    if (step < bracket.steps[bracket.rung]) return {};
+    bracket.running.erase(trial);
+    bracket.came.insert({worst_if_none(value), trial});
+    go_up(bracket);
+    return {Kind::kPause};
+  }
+
+  void ended(std::uint64_t trial) override {
+    const auto found = bracket_of_.find(trial);
+    if (found == bracket_of_.end()) return;
+    Bracket& bracket = brackets_[found->second];
+    bracket.running.erase(trial);
+    go_up(bracket);
+  }
+
+  std::optional<std::uint64_t> next() override {
+    if (resumed_.empty()) return std::nullopt;
+    const std::uint64_t trial = resumed_.front();
+    resumed_.pop_front();
+    return trial;
+  }
+
+  /// The last bracket will not be full.
+  std::optional<std::uint64_t> last_chance() override {
+    if (!brackets_.empty() && resumed_.empty()) {
+      brackets_.back().size = brackets_.back().trials;
+      go_up(brackets_.back());
+    }
+    return next();
+  }
+
+ private:
+  struct Bracket {
+    std::size_t size;
+    std::vector<std::uint64_t> steps;  // of its rungs
+    std::size_t trials = 0;            // that have begun
+    std::size_t rung = 0;
+    std::set<std::uint64_t> running{};
+    std::set<std::pair<double, std::uint64_t>> came{};  // to the rung
+  };
+
+  /// From many trials of few steps to few of many, and again.
+  void open_bracket() {
+    const auto most = static_cast<double>(options_.most);
+    const auto last = static_cast<std::size_t>(std::log(most) / std::log(options_.factor) + 1e-9);
+    const std::size_t halvings = last - brackets_.size() % (last + 1);
+    const double share = static_cast<double>(last + 1) / static_cast<double>(halvings + 1);
+    const double power = std::pow(options_.factor, static_cast<double>(halvings));
+    Bracket bracket{.size = static_cast<std::size_t>(std::ceil(share * power - 1e-9)),
+                    .steps = rungs(std::max<std::uint64_t>(static_cast<std::uint64_t>(std::llround(most / power)), 1),
+                                   options_.most, options_.factor)};
+    bracket.steps.push_back(options_.most);
+    brackets_.push_back(std::move(bracket));
+  }
+
+  /// Once all have come that are still there.
+  void go_up(Bracket& bracket) {
+    if (bracket.trials < bracket.size || !bracket.running.empty() || bracket.came.empty()) return;
+    const auto best = static_cast<std::size_t>(static_cast<double>(bracket.came.size()) / options_.factor);
+    ++bracket.rung;
+    for (const auto& [value, trial] : bracket.came) {
+      if (bracket.running.size() == std::max<std::size_t>(best, 1)) break;
+      bracket.running.insert(trial);
+      resumed_.push_back(trial);
+    }
+    bracket.came.clear();
+  }
+
+  const HyperBandOptions options_;
+  std::vector<Bracket> brackets_;
+  std::map<std::uint64_t, std::size_t> bracket_of_;
+  std::deque<std::uint64_t> resumed_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrialScheduler> asha(const AshaOptions& options) {
+  return std::make_unique<Asha>(options);
+}
+std::unique_ptr<TrialScheduler> hyperband(const HyperBandOptions& options) {
+  return std::make_unique<HyperBand>(options);
+}
+
+}  // namespace pharos::ml
