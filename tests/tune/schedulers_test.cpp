@@ -171,7 +171,7 @@ TEST(MedianTest, StopsWhoIsWorseThanTheMedianOfOthersMeans) {
   EXPECT_EQ(scheduler->report(7, 2, 2.4).kind, Kind::kGoOn);
   EXPECT_EQ(scheduler->report(8, 1, 9).kind, Kind::kGoOn);
   EXPECT_EQ(scheduler->report(8, 2, 3.1).kind, Kind::kStop);  // 1.5, 2.5, 3.5, and that of 7, which is 50.7
-  EXPECT_EQ(scheduler->report(9, 5, 99).kind, Kind::kGoOn);  // nobody else has come so far
+  EXPECT_EQ(scheduler->report(9, 5, 99).kind, Kind::kGoOn);   // nobody else has come so far
 }
 
 TEST(PatienceTest, EndsWhenNothingBecomesBetter) {
