@@ -74,10 +74,7 @@ class Worker final : public net::Peer::Owner {
     }
     if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message)) {
       is_actor_ = true;
-      if (made->exclusive) {
-        last_beat_ = reactor_.now();
-        watch_head();
-      }
+      if (made->exclusive) watch_head();
     }
     if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
       calls_.caller()->explain(calls_.inspect().workers.front(), [node = node_, number = *request](auto explained) {

@@ -229,6 +229,8 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
   (*worker)->bundle = {start.group, start.bundle};
   (*worker)->exclusive = start.exclusive && !self->settings_.head_address.empty();
   (*worker)->may_restart = start.may_restart;
+  // First: what the head said long ago, and came late, begins nothing.
+  if ((*worker)->exclusive) (*worker)->control->send(self->last_beat_);
   (*worker)->control->send(wire::ConstructActor{start.actor,
                                                 start.incarnation,
                                                 start.constructor,
@@ -238,7 +240,6 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
                                                 {start.amounts, gpus},
                                                 start.trace,
                                                 (*worker)->exclusive});
-  if ((*worker)->exclusive) (*worker)->control->send(self->last_beat_);
   if (end) self->end_incarnation(*end);
 }
 

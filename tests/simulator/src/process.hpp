@@ -100,6 +100,8 @@ class Process {
   std::uint64_t runs() const { return runs_; }
   bool alive() const { return alive_; }
   bool stopped() const { return stopped_; }
+  /// It exits as soon as what it does now is done.
+  bool ending() const { return ending_; }
   /// Nothing of it happens any more. Not from inside of it.
   void kill(std::string_view how);
   /// From inside: it is killed as soon as this fibre parks or ends. `status` is what its parent hears.

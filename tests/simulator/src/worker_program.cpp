@@ -46,11 +46,9 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
     return;
   }
   if (const auto* const made = std::get_if<wire::ConstructActor>(&parcel.message)) {
+    if (made->exclusive) watch_head();
+    if (process_.ending()) return;
     incarnation_ = Incarnation{made->actor, made->incarnation, made->exclusive};
-    if (made->exclusive) {
-      last_beat_ = process_.now();
-      watch_head();
-    }
   }
   calls_.on_node_message(node_, std::move(parcel));
   if (request) node_->respond(*request, wire::Done{});
