@@ -4,31 +4,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <Eigen/Dense>
-#include <nlohmann/json.hpp>
 
 #include <pharos/ml/space.hpp>
 
 #include "cma.hpp"
 #include "dimension.hpp"
 #include "parzen.hpp"
+#include "recorded.hpp"
 
 namespace pharos::ml {
 namespace {
 
-using Json = nlohmann::json;
 using Numbers = std::vector<double>;
-
-Json recorded(const std::string& name) {
-  std::ifstream file{std::string{ROOT} + "/tests/tune/data/" + name};
-  return Json::parse(file);
-}
 
 void expect_near(double ours, double theirs, const std::string& what) {
   EXPECT_NEAR(ours, theirs, 1e-9 * std::max(1.0, std::abs(theirs))) << what;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -12,25 +11,17 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include <pharos/ml/searcher.hpp>
 
 #include "bbob.hpp"
 #include "random.hpp"
+#include "recorded.hpp"
 
 namespace pharos::ml {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::size_t kDimensions = 5;
 constexpr double kNoRegret = 1e-8;
-
-Json recorded(const std::string& name) {
-  std::ifstream file{std::string{ROOT} + "/tests/tune/data/" + name};
-  return Json::parse(file);
-}
 
 TEST(BbobTest, FunctionsAreThoseOfTheBenchmark) {
   const Json all = recorded("bbob.json");

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <fstream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace pharos::ml {
+
+using Json = nlohmann::json;
+
+/// A file of tests/tune/data.
+inline Json recorded(const std::string& name) {
+  std::ifstream file{std::string{ROOT} + "/tests/tune/data/" + name};
+  return Json::parse(file);
+}
+
+}  // namespace pharos::ml
