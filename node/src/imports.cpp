@@ -70,7 +70,10 @@ async::Async<Result<object_store::Location>> Imports::import(Imports* self, std:
     ++self->claiming_[object.id];
     auto claimed = co_await claim(self, object);
     if (--self->claiming_[object.id] == 0) self->claiming_.erase(object.id);
-    if (!claimed) co_return std::move(claimed).error();
+    if (!claimed) {
+      self->release_if_unused(object);  // that node may have been slower than this one's patience
+      co_return std::move(claimed).error();
+    }
     if (!claimed->elsewhere.node) co_return self->take_in(table, object, *claimed, time);
     object = claimed->elsewhere;
   }
@@ -118,7 +121,7 @@ Result<object_store::Location> Imports::take_in(std::uint32_t table, const Locat
   }
   auto place = store_->lender.lend_outside(origin.id, claimed.size, claimed.label);
   if (!place) {
-    release(origin);
+    release_if_unused(origin);
     return std::move(place).error();
   }
   const Location here{origin.id, *place, {}, self_};
@@ -172,7 +175,6 @@ bool Imports::is_elsewhere(const Place& here) const {
   return found != by_place_.end() && imports_.at(found->second).claimed;
 }
 
-// What is claimed anew meanwhile is not to be released.
 void Imports::look() {
   for (auto each = imports_.begin(); each != imports_.end();) {
     const Import& import = each->second;
@@ -180,13 +182,16 @@ void Imports::look() {
       ++each;
       continue;
     }
-    if (!claiming_.contains(each->first)) release(import.origin);
+    const Location origin = import.origin;
     by_place_.erase(import.here.place);
     each = imports_.erase(each);
+    release_if_unused(origin);
   }
 }
 
-void Imports::release(const Location& origin) {
+// What is claimed anew meanwhile is not to be released.
+void Imports::release_if_unused(const Location& origin) {
+  if (imports_.contains(origin.id) || claiming_.contains(origin.id)) return;
   const auto neighbour = neighbours_.find(origin.node);
   if (neighbour == neighbours_.end() || neighbour->second.link == nullptr) return;  // it forgets by itself
   neighbour->second.link->send(wire::ReleaseObject{origin});
@@ -257,10 +262,10 @@ async::Async<void> Imports::claim_again(Imports* self, NodeId node, std::shared_
     wire::Message ask = wire::ClaimObject{origin};
     const auto claimed = co_await link->request(std::move(ask), std::vector<Fd>{},
                                                 async::Deadline::after(kClaimTime, self->executor_.now()));
-    if (!claimed && !object_store::is_lost(claimed.error())) co_return;  // this connection has ended, too
+    if (!claimed && !object_store::is_lost(claimed.error())) co_return self->give_up(node, *link);
     const auto still = self->imports_.find(origin.id);
     if (still != self->imports_.end()) still->second.claimed = claimed.ok();
-    if (still == self->imports_.end() && !self->claiming_.contains(origin.id)) self->release(origin);
+    if (still == self->imports_.end()) self->release_if_unused(origin);
   }
   link->send(wire::ReleaseObject{});
 }
@@ -272,6 +277,14 @@ void Imports::on_peer_closed(net::Peer& peer, const Error&) {
     if (has_any_of(node)) return background_.spawn(reach_again(this, node));
     return forget_if_unused(NodeId{node});
   }
+}
+
+// A connection by which no answer comes. Unless it has ended by itself.
+void Imports::give_up(NodeId node, net::Peer& link) {
+  const auto neighbour = neighbours_.find(node);
+  if (neighbour == neighbours_.end() || neighbour->second.link.get() != &link) return;
+  link.close();
+  on_peer_closed(link, Error{ErrorCode::kUnavailable, "it does not answer"});
 }
 
 bool Imports::has_any_of(NodeId node) const {

@@ -106,13 +106,14 @@ class Imports final : public net::Peer::Owner {
   Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed,
                            Duration time);
   Result<Location> keep_for(std::uint32_t table, const Location& here, Duration time);
-  void release(const Location& origin);
+  void release_if_unused(const Location& origin);
 
   static async::Async<Result<std::string>> find_address(Imports* self, NodeId node);
   static async::Async<Result<std::shared_ptr<net::Peer>>> reach(Imports* self, NodeId node);
   static async::Async<Result<std::shared_ptr<net::Peer>>> connect(Imports* self, NodeId node);
   static async::Async<void> claim_again(Imports* self, NodeId node, std::shared_ptr<net::Peer> link);
   static async::Async<void> reach_again(Imports* self, NodeId node);
+  void give_up(NodeId node, net::Peer& link);
   bool has_any_of(NodeId node) const;
   void forget_if_unused(NodeId node);
 
