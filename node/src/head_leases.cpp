@@ -44,7 +44,8 @@ void Head::show_job(NodeId node, JobId job) {
 }
 
 void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
-  note_caller(lease.asker, from);
+  // Who asks for room now may do so for a caller of another node.
+  if (!lease.only_now) note_caller(lease.asker, from);
   if (!program_goes_on(from, lease.asker)) return;
   const auto demand = checked(lease.demand);
   const auto node = demand ? node_for(*demand, lease, from) : demand.error();
