@@ -212,6 +212,7 @@ class Head {
   void expect(NodeId node, std::string address);
   void give_up_the_overdue();
   void on_report(NodeId from, wire::Report report);
+  void end_callers_but(const wire::Report& report, NodeId from);
   void restore_holds(const wire::Report& report);
   void take_reported_bundles(NodeId from, const wire::Report& report);
   void take_reported_incarnations(NodeId from, const wire::Report& report);

@@ -447,6 +447,7 @@ void Head::on_report(NodeId from, wire::Report some) {
     tell(from, wire::StopJob{id});
   }
   for (const auto& [caller, job] : report.callers) note_caller({job, caller, 0}, from);
+  end_callers_but(report, from);
   for (const wire::Report::Hold& hold : report.holds) {
     // The word of the actor's maker may have reached no head yet: then it comes again, behind its node's report.
     wire::Report alone;
@@ -463,6 +464,17 @@ void Head::on_report(NodeId from, wire::Report some) {
   for (const WorkerId worker : report.borrowed) borrowed_.insert_or_assign(worker, from);
   if (!draining_.contains(from)) apply(placement_.open_node(from));
   end_recovery_if_over();
+}
+
+// Some are known only by what their node has said again for them, and have ended since.
+void Head::end_callers_but(const wire::Report& report, NodeId from) {
+  std::unordered_set<CallerId> there;
+  for (const auto& [caller, job] : report.callers) there.insert(caller);
+  std::vector<CallerId> ended;
+  for (const auto& [caller, place] : callers_) {
+    if (place.node == from && !there.contains(caller)) ended.push_back(caller);
+  }
+  for (const CallerId caller : ended) end_caller(caller);
 }
 
 void Head::restore_holds(const wire::Report& report) {

@@ -19,12 +19,14 @@ Faults::Faults(Cluster& cluster, TimePoint until, bool one_lasts) : cluster_{clu
   drains_node_ = cluster.nodes() > 1 && lots().one_in(6);
   ends_node_ = lots().one_in(12);
   next();
-  if (one_lasts) cluster.world().after(lots().between(1ms, 1s), [this] { begin_one_that_lasts(); });
+  if (!one_lasts) return;
+  const Duration begins = lots().between(1ms, 1s);
+  const Duration time = lots().between(10s, 12s);
+  over_ = cluster.world().now() + begins + time;  // also when the programs end before it begins
+  cluster.world().after(begins, [this, time] { begin_one_that_lasts(time); });
 }
 
-void Faults::begin_one_that_lasts() {
-  const Duration time = lots().between(10s, 12s);
-  over_ = cluster_.world().now() + time;
+void Faults::begin_one_that_lasts(Duration time) {
   const std::size_t place = lots().below(cluster_.nodes());
   switch (cluster_.nodes() > 1 ? lots().below(5) : lots().below(2)) {
     case 0: return stop_for(cluster_.node(place), time);

@@ -22,7 +22,7 @@ class Faults {
  private:
   void next();
   void strike();
-  void begin_one_that_lasts();
+  void begin_one_that_lasts(Duration time);
   void stop_for(Process& process, Duration time);
   Lots& lots() { return cluster_.lots(); }
 
