@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <unordered_set>
 
 #include <pharos/base/log.hpp>
 

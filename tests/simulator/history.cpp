@@ -65,7 +65,8 @@ void History::failed(std::uint64_t number, const Error& why) {
   const bool lives = call.actor == 0 || immortal_.contains(call.actor);
   const bool node_gone = why.code() == ErrorCode::kRuntimeStopped;
   const bool no_room = call.needs_room && why.code() == ErrorCode::kExhausted;
-  if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_room) {
+  const bool argument_lost = call.needs_room && why.code() == ErrorCode::kObjectLost && node_silent_;
+  if (lives && call.retries != 0 && !call.may_be_given_up && !node_gone && !no_room && !argument_lost) {
     say(number, "failed although it had retries left: " + why.to_string());
   }
 }

@@ -57,6 +57,8 @@ class History {
     return newest == newest_of_all_.end() ? 0 : newest->second;
   }
 
+  /// A node is silent for as long as one that is dead: what lies there alone may be lost.
+  void note_node_silent() { node_silent_ = true; }
   /// Something that is no call went wrong.
   void note_wrong(const std::string& what) { wrong_ += what + '\n'; }
 
@@ -81,6 +83,7 @@ class History {
   void say(std::uint64_t call, const std::string& what);
 
   std::vector<Made> calls_;
+  bool node_silent_ = false;
   std::size_t executions_ = 0;
   std::size_t answered_ = 0;
   std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> last_;  // that ran, by actor,

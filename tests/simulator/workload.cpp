@@ -632,6 +632,7 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
     if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
     if (plan.choose_frame) cluster.network().choose_faults(std::move(plan.choose_frame));
     const bool one_lasts = plan.faults && draw.one_in(kOneLastsIn);
+    if (one_lasts) history.note_node_silent();
     const std::uint64_t drivers = draw.between(1, plan.drivers_max);
     for (std::uint64_t i = 0; i < drivers; ++i) {
       const auto calls = static_cast<std::uint32_t>(draw.between(5, plan.calls_max));
