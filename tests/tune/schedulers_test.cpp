@@ -48,7 +48,8 @@ std::map<std::uint64_t, std::uint64_t> run(
     const std::uint64_t step = ++steps[trial];
     switch (scheduler.report(trial, step, value(trial, step)).kind) {
       case Kind::kGoOn: running.push_back(trial); break;
-      case Kind::kStop: scheduler.ended(trial); break;
+      case Kind::kStop:
+      case Kind::kEnd: scheduler.ended(trial); break;
       case Kind::kPause: break;
       case Kind::kCopy: ADD_FAILURE(); break;
     }
@@ -82,14 +83,14 @@ TEST(AshaTest, StopsThoseThatAreNotAmongTheBestSoFar) {
   EXPECT_EQ(comes(0, 3, 99), Kind::kGoOn);  // on no rung
   EXPECT_EQ(comes(2, 2, 3.5), Kind::kStop);
   EXPECT_EQ(comes(0, 4, 2), Kind::kGoOn);
-  EXPECT_EQ(comes(0, 8, 1), Kind::kStop);  // that is its end
+  EXPECT_EQ(comes(0, 8, 1), Kind::kEnd);
 }
 
 TEST(AshaTest, PromotesThoseThatAreAmongTheBestInTime) {
   const auto scheduler = asha({.first = 1, .most = 9, .factor = 3, .promotes = true});
   for (std::uint64_t trial = 0; trial < 9; ++trial) scheduler->began(trial, {});
   const auto comes = [&](std::uint64_t trial, std::uint64_t step, double value) {
-    EXPECT_EQ(scheduler->report(trial, step, value).kind, step >= 9 ? Kind::kStop : Kind::kPause);
+    EXPECT_EQ(scheduler->report(trial, step, value).kind, step >= 9 ? Kind::kEnd : Kind::kPause);
   };
   comes(0, 1, 0.7);
   comes(1, 1, 0.5);

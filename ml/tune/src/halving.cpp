@@ -47,9 +47,13 @@ class Asha final : public TrialScheduler {
   }
 
   void began(std::uint64_t trial, const Params&) override { next_rung_.emplace(trial, 0); }
+  std::uint64_t decides_at(std::uint64_t trial) const override {
+    const std::size_t place = next_rung_.at(trial);
+    return place == rungs_.size() ? options_.most : rungs_[place].step;
+  }
 
   Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
-    if (step >= options_.most) return {Kind::kStop};
+    if (step >= options_.most) return {Kind::kEnd};
     std::size_t& place = next_rung_[trial];
     if (place == rungs_.size() || step < rungs_[place].step) return {};
     Rung& rung = rungs_[place++];
@@ -107,9 +111,14 @@ class HyperBand final : public TrialScheduler {
     bracket.running.insert(trial);
   }
 
+  std::uint64_t decides_at(std::uint64_t trial) const override {
+    const Bracket& bracket = brackets_[bracket_of_.at(trial)];
+    return bracket.steps[bracket.rung];
+  }
+
   Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
     Bracket& bracket = brackets_[bracket_of_.at(trial)];
-    if (step >= options_.most) return {Kind::kStop};
+    if (step >= options_.most) return {Kind::kEnd};
     if (step < bracket.steps[bracket.rung]) return {};
     bracket.running.erase(trial);
     bracket.came.insert({worst_if_none(value), trial});

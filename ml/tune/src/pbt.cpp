@@ -28,6 +28,10 @@ class Pbt final : public TrialScheduler {
 
   void began(std::uint64_t trial, const Params& params) override { trials_[trial].params = params; }
 
+  std::uint64_t decides_at(std::uint64_t trial) const override {
+    return trials_.at(trial).looked_at + options_.interval;
+  }
+
   Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
     Trial& own = trials_.at(trial);
     own.value = std::isnan(value) ? std::numeric_limits<double>::infinity() : value;

@@ -11,6 +11,10 @@ namespace pharos::ml {
 
 TrialScheduler::~TrialScheduler() = default;
 
+std::uint64_t TrialScheduler::decides_at(std::uint64_t) const {
+  return 0;
+}
+
 namespace {
 
 using Decision = TrialScheduler::Decision;
@@ -32,6 +36,7 @@ class Stopping : public TrialScheduler {
 };
 
 class RunAll final : public Stopping {
+  std::uint64_t decides_at(std::uint64_t) const override { return std::numeric_limits<std::uint64_t>::max(); }
   bool stops(std::uint64_t, std::uint64_t, double) override { return false; }
 };
 

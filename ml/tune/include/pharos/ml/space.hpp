@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -60,6 +61,7 @@ class PHAROS_API Params {
   /// "eta=0.01 depth=6"
   std::string to_string() const;
   std::string to_json() const;
+  auto pharos_fields() { return std::tie(entries_); }
   static Result<Params> from_json(std::string_view json);
 
  private:

@@ -20,6 +20,7 @@ class PHAROS_API TrialScheduler {
     enum class Kind : std::uint8_t {
       kGoOn,
       kStop,
+      kEnd,    ///< it has done all its steps
       kPause,  ///< until it is named by next(), or for good
       kCopy,   ///< go on from the last checkpoint of `from`, with `params`
     };
@@ -33,6 +34,8 @@ class PHAROS_API TrialScheduler {
   virtual ~TrialScheduler();
 
   virtual void began(std::uint64_t trial, const Params& params) = 0;
+  /// Reports of a step before that are noted, and the trial goes on: they need not be waited for.
+  virtual std::uint64_t decides_at(std::uint64_t trial) const;
   virtual Decision report(std::uint64_t trial, std::uint64_t step, double value) = 0;
   /// It has come to its end, or failed: it reports no more.
   virtual void ended(std::uint64_t trial) = 0;

@@ -1,0 +1,151 @@
+#include "actor_slots.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pharos::ml {
+namespace {
+
+using detail::TrialEnds;
+using detail::TrialEvent;
+using detail::TrialOrder;
+using pharos::detail::CellHandle;
+
+constexpr std::size_t kSpareMax = 16;  // slots that are asked for beside those that are there
+
+}  // namespace
+
+namespace detail {
+TrialWorkers::~TrialWorkers() = default;
+}  // namespace detail
+
+ActorSlots::ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGroupOptions group, std::size_t at_once)
+    : runtime_{runtime}, make_{std::move(make)}, group_{std::move(group)}, at_once_{at_once} {}
+
+ActorSlots::~ActorSlots() {
+  for (const Slot& slot : slots_) {
+    // What runs still, nobody waits for.
+    if (slot.to_end != 0 || !slot.ready) {
+      slot.workers->kill();
+    } else {
+      slot.workers->end();
+    }
+  }
+}
+
+// Where nobody says how many there may be, as many again as there are, and never many more.
+void ActorSlots::want(std::size_t slots) {
+  const std::size_t spare = std::clamp<std::size_t>(ready_, 1, kSpareMax);
+  const std::size_t most = std::min(slots, at_once_ == 0 ? ready_ + spare : at_once_);
+  while (slots_.size() < most) {
+    slots_.emplace_back();
+    make(slots_.size() - 1);
+  }
+}
+
+void ActorSlots::make(std::size_t slot) {
+  slots_[slot] = {.workers = make_(group_)};
+  await(slots_[slot].workers->ready(), {slot});
+}
+
+void ActorSlots::await(CellHandle cell, Awaited what) {
+  awaited_.insert_or_assign(&*cell, what);
+  queue_.add(std::move(cell));
+}
+
+void ActorSlots::next(std::size_t slot, std::size_t worker, const TrialOrder& order) {
+  await(slots_[slot].workers->next(worker, order), {slot, worker});
+}
+
+void ActorSlots::start(std::size_t slot, detail::TrialStart start) {
+  slots_[slot].to_end = group_.size;
+  slots_[slot].end.reset();
+  if (group_.size > 1) start.until = 0;  // what they report, they report together
+  const TrialOrder order = std::move(start);
+  for (std::size_t worker = 0; worker < group_.size; ++worker) next(slot, worker, order);
+}
+
+// The first worker passes it on.
+void ActorSlots::answer(std::size_t slot, TrialOrder order) { next(slot, 0, order); }
+
+void ActorSlots::stop(std::size_t slot) { slots_[slot].workers->stop(); }
+
+void ActorSlots::replace(std::size_t slot) {
+  slots_[slot].workers->kill();
+  if (std::exchange(slots_[slot].ready, false)) --ready_;
+  std::erase_if(awaited_, [slot](const auto& entry) { return entry.second.slot == slot; });
+  make(slot);
+}
+
+std::vector<TrialSlots::Message> ActorSlots::wait(TimePoint until) {
+  std::vector<Message> messages;
+  for (const CellHandle& cell : queue_.take({.count = 1, .deadline = Deadline::at(until)})) {
+    const auto found = awaited_.extract(&*cell);
+    if (found.empty()) continue;  // of one that was replaced
+    if (auto something = heard(cell, found.mapped())) messages.push_back({found.mapped().slot, *std::move(something)});
+  }
+  return messages;
+}
+
+std::optional<TrialSlots::Heard> ActorSlots::heard(const CellHandle& cell, const Awaited& from) {
+  Slot& slot = slots_[from.slot];
+  if (!from.worker) {
+    auto ready = Ref<void>{cell}.try_get();
+    if (!ready) return std::move(ready).error();
+    if (group_.size > 1) {
+      try {
+        slot.workers->connect();
+      } catch (const Exception& error) {
+        return error.error();
+      }
+    }
+    slot.ready = true;
+    ++ready_;
+    return Ready{};
+  }
+  auto events = Ref<std::vector<TrialEvent>>{cell}.try_get();
+  if (!events) return std::move(events).error();
+  return take(slot, from, *std::move(events));
+}
+
+// The first worker's count; all have to come back.
+std::optional<TrialSlots::Heard> ActorSlots::take(Slot& slot, const Awaited& from, std::vector<TrialEvent> events) {
+  const auto* const end = events.empty() ? nullptr : std::get_if<TrialEnds>(&events.back());
+  if (end == nullptr) {
+    const auto* const reports = events.empty() ? nullptr : std::get_if<detail::TrialReports>(&events.back());
+    const bool waits = !events.empty() && (std::holds_alternative<detail::TrialAsks>(events.back()) ||
+                                           (reports != nullptr && reports->waits));
+    if (!waits) next(from.slot, *from.worker, detail::TrialWait{});
+    if (*from.worker != 0 || events.empty()) return std::nullopt;
+    return events;
+  }
+  if (group_.size > 1 && end->threw) {
+    return Error{ErrorCode::kUserError, "worker " + std::to_string(*from.worker) + ": " + *end->threw};
+  }
+  --slot.to_end;
+  if (*from.worker == 0) {
+    slot.end = *end;
+    events.pop_back();
+  } else {
+    events.clear();
+  }
+  if (slot.to_end == 0) events.emplace_back(*std::exchange(slot.end, {}));
+  if (events.empty()) return std::nullopt;
+  return events;
+}
+
+// ---- What trials have saved
+
+void ActorSlots::keep(std::uint64_t trial, const Bytes& checkpoint) {
+  kept_.insert_or_assign(trial, runtime_.put(checkpoint));
+}
+
+std::optional<Bytes> ActorSlots::kept(std::uint64_t trial) {
+  const auto found = kept_.find(trial);
+  if (found == kept_.end()) return std::nullopt;
+  auto bytes = found->second.try_get();
+  if (!bytes) return std::nullopt;  // lost with its node: the trial goes on from an older one, or begins
+  return *std::move(bytes);
+}
+
+}  // namespace pharos::ml

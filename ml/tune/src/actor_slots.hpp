@@ -1,0 +1,69 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include <pharos/actors/wait.hpp>
+#include <pharos/ml/tuner.hpp>
+
+#include "slots.hpp"
+
+namespace pharos::ml {
+
+/// Groups of actors, one for each slot. As many as trials want and the cluster has room for: some more are asked for
+/// than are there, and come when there is room.
+class ActorSlots final : public TrialSlots {
+ public:
+  /// `at_once` 0: as many as there is room for.
+  ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGroupOptions group, std::size_t at_once);
+  ~ActorSlots() override;
+
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  void want(std::size_t slots) override;
+  void start(std::size_t slot, detail::TrialStart start) override;
+  void answer(std::size_t slot, detail::TrialOrder order) override;
+  void stop(std::size_t slot) override;
+  void replace(std::size_t slot) override;
+  std::vector<Message> wait(TimePoint until) override;
+
+  void keep(std::uint64_t trial, const Bytes& checkpoint) override;
+  std::optional<Bytes> kept(std::uint64_t trial) override;
+  void forget(std::uint64_t trial) override { kept_.erase(trial); }
+
+ private:
+  struct Slot {
+    std::unique_ptr<detail::TrialWorkers> workers;
+    bool ready = false;
+    std::size_t to_end = 0;  // workers whose objective has not come back
+    std::optional<detail::TrialEnds> end{};
+  };
+  /// What a result is of.
+  struct Awaited {
+    std::size_t slot;
+    std::optional<std::size_t> worker{};  // none: the slot is ready
+  };
+
+  void make(std::size_t slot);
+  void await(pharos::detail::CellHandle cell, Awaited what);
+  void next(std::size_t slot, std::size_t worker, const detail::TrialOrder& order);
+  std::optional<Heard> heard(const pharos::detail::CellHandle& cell, const Awaited& from);
+  std::optional<Heard> take(Slot& slot, const Awaited& from, std::vector<detail::TrialEvent> events);
+
+  Runtime& runtime_;
+  const detail::MakeTrialWorkers make_;
+  const ActorGroupOptions group_;
+  const std::size_t at_once_;
+  std::vector<Slot> slots_;
+  std::size_t ready_ = 0;
+  std::map<std::uint64_t, Ref<Bytes>> kept_;
+  std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;
+  pharos::detail::ReadyQueue queue_;
+};
+
+}  // namespace pharos::ml

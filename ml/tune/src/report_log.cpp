@@ -1,0 +1,152 @@
+#include "report_log.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+
+#include "json.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::string_view kFirstColumns = "trial,step,seconds";
+
+Result<Fd> make_file(const std::filesystem::path& path) {
+  Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  if (!file) return Error::from_errno("making " + path.string(), errno, "Give a folder that can be written to.");
+  return file;
+}
+
+Result<void> append(const Fd& file, std::string& text) {
+  std::string_view left = text;
+  while (!left.empty()) {
+    const ssize_t written = ::write(file.get(), left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Error::from_errno("writing the reports of a sweep", errno, "Make room in its folder.");
+    left.remove_prefix(static_cast<std::size_t>(written));
+  }
+  text.clear();
+  return {};
+}
+
+Result<std::string> text_of(const Fd& file) {
+  std::string text(static_cast<std::size_t>(std::max<off_t>(::lseek(file.get(), 0, SEEK_END), 0)), '\0');
+  std::size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t got = ::pread(file.get(), text.data() + have, text.size() - have, static_cast<off_t>(have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return Error::from_errno("reading the reports of a sweep", errno);
+    have += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string{text};
+  std::string quoted = "\"";
+  for (const char each : text) {
+    if (each == '"') quoted += '"';
+    quoted += each;
+  }
+  return quoted + '"';
+}
+
+void append_number(std::string& to, double value) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  to.append(digits.data(), end);
+}
+
+void append_number(std::string& to, std::uint64_t value) {
+  std::array<char, 24> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  to.append(digits.data(), end);
+}
+
+Result<ReportLog> ReportLog::make(const std::filesystem::path& folder) {
+  PHAROS_TRY(Fd csv, make_file(folder / "reports.csv"));
+  PHAROS_TRY(Fd json, make_file(folder / "reports.jsonl"));
+  return ReportLog{std::move(csv), std::move(json)};
+}
+
+std::size_t ReportLog::column_of(const std::string& name) {
+  const auto found = std::find(columns_.begin(), columns_.end(), name);
+  if (found != columns_.end()) return static_cast<std::size_t>(found - columns_.begin());
+  columns_.push_back(name);
+  json_names_.push_back("," + Json(name).dump() + ":");
+  return columns_.size() - 1;
+}
+
+void ReportLog::add(std::uint64_t trial, std::uint64_t step, double seconds,
+                    const std::vector<Metrics::Entry>& metrics) {
+  row_.assign(columns_.size(), nullptr);
+  json_lines_ += "{\"trial\":";
+  append_number(json_lines_, trial);
+  json_lines_ += ",\"step\":";
+  append_number(json_lines_, step);
+  json_lines_ += ",\"seconds\":";
+  append_number(json_lines_, seconds);
+  for (const auto& [name, value] : metrics) {
+    const std::size_t column = column_of(name);
+    row_.resize(columns_.size(), nullptr);
+    row_[column] = &value;
+    json_lines_ += json_names_[column];
+    if (std::isfinite(value)) {
+      append_number(json_lines_, value);
+    } else {
+      json_lines_ += "null";
+    }
+  }
+  json_lines_ += "}\n";
+  append_number(csv_lines_, trial);
+  csv_lines_ += ',';
+  append_number(csv_lines_, step);
+  csv_lines_ += ',';
+  append_number(csv_lines_, seconds);
+  for (const double* const value : row_) {
+    csv_lines_ += ',';
+    if (value != nullptr) append_number(csv_lines_, *value);
+  }
+  csv_lines_ += '\n';
+}
+
+Result<void> ReportLog::write() {
+  if (json_lines_.empty()) return {};
+  if (written_columns_ != columns_.size()) PHAROS_TRY_VOID(widen());
+  PHAROS_TRY_VOID(append(csv_, csv_lines_));
+  return append(json_, json_lines_);
+}
+
+// Lines that are there already, and those that wait, have as many columns as there were; the new ones are empty.
+Result<void> ReportLog::widen() {
+  PHAROS_TRY(std::string lines, text_of(csv_));
+  lines.erase(0, lines.find('\n') == std::string::npos ? lines.size() : lines.find('\n') + 1);
+  lines += csv_lines_;
+  std::string all{kFirstColumns};
+  for (const std::string& name : columns_) all += ',' + csv_field(name);
+  all += '\n';
+  const auto wanted = static_cast<std::ptrdiff_t>(2 + columns_.size());
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = lines.find('\n', begin);
+    const std::string_view line = std::string_view{lines}.substr(begin, end - begin);
+    all += line;
+    all.append(static_cast<std::size_t>(wanted - std::count(line.begin(), line.end(), ',')), ',');
+    all += '\n';
+    begin = end + 1;
+  }
+  if (::ftruncate(csv_.get(), 0) != 0 || ::lseek(csv_.get(), 0, SEEK_SET) != 0) {
+    return Error::from_errno("writing the reports of a sweep anew", errno);
+  }
+  written_columns_ = columns_.size();
+  csv_lines_.clear();
+  return append(csv_, all);
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,363 @@
+#include "sweep.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "drawing.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr auto kNever = std::numeric_limits<std::uint64_t>::max();
+
+Error of_another_sweep(const std::string& what) {
+  return {ErrorCode::kFailedPrecondition, "the journal is of another sweep: " + what,
+          "Go on with the space, searcher, scheduler and numbers of trials that it was begun with; or give another folder."};
+}
+
+std::uint64_t trial_of(const SweepEvent& event) {
+  return std::visit([](const auto& each) { return each.trial; }, event);
+}
+
+}  // namespace
+
+Sweep::Sweep(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, Record record)
+    : rules_{std::move(rules)},
+      space_{space},
+      searcher_{searcher},
+      scheduler_{scheduler},
+      record_{std::move(record)},
+      by_chance_{random_search({})} {}
+
+// ---- What has happened before
+
+Result<void> Sweep::replay(const SweepEvent& event) {
+  PHAROS_TRY_VOID(check(event));
+  if (const auto* const resumed = std::get_if<TrialResumed>(&event)) {
+    using From = TrialResumed::From;
+    std::optional<std::uint64_t> chosen = resumed->trial;
+    if (resumed->from == From::kPause) chosen = scheduler_.next();
+    if (resumed->from == From::kLastPause) chosen = scheduler_.last_chance();
+    if (chosen != resumed->trial) {
+      return of_another_sweep("trial " + std::to_string(resumed->trial) +
+                              " went on there, and its scheduler would have another one go on, or none");
+    }
+  }
+  std::visit([this](const auto& each) { apply(each); }, event);
+  return {};
+}
+
+// Bytes from outside: what makes no sense is not applied.
+Result<void> Sweep::check(const SweepEvent& event) const {
+  const std::uint64_t trial = trial_of(event);
+  const auto senseless = [&](const char* what) {
+    return of_another_sweep("trial " + std::to_string(trial) + ' ' + what);
+  };
+  if (const auto* const began = std::get_if<TrialBegan>(&event)) {
+    if (trial != trials_.size()) return senseless("begins out of its turn");
+    if (auto fits = space_.check(began->params); !fits) return of_another_sweep(fits.error().message());
+    if (is_blocked(trial)) return senseless("begins before others have ended");
+    return {};
+  }
+  if (trial >= trials_.size()) return senseless("has not begun");
+  const State state = trials_[trial].state;
+  if (const auto* const resumed = std::get_if<TrialResumed>(&event)) {
+    const bool paused = resumed->from != TrialResumed::From::kInterruption;
+    // What ran when a tuner ended, the next one begins again.
+    if (paused ? state != State::kPaused : state != State::kWaiting && state != State::kRunning)
+      return senseless("goes on, though it was not waiting for that");
+    return {};
+  }
+  const bool cut = std::holds_alternative<TrialCut>(event);
+  const bool saved = std::holds_alternative<TrialSaved>(event);
+  if (state == State::kRunning || (cut && state == State::kPaused) || saved) return {};
+  return senseless("goes on, though it had ended");
+}
+
+void Sweep::interrupt() {
+  for (TrialResult& trial : trials_) {
+    if (trial.state != State::kRunning) continue;
+    trial.state = State::kWaiting;
+    waiting_.insert(trial.number);
+    --running_;
+  }
+}
+
+void Sweep::happen(const SweepEvent& event) {
+  exhausted_ = false;
+  record_(event);
+  std::visit([this](const auto& each) { apply(each); }, event);
+}
+
+// ---- What runs
+
+std::optional<std::uint64_t> Sweep::next(double now) {
+  if (time_is_over(now)) return std::nullopt;
+  if (!waiting_.empty()) return resume(*waiting_.begin(), TrialResumed::From::kInterruption);
+  if (const auto chosen = scheduler_.next()) return resume(*chosen, TrialResumed::From::kPause);
+  const std::uint64_t trial = trials_.size();
+  if (trial < rules_.trials && !is_blocked(trial)) {
+    tell_up_to(trial);
+    happen(TrialBegan{trial, propose(trial), now});
+    return trial;
+  }
+  if (running_ != 0) return std::nullopt;
+  if (const auto chosen = scheduler_.last_chance()) return resume(*chosen, TrialResumed::From::kLastPause);
+  if (trial >= rules_.trials || paused_.empty()) {
+    exhausted_ = true;
+    return std::nullopt;
+  }
+  cut(*paused_.begin(), now);  // somebody waits for its result, and it will not come
+  return next(now);
+}
+
+std::optional<std::uint64_t> Sweep::resume(std::uint64_t trial, TrialResumed::From from) {
+  happen(TrialResumed{trial, from});
+  return trial;
+}
+
+bool Sweep::is_over(double now) const {
+  if (running_ != 0) return false;
+  if (time_is_over(now)) return true;
+  return waiting_.empty() && trials_.size() >= rules_.trials && (paused_.empty() || exhausted_);
+}
+
+// Whether it has to wait for the result of one before it.
+bool Sweep::is_blocked(std::uint64_t trial) const {
+  if (rules_.in_order == 0) return false;
+  for (std::uint64_t each = told_; each + rules_.in_order <= trial; ++each) {
+    if (!untold_[each]) return true;
+  }
+  return false;
+}
+
+Params Sweep::propose(std::uint64_t trial) {
+  Params proposed = searcher_.ask(trial);
+  if (trial >= rules_.first.size()) return proposed;
+  return complete(space_, rules_.first[trial], [&](std::string_view name, const Domain& domain) {
+    const Value* const value = proposed.find(name);
+    return value == nullptr ? searcher_.ask(trial, name, domain) : *value;
+  });
+}
+
+std::uint64_t Sweep::until(std::uint64_t trial) const {
+  const std::uint64_t decides = scheduler_.decides_at(trial);
+  return rules_.steps == 0 ? decides : std::min(decides, rules_.steps);
+}
+
+// ---- What happens to a trial
+
+Result<Value> Sweep::ask(std::uint64_t trial, const std::string& name, const Domain& domain) {
+  const Params& params = trials_.at(trial).params;
+  if (const Value* const known = params.find(name)) return *known;
+  if (space_.find(name) != nullptr) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "parameter \"" + name + "\" is asked for by trial " + std::to_string(trial) +
+                     ", and its space has it only where other parameters are otherwise",
+                 "Look at what the trial's parameters are, or give it another name."};
+  }
+  Searcher& searcher = rules_.in_order == 0 ? searcher_ : *by_chance_;
+  happen(TrialAsked{trial, name, searcher.ask(trial, name, domain)});
+  return *params.find(name);
+}
+
+void Sweep::saved(std::uint64_t trial, std::uint64_t step) {
+  happen(TrialSaved{trial, step});
+}
+
+Result<Sweep::Decision> Sweep::report(std::uint64_t trial, std::uint64_t step, const Metrics& metrics, double now) {
+  const TrialResult& its = trials_.at(trial);
+  if (its.state != State::kRunning) return Decision{.verdict = Verdict::kStop};
+  if (step <= its.step) return Decision{.until = std::min(its.step + 1, until(trial))};  // it was counted before
+  if (!value_in(metrics)) {
+    std::string names;
+    for (const auto& [name, value] : metrics.entries()) names += (names.empty() ? "" : ", ") + name;
+    return Error{ErrorCode::kInvalidArgument,
+                 "the sweep's metric is \"" + rules_.metric + "\", and trial " + std::to_string(trial) +
+                     " has reported " + (names.empty() ? "nothing" : "only " + names),
+                 "Report it by that name, or name another metric."};
+  }
+  happen(TrialReported{trial, step, metrics, now});
+  return decided_;
+}
+
+void Sweep::returned(std::uint64_t trial, const Metrics& metrics, double now) {
+  const TrialResult& its = trials_.at(trial);
+  if (its.state != State::kRunning) return;
+  const auto value = value_in(metrics);
+  if (value ? std::isnan(*value) : !its.value) {
+    return failed(trial,
+                  value ? "its result is not a number"
+                        : "it has returned nothing by the name of \"" + rules_.metric + "\", the sweep's metric",
+                  false, now);
+  }
+  happen(TrialReturned{trial, metrics, now});
+}
+
+void Sweep::failed(std::uint64_t trial, const std::string& why, bool may_retry, double now) {
+  if (trials_.at(trial).state != State::kRunning) return;
+  happen(TrialFailed{trial, why, may_retry && failures_[trial] < rules_.retries, now});
+}
+
+void Sweep::cut(std::uint64_t trial, double now) {
+  const State state = trials_.at(trial).state;
+  if (state == State::kRunning || state == State::kPaused) happen(TrialCut{trial, now});
+}
+
+// ---- What follows
+
+void Sweep::apply(const TrialBegan& event) {
+  tell_up_to(event.trial);
+  trials_.push_back({.number = event.trial, .params = event.params, .began_s = event.seconds});
+  saved_steps_.push_back(0);
+  failures_.push_back(0);
+  if (rules_.in_order != 0) untold_.emplace_back();
+  ++running_;
+  searcher_.began(event.trial, event.params);
+  scheduler_.began(event.trial, event.params);
+}
+
+void Sweep::apply(const TrialResumed& event) {
+  TrialResult& trial = trials_[event.trial];
+  waiting_.erase(event.trial);
+  paused_.erase(event.trial);
+  if (trial.state != State::kRunning) ++running_;
+  trial.state = State::kRunning;
+  ++trial.attempts;
+}
+
+void Sweep::apply(const TrialAsked& event) {
+  TrialResult& trial = trials_[event.trial];
+  trial.params.set(event.name, event.value);
+  if (rules_.in_order == 0) searcher_.began(event.trial, trial.params);
+}
+
+void Sweep::apply(const TrialSaved& event) {
+  saved_steps_[event.trial] = event.step;
+}
+
+void Sweep::apply(const TrialReported& event) {
+  TrialResult& trial = trials_[event.trial];
+  trial.step = event.step;
+  merge(trial, event.metrics);
+  decided_ = {};
+  if (rules_.steps != 0 && event.step >= rules_.steps) {
+    decided_.verdict = Verdict::kStop;
+    scheduler_.ended(event.trial);
+    return end(event.trial, State::kComplete, event.seconds);
+  }
+  if (time_is_over(event.seconds)) {
+    decided_.verdict = Verdict::kStop;
+    scheduler_.ended(event.trial);
+    return end(event.trial, State::kStopped, event.seconds);
+  }
+  const double value = (rules_.goal == Goal::kMaximise ? -1 : 1) * *trial.value;
+  const TrialScheduler::Decision decision = scheduler_.report(event.trial, event.step, value);
+  switch (decision.kind) {
+    case TrialScheduler::Decision::Kind::kGoOn:
+      decided_.until = until(event.trial);
+      return;
+    case TrialScheduler::Decision::Kind::kStop:
+    case TrialScheduler::Decision::Kind::kEnd:
+      decided_.verdict = Verdict::kStop;
+      scheduler_.ended(event.trial);
+      return end(event.trial,
+                 decision.kind == TrialScheduler::Decision::Kind::kEnd ? State::kComplete : State::kStopped,
+                 event.seconds);
+    case TrialScheduler::Decision::Kind::kPause:
+      decided_.verdict = Verdict::kPause;
+      trial.state = State::kPaused;
+      paused_.insert(event.trial);
+      --running_;
+      return;
+    case TrialScheduler::Decision::Kind::kCopy:
+      decided_.verdict = Verdict::kPause;
+      decided_.copy_of = decision.from;
+      trial.params = decision.params;
+      return;
+  }
+}
+
+void Sweep::apply(const TrialReturned& event) {
+  TrialResult& trial = trials_[event.trial];
+  merge(trial, event.metrics);
+  scheduler_.ended(event.trial);
+  end(event.trial, State::kComplete, event.seconds);
+}
+
+void Sweep::apply(const TrialFailed& event) {
+  TrialResult& trial = trials_[event.trial];
+  trial.error = event.why;
+  if (!event.again) {
+    scheduler_.ended(event.trial);
+    return end(event.trial, State::kFailed, event.seconds);
+  }
+  ++failures_[event.trial];
+  trial.state = State::kWaiting;
+  waiting_.insert(event.trial);
+  --running_;
+}
+
+void Sweep::apply(const TrialCut& event) {
+  TrialResult& trial = trials_[event.trial];
+  if (paused_.erase(event.trial) != 0) ++running_;  // for a moment
+  scheduler_.ended(event.trial);
+  if (!trial.value) trial.error = "the sweep's time was over before it had a result";
+  end(event.trial, trial.value ? State::kStopped : State::kFailed, event.seconds);
+}
+
+void Sweep::merge(TrialResult& trial, const Metrics& metrics) {
+  for (const auto& [name, value] : metrics.entries()) trial.metrics.set(name.empty() ? rules_.metric : name, value);
+  if (const auto value = value_in(metrics)) trial.value = value;
+}
+
+std::optional<double> Sweep::value_in(const Metrics& metrics) const {
+  const double* value = metrics.find(rules_.metric);
+  if (value == nullptr) value = metrics.find("");
+  return value == nullptr ? std::nullopt : std::optional{*value};
+}
+
+void Sweep::end(std::uint64_t trial, State state, double now) {
+  TrialResult& its = trials_[trial];
+  its.state = state;
+  its.ended_s = now;
+  --running_;
+  ++over_;
+  using Told = Outcome::State;
+  const Told told = state == State::kComplete  ? Told::kComplete
+                    : state == State::kStopped ? Told::kStopped
+                                               : Told::kFailed;
+  const Outcome outcome = outcome_of(its, told);
+  if (rules_.in_order == 0) {
+    searcher_.tell(trial, outcome);
+  } else {
+    untold_[trial] = outcome;
+  }
+}
+
+Outcome Sweep::outcome_of(const TrialResult& trial, Outcome::State state) const {
+  Outcome outcome{.state = state, .step = trial.step};
+  if (!trial.value || std::isnan(*trial.value)) {
+    outcome.state = Outcome::State::kFailed;
+    return outcome;
+  }
+  outcome.value = (rules_.goal == Goal::kMaximise ? -1 : 1) * *trial.value;
+  for (const std::string& name : rules_.constraints) {
+    const double* const value = trial.metrics.find(name);
+    outcome.constraints.push_back(value == nullptr || std::isnan(*value) ? std::numeric_limits<double>::infinity()
+                                                                         : *value);
+  }
+  return outcome;
+}
+
+void Sweep::tell_up_to(std::uint64_t trial) {
+  if (rules_.in_order == 0) return;
+  for (; told_ + rules_.in_order <= trial; ++told_) {
+    const Outcome outcome = *std::exchange(untold_[told_], Outcome{});
+    searcher_.tell(told_, outcome);
+  }
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,346 @@
+#include "sweep_loop.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <pharos/base/log.hpp>
+
+#include "tables.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::TrialEvent;
+
+constexpr Duration kLookTime = 100ms;    // between two looks at what nobody tells: Ctrl-C, files, times
+constexpr std::size_t kFailuresMax = 5;  // of slots one after the other, with nothing in between
+
+}  // namespace
+
+SweepLoop::SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler,
+                     TrialSlots& slots, Times times)
+    : slots_{slots},
+      times_{times},
+      space_{space},
+      sweep_{std::move(rules), space, searcher, scheduler, [this](const SweepEvent& event) { note(event); }} {}
+
+// ---- What is kept
+
+Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const JournalHead& head, Existing existing,
+                                const Keeps& keeps) {
+  folder_ = folder;
+  keeps_ = keeps;
+  if (keeps.progress) progress_.emplace("sweep");
+  if (folder.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return Error::from_errno("making the sweep's folder " + folder.string(), error.value(),
+                             "Give a folder that can be written to.");
+  }
+  if (keeps.log_reports) {
+    PHAROS_TRY(log_, ReportLog::make(folder));
+  }
+  const auto file = folder / "journal";
+  std::map<std::uint64_t, std::uint64_t> saved;
+  if (std::filesystem::exists(file, error) && existing == Existing::kContinued) {
+    PHAROS_TRY(journal_, Journal::open(file, keeps.durable));
+    const auto take = [&](const SweepEvent& event) -> Result<void> {
+      PHAROS_TRY_VOID(sweep_.replay(event));
+      std::visit([this](const auto& each) {
+        if constexpr (requires { each.seconds; }) before_ = std::max(before_, each.seconds);
+      }, event);
+      note_in_log(event);
+      return {};
+    };
+    PHAROS_TRY(const auto contents, Journal::read(file, take));
+    PHAROS_TRY_VOID(journal_->go_on_at(contents.bytes));
+    sweep_.interrupt();
+    for (const TrialResult& trial : sweep_.trials()) {
+      if (const std::uint64_t step = sweep_.saved_step(trial.number); step != 0) saved.emplace(trial.number, step);
+    }
+  } else {
+    PHAROS_TRY(journal_, Journal::create(file, head, keeps.durable));
+  }
+  PHAROS_TRY(files_, CheckpointFiles::open(folder / "checkpoints", saved));
+  for (const auto& [trial, step] : saved) {
+    auto bytes = CheckpointFiles::read(folder / "checkpoints", trial, step);
+    if (!bytes) {
+      log(LogLevel::kWarn, "what a trial has saved cannot be read, and it begins from its beginning",
+          {kv("trial", trial), kv("error", bytes.error())});
+      continue;
+    }
+    slots_.keep(trial, *bytes);
+    kept_steps_[trial] = step;
+    if (const auto state = sweep_.at(trial).state;
+        state != TrialResult::State::kWaiting && state != TrialResult::State::kPaused) {
+      trial_is_over(trial);
+    }
+  }
+  return {};
+}
+
+void SweepLoop::note(const SweepEvent& event) {
+  if (journal_ != nullptr) journal_->append(event);
+  note_in_log(event);
+}
+
+void SweepLoop::note_in_log(const SweepEvent& event) {
+  if (!log_) return;
+  const auto add = [this](std::uint64_t trial, std::uint64_t step, double seconds, const Metrics& metrics) {
+    std::vector<Metrics::Entry> entries = metrics.entries();
+    for (auto& [name, value] : entries) {
+      if (name.empty()) name = sweep_.rules().metric;
+    }
+    log_->add(trial, step, seconds, entries);
+  };
+  if (const auto* const reported = std::get_if<TrialReported>(&event)) {
+    add(reported->trial, reported->step, reported->seconds, reported->metrics);
+  } else if (const auto* const returned = std::get_if<TrialReturned>(&event)) {
+    if (!returned->metrics.empty())
+      add(returned->trial, sweep_.at(returned->trial).step, returned->seconds, returned->metrics);
+  }
+}
+
+Result<void> SweepLoop::write() {
+  if (files_ != nullptr) {
+    for (const auto& written : files_->written()) {
+      if (written.error) {
+        log(LogLevel::kWarn, "what a trial has saved was not kept",
+            {kv("trial", written.trial), kv("error", *written.error)});
+        continue;
+      }
+      sweep_.saved(written.trial, written.step);
+      effects_.push_back([this, written] { files_->forget_before(written.trial, written.step); });
+    }
+  }
+  if (journal_ != nullptr) PHAROS_TRY_VOID(journal_->write());
+  if (log_) PHAROS_TRY_VOID(log_->write());
+  for (const auto& effect : std::exchange(effects_, {})) effect();
+  return {};
+}
+
+// ---- What runs
+
+Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
+  began_ = slots_.now();
+  bool was_interrupted = false;
+  for (;;) {
+    fill();
+    PHAROS_TRY_VOID(write());
+    if (sweep_.is_over(seconds())) break;
+    if (was_interrupted = interrupted(); was_interrupted) break;
+    for (TrialSlots::Message& message : slots_.wait(wake_at())) PHAROS_TRY_VOID(take(std::move(message)));
+    look_at_times();
+    if (progress_ && slots_.now() >= progress_->next()) progress_->show(sweep_, seconds(), slots_.now());
+  }
+  if (files_ != nullptr) files_->finish();
+  PHAROS_TRY_VOID(write());
+  if (files_ != nullptr) files_->finish();
+  if (journal_ != nullptr) PHAROS_TRY_VOID(journal_->sync());
+  if (progress_) progress_->end(sweep_, seconds());
+  return results(was_interrupted);
+}
+
+TimePoint SweepLoop::wake_at() const {
+  TimePoint when = slots_.now() + kLookTime;
+  return progress_ ? std::min(when, std::max(progress_->next(), slots_.now())) : when;
+}
+
+void SweepLoop::fill() {
+  const double now = seconds();
+  const std::uint64_t trials = sweep_.rules().trials;
+  const std::size_t to_run = sweep_.running() + sweep_.waiting() + (sweep_.paused() != 0 ? 1 : 0);
+  const std::uint64_t to_begin = trials - std::min<std::uint64_t>(trials, sweep_.trials().size());
+  slots_.want(static_cast<std::size_t>(std::min<std::uint64_t>(to_begin, std::uint64_t{1} << 20)) + to_run);
+  for (std::size_t slot = 0; slot < of_slots_.size(); ++slot) {
+    while (of_slots_[slot].idle) {
+      const auto trial = sweep_.next(now);
+      if (!trial) return;
+      // One that was told to pause and goes on after all begins again where it is, once it has saved.
+      if (Slot* const leaving = slot_of(*trial)) {
+        leaving->again_as = *trial;
+      } else {
+        start(slot, *trial, *trial);
+      }
+    }
+  }
+}
+
+SweepLoop::Slot* SweepLoop::slot_of(std::uint64_t trial) {
+  if (sweep_.at(trial).attempts == 1) return nullptr;
+  const auto found = std::find_if(of_slots_.begin(), of_slots_.end(), [&](const Slot& s) { return s.trial == trial; });
+  return found == of_slots_.end() ? nullptr : &*found;
+}
+
+void SweepLoop::start(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of) {
+  Slot& its = of_slots_[slot];
+  its = {.trial = trial, .heard_at = slots_.now()};
+  const TrialResult& result = sweep_.at(trial);
+  detail::TrialStart start;
+  start.begin = {.trial = trial, .attempt = result.attempts - 1, .step = 0, .params = result.params};
+  start.until = sweep_.until(trial);
+  start.save_every = times_.save_every;
+  // As another's copy it goes on counting its own steps.
+  if (const auto step = kept_steps_.find(checkpoint_of); step != kept_steps_.end()) {
+    start.checkpoint = slots_.kept(checkpoint_of);
+    if (start.checkpoint) start.begin.step = checkpoint_of == trial ? step->second : result.step;
+  }
+  effects_.push_back([this, slot, start = std::move(start)]() mutable { slots_.start(slot, std::move(start)); });
+}
+
+void SweepLoop::free(std::size_t slot) { of_slots_[slot] = {.idle = true}; }
+
+// ---- What comes from them
+
+Result<void> SweepLoop::take(TrialSlots::Message message) {
+  if (message.slot >= of_slots_.size()) of_slots_.resize(message.slot + 1);
+  if (const auto* const lost = std::get_if<Error>(&message.heard)) return take(message.slot, *lost);
+  if (std::holds_alternative<TrialSlots::Ready>(message.heard)) {
+    failures_ = 0;
+    free(message.slot);
+    return {};
+  }
+  of_slots_[message.slot].heard_at = slots_.now();
+  for (TrialEvent& event : std::get<std::vector<TrialEvent>>(message.heard)) {
+    if (of_slots_[message.slot].trial) take(message.slot, event);
+  }
+  return {};
+}
+
+// Its worker died, or was never there.
+Result<void> SweepLoop::take(std::size_t slot, const Error& lost) {
+  if (!of_slots_[slot].trial && (++failures_ > kFailuresMax || lost.code() != ErrorCode::kActorDied)) {
+    return Error{lost}.with("making workers for trials");
+  }
+  fail(slot, lost.story(), lost.code() != ErrorCode::kUserError);
+  return {};
+}
+
+void SweepLoop::fail(std::size_t slot, const std::string& why, bool may_retry) {
+  if (const auto trial = of_slots_[slot].trial) {
+    sweep_.failed(*trial, why, may_retry, seconds());
+    trial_is_over(*trial);
+  }
+  of_slots_[slot] = {};
+  effects_.push_back([this, slot] { slots_.replace(slot); });
+}
+
+void SweepLoop::take(std::size_t slot, TrialEvent& event) {
+  const std::uint64_t trial = *of_slots_[slot].trial;
+  if (auto* const asks = std::get_if<detail::TrialAsks>(&event)) {
+    auto value = sweep_.ask(trial, asks->name, asks->domain);
+    if (!value) return fail(slot, value.error().to_string(), false);
+    effects_.push_back([this, slot, value = *std::move(value)]() mutable {
+      slots_.answer(slot, detail::TrialAnswer{std::move(value)});
+    });
+  } else if (const auto* const saves = std::get_if<detail::TrialSaves>(&event)) {
+    slots_.keep(trial, saves->checkpoint);
+    kept_steps_[trial] = saves->step;
+    if (files_ != nullptr) files_->write(trial, saves->step, saves->checkpoint);
+  } else if (const auto* const report = std::get_if<detail::TrialReports>(&event)) {
+    take_report(slot, *report);
+  } else {
+    take_end(slot, std::get<detail::TrialEnds>(event));
+  }
+}
+
+void SweepLoop::take_report(std::size_t slot, const detail::TrialReports& report) {
+  const std::uint64_t trial = *of_slots_[slot].trial;
+  const auto decision = sweep_.report(trial, report.step, report.metrics, seconds());
+  if (!decision) return fail(slot, decision.error().to_string(), false);
+  if (decision->copy_of && !kept_steps_.contains(*decision->copy_of)) {
+    return fail(slot,
+                "its scheduler would have it go on as a copy of trial " + std::to_string(*decision->copy_of) +
+                    ", which has saved nothing: report with what is to be saved, and set TunerOptions::save_every",
+                false);
+  }
+  of_slots_[slot].again_as = decision->copy_of;
+  if (!report.waits) {
+    if (decision->verdict == Verdict::kStop && !std::exchange(of_slots_[slot].is_told, true)) {
+      effects_.push_back([this, slot] { slots_.stop(slot); });
+    }
+    return;
+  }
+  effects_.push_back([this, slot, verdict = decision->verdict, until = decision->until] {
+    slots_.answer(slot, detail::TrialVerdict{verdict, until});
+  });
+}
+
+// It came back by itself, or because it was told to.
+void SweepLoop::take_end(std::size_t slot, const detail::TrialEnds& end) {
+  const std::uint64_t trial = *of_slots_[slot].trial;
+  const auto again_as = of_slots_[slot].again_as;
+  const bool is_told = of_slots_[slot].is_told;
+  free(slot);
+  if (end.threw) {
+    sweep_.failed(trial, *end.threw, false, seconds());
+  } else if (is_told && sweep_.at(trial).step != 0) {
+    sweep_.cut(trial, seconds());
+  } else if (again_as && sweep_.runs(trial)) {
+    return start(slot, trial, *again_as);
+  } else {
+    sweep_.returned(trial, end.metrics, seconds());
+  }
+  trial_is_over(trial);
+}
+
+// What it has saved is not needed any more, unless it is one of the best.
+void SweepLoop::trial_is_over(std::uint64_t trial) {
+  const TrialResult& its = sweep_.at(trial);
+  using State = TrialResult::State;
+  const bool ended = its.state == State::kComplete || its.state == State::kStopped || its.state == State::kFailed;
+  if (!ended || !kept_steps_.contains(trial)) return;
+  const double sign = sweep_.rules().goal == Goal::kMaximise ? -1 : 1;
+  if (its.state != State::kFailed && its.value && !std::isnan(*its.value)) {
+    const auto better = [&](std::uint64_t other, double value) { return sign * *sweep_.at(other).value <= value; };
+    best_kept_.insert(std::lower_bound(best_kept_.begin(), best_kept_.end(), sign * *its.value, better), trial);
+    if (best_kept_.size() <= keeps_.checkpoints) return;
+    trial = best_kept_.back();
+    best_kept_.pop_back();
+  }
+  kept_steps_.erase(trial);
+  slots_.forget(trial);
+  if (files_ != nullptr) files_->forget(trial);
+}
+
+// ---- Time
+
+void SweepLoop::look_at_times() {
+  const TimePoint now = slots_.now();
+  const double limit = sweep_.rules().seconds_max;
+  const bool over = limit > 0 && seconds() >= limit;
+  if (over && over_at_ == TimePoint::max()) over_at_ = now + times_.grace;
+  for (std::size_t slot = 0; slot < of_slots_.size(); ++slot) {
+    Slot& its = of_slots_[slot];
+    if (!its.trial) continue;
+    if (over && !std::exchange(its.is_told, true)) slots_.stop(slot);
+    if (now >= over_at_) {
+      sweep_.cut(*its.trial, seconds());
+      trial_is_over(*its.trial);
+      its = {};
+      slots_.replace(slot);
+    } else if (times_.silence != Duration{} && now - its.heard_at >= times_.silence) {
+      fail(slot, "nothing came from it for " + to_text(std::chrono::duration<double>(times_.silence).count()), true);
+    }
+  }
+}
+
+// ---- What has come of it
+
+SweepResults SweepLoop::results(bool interrupted) {
+  SweepResults::Contents contents{.metric = sweep_.rules().metric,
+                                  .goal = sweep_.rules().goal,
+                                  .trials = sweep_.trials(),
+                                  .folder = folder_,
+                                  .seconds = seconds(),
+                                  .interrupted = interrupted};
+  for (const std::uint64_t trial : best_kept_) {
+    if (auto bytes = slots_.kept(trial)) contents.checkpoints.emplace(trial, *std::move(bytes));
+  }
+  return SweepResults{std::move(contents)};
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <pharos/ml/sweep_results.hpp>
+
+namespace pharos::ml {
+
+/// Of those that are complete; of the others, where none is. Null: none has a value.
+const TrialResult* best_of(const std::vector<TrialResult>& trials, Goal goal);
+/// Those with a value, the best first; complete ones before others.
+std::vector<const TrialResult*> ranked(const std::vector<TrialResult>& trials, Goal goal, std::size_t most);
+
+/// The best, at most `rows`, a line each, below a line of names. `narrow`: no longer than a terminal's line.
+std::string table_of(const std::vector<TrialResult>& trials, const std::string& metric, Goal goal, std::size_t rows,
+                     bool narrow);
+/// Four digits that count.
+std::string short_number(double value);
+
+}  // namespace pharos::ml

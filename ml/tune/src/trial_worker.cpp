@@ -1,0 +1,164 @@
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <pharos/actors/member.hpp>
+#include <pharos/async/completion.hpp>
+#include <pharos/ml/group.hpp>
+#include <pharos/ml/trial_worker.hpp>
+
+namespace pharos::ml::detail {
+namespace {
+
+constexpr std::size_t kEventsMax = 4096;  // that the tuner has not fetched: then reports wait
+
+/// An objective is to come back, and waits for what will not come.
+struct Left {};
+
+Communicator* communicator_of_member() {
+  return pharos::member().size > 1 ? &communicator() : nullptr;
+}
+
+}  // namespace
+
+/// The objective's thread is one end of the line, the actor's is the other.
+class TrialRunner::Thread final : public TrialLine {
+ public:
+  explicit Thread(Objective objective) : objective_{std::move(objective)}, thread_{[this] { run(); }} {}
+  ~Thread() override {
+    {
+      const std::lock_guard lock{mutex_};
+      ends_ = stops_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // ---- The actor's side
+
+  void take(TrialOrder order, Communicator* communicator) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (std::holds_alternative<TrialWait>(order)) return;
+      if (std::holds_alternative<TrialStart>(order)) {
+        communicator_ = communicator;
+        stops_ = false;
+      }
+      order_ = std::move(order);
+    }
+    changed_.notify_all();
+  }
+  /// Events, or what will be completed when there are some.
+  std::variant<std::vector<TrialEvent>, async::Completion<void>> look() {
+    const std::lock_guard lock{mutex_};
+    if (events_.empty()) return waiting_.emplace();
+    changed_.notify_all();
+    return std::exchange(events_, {});
+  }
+  void stop() {
+    const std::lock_guard lock{mutex_};
+    stops_ = true;
+  }
+
+  // ---- The objective's side
+
+  Value ask(const std::string& name, const Domain& domain) override {
+    say(TrialAsks{name, domain});
+    return wait_for<TrialAnswer>().value;
+  }
+
+  Verdict report(std::uint64_t step, const Metrics& metrics, const Save& save) override {
+    const bool saves = save && save_every_ != 0 && step % save_every_ == 0;
+    if (saves) say(TrialSaves{step, Bytes{save()}});
+    const bool waits = step >= until_;
+    say(TrialReports{step, metrics, waits});
+    if (!waits) {
+      const std::lock_guard lock{mutex_};
+      return stops_ ? Verdict::kStop : Verdict::kGoOn;
+    }
+    const auto [verdict, until] = wait_for<TrialVerdict>();
+    until_ = until;
+    if (verdict == Verdict::kPause && save && !saves) say(TrialSaves{step, Bytes{save()}});
+    return verdict;
+  }
+
+ private:
+  void run() {
+    try {
+      for (;;) run(wait_for<TrialStart>());
+    } catch (const Left&) {
+    }
+  }
+
+  void run(TrialStart start) {
+    until_ = start.until;
+    save_every_ = start.save_every;
+    TrialEnds end;
+    try {
+      Trial trial{*this, std::move(start.begin), std::move(start.checkpoint), communicator_};
+      end.metrics = objective_(trial);
+    } catch (const Left&) {
+      throw;
+    } catch (...) {
+      end.threw = pharos::detail::current_exception().story();
+    }
+    say(std::move(end));
+  }
+
+  void say(TrialEvent event) {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return events_.size() < kEventsMax || ends_; });
+    events_.push_back(std::move(event));
+    const auto waiting = std::exchange(waiting_, {});
+    lock.unlock();
+    if (waiting) async::Completion<void>{*waiting}.complete();
+  }
+
+  template <class Order>
+  Order wait_for() {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return std::holds_alternative<Order>(order_) || ends_; });
+    if (ends_) throw Left{};
+    auto order = std::get<Order>(std::exchange(order_, TrialWait{}));
+    return order;
+  }
+
+  const Objective objective_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  TrialOrder order_;
+  std::vector<TrialEvent> events_;
+  std::optional<async::Completion<void>> waiting_;
+  bool stops_ = false;
+  bool ends_ = false;
+  Communicator* communicator_ = nullptr;
+
+  // The objective's alone.
+  std::uint64_t until_ = 0;
+  std::uint64_t save_every_ = 0;
+
+  std::thread thread_;  // the last: it uses the others
+};
+
+TrialRunner::TrialRunner(Objective objective) : thread_{std::make_shared<Thread>(std::move(objective))} {}
+TrialRunner::~TrialRunner() = default;
+
+async::Async<std::vector<TrialEvent>> TrialRunner::next(TrialOrder order) {
+  return next(thread_, std::move(order));
+}
+
+async::Async<std::vector<TrialEvent>> TrialRunner::next(std::shared_ptr<Thread> thread, TrialOrder order) {
+  Communicator* const communicator = std::holds_alternative<TrialStart>(order) ? communicator_of_member() : nullptr;
+  thread->take(std::move(order), communicator);
+  for (;;) {
+    auto found = thread->look();
+    if (auto* const events = std::get_if<0>(&found)) co_return std::move(*events);
+    auto some = co_await std::get<1>(found).wait(async::Deadline::never());
+    if (!some) throw_error(std::move(some).error());
+  }
+}
+
+void TrialRunner::stop() { thread_->stop(); }
+
+}  // namespace pharos::ml::detail
