@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <ext/pb_ds/assoc_container.hpp>
+#include <ext/pb_ds/tree_policy.hpp>
 #include <deque>
 #include <limits>
 #include <map>
@@ -63,7 +65,7 @@ class Asha final : public TrialScheduler {
       rung.waiting.insert(came);
       return {Kind::kPause};
     }
-    const auto rank = static_cast<std::size_t>(std::distance(rung.all.begin(), rung.all.find(came)));
+    const std::size_t rank = rung.all.order_of_key(came);
     return {rank < std::max<std::size_t>(best_of(rung), 1) ? Kind::kGoOn : Kind::kStop};
   }
 
@@ -74,8 +76,7 @@ class Asha final : public TrialScheduler {
     for (auto rung = rungs_.rbegin(); rung != rungs_.rend(); ++rung) {
       if (rung->waiting.empty()) continue;
       const Came best = *rung->waiting.begin();
-      const auto rank = static_cast<std::size_t>(std::distance(rung->all.begin(), rung->all.find(best)));
-      if (rank >= best_of(*rung)) continue;
+      if (rung->all.order_of_key(best) >= best_of(*rung)) continue;
       rung->waiting.erase(best);
       return best.second;
     }
@@ -84,9 +85,12 @@ class Asha final : public TrialScheduler {
 
  private:
   using Came = std::pair<double, std::uint64_t>;  // value and trial
+  /// Who comes before whom, in as many steps as a tree is high.
+  using Ranked = __gnu_pbds::tree<Came, __gnu_pbds::null_type, std::less<>, __gnu_pbds::rb_tree_tag,
+                                  __gnu_pbds::tree_order_statistics_node_update>;
   struct Rung {
     std::uint64_t step;
-    std::set<Came> all;
+    Ranked all;
     std::set<Came> waiting;
   };
 

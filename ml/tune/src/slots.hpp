@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,8 @@ class TrialSlots {
   virtual ~TrialSlots() = default;
 
   virtual TimePoint now() const = 0;
+  /// Between two looks at what no slot tells: files, Ctrl-C.
+  virtual Duration look_time() const { return std::chrono::milliseconds{100}; }
   /// That many trials could run. Slots come when there is room for them.
   virtual void want(std::size_t slots) = 0;
   virtual void start(std::size_t slot, detail::TrialStart start) = 0;

@@ -14,7 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using detail::TrialEvent;
 
-constexpr Duration kLookTime = 100ms;    // between two looks at what nobody tells: Ctrl-C, files, times
 constexpr std::size_t kFailuresMax = 5;  // of slots one after the other, with nothing in between
 
 }  // namespace
@@ -112,6 +111,7 @@ Result<void> SweepLoop::write() {
             {kv("trial", written.trial), kv("error", *written.error)});
         continue;
       }
+      if (!kept_steps_.contains(written.trial)) continue;  // and is not needed any more
       sweep_.saved(written.trial, written.step);
       effects_.push_back([this, written] { files_->forget_before(written.trial, written.step); });
     }
@@ -130,12 +130,13 @@ Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
   for (;;) {
     fill();
     PHAROS_TRY_VOID(write());
-    if (sweep_.is_over(seconds())) break;
+    if (sweep_.is_over(seconds()) && all_have_come_back()) break;
     if (was_interrupted = interrupted(); was_interrupted) break;
     for (TrialSlots::Message& message : slots_.wait(wake_at())) PHAROS_TRY_VOID(take(std::move(message)));
     look_at_times();
     if (progress_ && slots_.now() >= progress_->next()) progress_->show(sweep_, seconds(), slots_.now());
   }
+  if (!was_interrupted) forget_paused();
   if (files_ != nullptr) files_->finish();
   PHAROS_TRY_VOID(write());
   if (files_ != nullptr) files_->finish();
@@ -144,9 +145,27 @@ Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
   return results(was_interrupted);
 }
 
+// Those that were told to stop, or were ended when they did not.
+bool SweepLoop::all_have_come_back() {
+  const bool all = std::none_of(of_slots_.begin(), of_slots_.end(), [](const Slot& slot) { return slot.trial; });
+  if (!all && over_at_ == TimePoint::max()) over_at_ = slots_.now() + times_.grace;
+  return all;
+}
+
 TimePoint SweepLoop::wake_at() const {
-  TimePoint when = slots_.now() + kLookTime;
-  return progress_ ? std::min(when, std::max(progress_->next(), slots_.now())) : when;
+  const TimePoint now = slots_.now();
+  TimePoint when = std::min(now + slots_.look_time(), over_at_);
+  if (progress_) when = std::min(when, progress_->next());
+  if (const double limit = sweep_.rules().seconds_max; limit > 0 && over_at_ == TimePoint::max()) {
+    const std::chrono::duration<double> left{std::max(limit - seconds(), 0.0)};
+    when = std::min(when, now + std::chrono::duration_cast<Duration>(left) + 1ns);  // and not a little before
+  }
+  if (times_.silence != Duration{}) {
+    for (const Slot& slot : of_slots_) {
+      if (slot.trial) when = std::min(when, slot.heard_at + times_.silence);
+    }
+  }
+  return std::max(when, now);
 }
 
 void SweepLoop::fill() {
@@ -155,16 +174,14 @@ void SweepLoop::fill() {
   const std::size_t to_run = sweep_.running() + sweep_.waiting() + (sweep_.paused() != 0 ? 1 : 0);
   const std::uint64_t to_begin = trials - std::min<std::uint64_t>(trials, sweep_.trials().size());
   slots_.want(static_cast<std::size_t>(std::min<std::uint64_t>(to_begin, std::uint64_t{1} << 20)) + to_run);
-  for (std::size_t slot = 0; slot < of_slots_.size(); ++slot) {
-    while (of_slots_[slot].idle) {
-      const auto trial = sweep_.next(now);
-      if (!trial) return;
-      // One that was told to pause and goes on after all begins again where it is, once it has saved.
-      if (Slot* const leaving = slot_of(*trial)) {
-        leaving->again_as = *trial;
-      } else {
-        start(slot, *trial, *trial);
-      }
+  while (!idle_.empty()) {
+    const auto trial = sweep_.next(now);
+    if (!trial) return;
+    // One that was told to pause and goes on after all begins again where it is, once it has saved.
+    if (Slot* const leaving = slot_of(*trial)) {
+      leaving->again_as = *trial;
+    } else {
+      start(*idle_.begin(), *trial, *trial);
     }
   }
 }
@@ -176,6 +193,7 @@ SweepLoop::Slot* SweepLoop::slot_of(std::uint64_t trial) {
 }
 
 void SweepLoop::start(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of) {
+  idle_.erase(slot);
   Slot& its = of_slots_[slot];
   its = {.trial = trial, .heard_at = slots_.now()};
   const TrialResult& result = sweep_.at(trial);
@@ -191,7 +209,10 @@ void SweepLoop::start(std::size_t slot, std::uint64_t trial, std::uint64_t check
   effects_.push_back([this, slot, start = std::move(start)]() mutable { slots_.start(slot, std::move(start)); });
 }
 
-void SweepLoop::free(std::size_t slot) { of_slots_[slot] = {.idle = true}; }
+void SweepLoop::free(std::size_t slot) {
+  of_slots_[slot] = {};
+  idle_.insert(slot);
+}
 
 // ---- What comes from them
 
@@ -301,9 +322,21 @@ void SweepLoop::trial_is_over(std::uint64_t trial) {
     trial = best_kept_.back();
     best_kept_.pop_back();
   }
+  forget(trial);
+}
+
+void SweepLoop::forget(std::uint64_t trial) {
   kept_steps_.erase(trial);
   slots_.forget(trial);
-  if (files_ != nullptr) files_->forget(trial);
+  if (sweep_.saved_step(trial) != 0) sweep_.saved(trial, 0);
+  if (files_ != nullptr) effects_.push_back([this, trial] { files_->forget(trial); });
+}
+
+// What is paused for good, and what is left of it.
+void SweepLoop::forget_paused() {
+  for (const TrialResult& trial : sweep_.trials()) {
+    if (trial.state == TrialResult::State::kPaused && kept_steps_.contains(trial.number)) forget(trial.number);
+  }
 }
 
 // ---- Time

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,12 +52,12 @@ class SweepLoop {
   struct Slot {
     std::optional<std::uint64_t> trial{};
     TimePoint heard_at{};
-    bool idle = false;     // it can be given a trial
     bool is_told = false;  // to stop, because the time is over
     std::optional<std::uint64_t> again_as{};  // its trial begins again from what that one has saved
   };
 
   double seconds() const { return std::chrono::duration<double>(slots_.now() - began_).count() + before_; }
+  bool all_have_come_back();
   TimePoint wake_at() const;
   void fill();
   Slot* slot_of(std::uint64_t trial);
@@ -69,6 +70,8 @@ class SweepLoop {
   void fail(std::size_t slot, const std::string& why, bool may_retry);
   void free(std::size_t slot);
   void trial_is_over(std::uint64_t trial);
+  void forget(std::uint64_t trial);
+  void forget_paused();
   void look_at_times();
   Result<void> write();
   void note(const SweepEvent& event);
@@ -82,6 +85,7 @@ class SweepLoop {
   TimePoint began_;
   double before_ = 0;  // seconds, of tuners before this one
   std::vector<Slot> of_slots_;
+  std::set<std::size_t> idle_;  // that can be given a trial
   std::vector<std::function<void()>> effects_;  // once all is in the journal
   std::map<std::uint64_t, std::uint64_t> kept_steps_;  // of what the slots keep, by trial
   std::vector<std::uint64_t> best_kept_;               // trials that have ended, the best first
