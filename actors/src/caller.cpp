@@ -156,14 +156,17 @@ CellHandle ActorHandle::loss() {
   return loss_;
 }
 
-void ActorHandle::note_loss(const Error& why) {
+Error ActorHandle::note_loss(const Error& why) {
   CellHandle waiting;
+  Error first = why;
   {
     const std::lock_guard lock{mutex_};
     if (!lost_) lost_ = why;
+    first = *lost_;
     waiting = loss_;
   }
-  if (waiting && !waiting->ready()) waiting->set_error(why);
+  if (waiting && !waiting->ready()) waiting->set_error(first);
+  return first;
 }
 
 std::shared_ptr<ActorHandle> ActorHandle::share() {
@@ -604,7 +607,7 @@ void Caller::lose_everything(const Error& why) {
     incomplete.swap(incomplete_);
   }
   for (const auto& [id, actor] : actors) {
-    actor->note_loss(why);
+    static_cast<void>(actor->note_loss(why));
     actor->link()->lose(why);
   }
   for (actors::TaskPool* const pool : pools()) pool->close(why);

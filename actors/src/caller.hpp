@@ -46,7 +46,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   /// Ready when it is gone for good as far as this process knows, with why; before any call throws that.
   CellHandle loss();
   /// It is gone.
-  void note_loss(const Error& why);
+  Error note_loss(const Error& why);
   /// A user's share: when the last is gone, and every call is answered, the actor is let go.
   std::shared_ptr<ActorHandle> share();
 

@@ -246,8 +246,8 @@ void Caller::lose_actor(ActorHandle& actor, const Error& why) {
     const std::lock_guard lock{mutex_};
     actors_.erase(actor.id());
   }
-  actor.note_loss(why);
-  actor.link()->lose(why);
+  // Who hears of it kills what may be left of it: that is not why its calls fail.
+  actor.link()->lose(actor.note_loss(why));
 }
 
 }  // namespace pharos::detail

@@ -133,11 +133,16 @@ bool Sweep::is_blocked(std::uint64_t trial) const {
   return false;
 }
 
+// What the space does not have, the searcher knows of other trials, which have asked for it as they ran.
 Params Sweep::propose(std::uint64_t trial) {
   Params proposed = searcher_.ask(trial);
-  if (trial >= rules_.first.size()) return proposed;
+  Params of_space;
+  Params others;
+  for (const auto& [name, value] : proposed.entries()) (space_.find(name) != nullptr ? of_space : others).set(name, value);
+  if (!others.empty()) proposed_.insert_or_assign(trial, std::move(others));
+  if (trial >= rules_.first.size()) return of_space;
   return complete(space_, rules_.first[trial], [&](std::string_view name, const Domain& domain) {
-    const Value* const value = proposed.find(name);
+    const Value* const value = of_space.find(name);
     return value == nullptr ? searcher_.ask(trial, name, domain) : *value;
   });
 }
@@ -158,9 +163,17 @@ Result<Value> Sweep::ask(std::uint64_t trial, const std::string& name, const Dom
                      ", and its space has it only where other parameters are otherwise",
                  "Look at what the trial's parameters are, or give it another name."};
   }
-  Searcher& searcher = rules_.in_order == 0 ? searcher_ : *by_chance_;
-  happen(TrialAsked{trial, name, searcher.ask(trial, name, domain)});
+  happen(TrialAsked{trial, name, answer_to(trial, name, domain)});
   return *params.find(name);
+}
+
+Value Sweep::answer_to(std::uint64_t trial, const std::string& name, const Domain& domain) {
+  if (rules_.in_order != 0) return by_chance_->ask(trial, name, domain);
+  if (const auto known = proposed_.find(trial); known != proposed_.end()) {
+    const Value* const value = known->second.find(name);
+    if (value != nullptr && domain.holds(*value)) return *value;
+  }
+  return searcher_.ask(trial, name, domain);
 }
 
 void Sweep::saved(std::uint64_t trial, std::uint64_t step) {
@@ -325,6 +338,7 @@ void Sweep::end(std::uint64_t trial, State state, double now) {
   its.ended_s = now;
   --running_;
   ++over_;
+  proposed_.erase(trial);
   using Told = Outcome::State;
   const Told told = state == State::kComplete  ? Told::kComplete
                     : state == State::kStopped ? Told::kStopped

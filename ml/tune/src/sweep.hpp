@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -146,6 +147,7 @@ class Sweep {
   bool time_is_over(double now) const { return rules_.seconds_max > 0 && now >= rules_.seconds_max; }
   bool is_blocked(std::uint64_t trial) const;
   Params propose(std::uint64_t trial);
+  Value answer_to(std::uint64_t trial, const std::string& name, const Domain& domain);
   std::optional<double> value_in(const Metrics& metrics) const;
   void merge(TrialResult& trial, const Metrics& metrics);
   std::optional<std::uint64_t> resume(std::uint64_t trial, TrialResumed::From from);
@@ -164,6 +166,7 @@ class Sweep {
   std::vector<TrialResult> trials_;  // [n] has number n
   std::vector<std::uint64_t> saved_steps_;
   std::vector<std::uint32_t> failures_;
+  std::map<std::uint64_t, Params> proposed_;  // for what they may ask, by trial
   std::set<std::uint64_t> waiting_;
   std::set<std::uint64_t> paused_;
   std::vector<std::optional<Outcome>> untold_;  // where order matters

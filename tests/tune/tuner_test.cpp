@@ -1,0 +1,337 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/tuner.hpp>
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+#include "temporary_folder.hpp"
+
+namespace pharos::ml::tuner {
+
+using namespace std::chrono_literals;
+using State = TrialResult::State;
+
+struct Point {
+  double x = 0;
+  int n = 0;
+  void fields(Fields& f) {
+    f("x", x, uniform(-1, 1));
+    f("n", n, integers(1, 4));
+  }
+};
+
+// ---- Objectives
+
+double of_params(const Params& params) { return params.get<double>("x") * params.get<double>("x"); }
+double of_struct(const Point& point, double scale) { return scale * point.n + point.x; }
+Metrics of_trial(Trial& trial, const SharedSpan<float>& data) {
+  double sum = 0;
+  for (const float each : data) sum += each;
+  while (trial.step() < 3) {
+    if (trial.report(sum + static_cast<double>(trial.step())) != Verdict::kGoOn) break;
+  }
+  return {{"value", sum}, {"process", static_cast<double>(::getpid())}};
+}
+
+/// What it asks for as it runs depends on what it was given.
+double asks(Trial& trial) {
+  const std::string kind = trial.choice("kind", {"line", "curve"});
+  if (kind == "line") return trial.uniform("slope", 0, 1);
+  const std::int64_t degree = trial.integer("degree", 2, 5);
+  EXPECT_EQ(trial.integer("degree", 2, 5), degree) << "it is the same when it is asked for again";
+  return static_cast<double>(degree) + trial.log_uniform("scale", 1e-3, 1);
+}
+double asks_otherwise(Trial& trial) {
+  trial.uniform("slope", 0, 1);
+  return trial.uniform("slope", 2, 3);
+}
+
+double throws_if_odd(const Params& params) {
+  if (params.get<int>("n") % 2 == 1) throw std::runtime_error{"odd numbers are not learned"};
+  return params.get<int>("n");
+}
+
+/// Dies twice, in the middle, and goes on from what it has saved.
+double dies_twice(Trial& trial) {
+  auto done = trial.checkpoint<std::vector<std::uint64_t>>().value_or(std::vector<std::uint64_t>{});
+  EXPECT_EQ(done.size(), trial.step());
+  while (trial.step() < 10) {
+    if (trial.step() == 7 && trial.attempt() < 2) ::kill(::getpid(), SIGKILL);
+    done.push_back(trial.step() + 1);
+    trial.report(static_cast<double>(done.size()), [&] { return done; });
+  }
+  return static_cast<double>(done.size());
+}
+
+double hangs(Trial& trial) {
+  trial.report(1);
+  if (trial.attempt() == 0) {
+    for (;;) ::pause();
+  }
+  return 2;
+}
+
+double works_for_ever(Trial& trial) {
+  for (;;) {
+    std::this_thread::sleep_for(1ms);  // what it does
+    if (trial.report(static_cast<double>(trial.step())) != Verdict::kGoOn) return -1;
+  }
+}
+
+/// Better with each step by how good x is.
+class Learner {
+ public:
+  explicit Learner(double scale) : scale_{scale} { ++made_; }
+
+  void setup(const Params& params) {
+    x_ = params.get<double>("x");
+    level_ = 0;
+  }
+  void reset(const Params& params) { setup(params); }
+  Metrics step() {
+    level_ += x_;
+    return {{"value", -scale_ * level_}, {"made", static_cast<double>(made_)}};
+  }
+  double save() const { return level_; }
+  void load(double level) { level_ = level; }
+
+ private:
+  double scale_;
+  double x_ = 0;
+  double level_ = 0;
+  static inline int made_ = 0;
+};
+
+class CannotBeMade {
+ public:
+  CannotBeMade() { throw std::runtime_error{"the data is not there"}; }
+  void setup(const Params&) {}
+  double step() { return 0; }
+};
+
+/// Two workers that sum what they have; the second one dies in the first attempt.
+double together(Trial& trial) {
+  double weight = trial.checkpoint<double>().value_or(trial.params().get<double>("x"));
+  while (trial.step() < 4) {
+    if (trial.step() == 2 && trial.attempt() == 0 && trial.worker() == 1) ::kill(::getpid(), SIGKILL);
+    std::vector<double> gradient{static_cast<double>(trial.worker() + 1)};
+    trial.communicator().all_reduce(std::span{gradient});
+    weight += gradient[0];
+    if (trial.report(weight, [&] { return weight; }) != Verdict::kGoOn) break;
+  }
+  return weight;
+}
+
+namespace {
+
+class TunerTest : public cluster::ClusterTest {
+ protected:
+  const Space space{{"x", uniform(-1, 1)}, {"n", integers(1, 4)}};
+
+  TunerOptions options(std::uint64_t trials) const {
+    TunerOptions options{.space = space, .trials = trials, .at_once = 2, .worker = {}, .progress = false};
+    options.searcher = random_search(space, 3);
+    return options;
+  }
+};
+
+TEST_F(TunerTest, AFunctionOfParametersRunsOnceForEachTrial) {
+  Runtime runtime;
+  const SweepResults results = Tuner{runtime, options(40)}.run<&of_params>();
+  ASSERT_EQ(results.count(State::kComplete), 40U);
+  double least = 1;
+  for (const TrialResult& trial : results.trials()) {
+    EXPECT_EQ(*trial.value, std::pow(trial.params.get<double>("x"), 2));
+    least = std::min(least, *trial.value);
+  }
+  EXPECT_EQ(*results.best().value, least);
+}
+
+TEST_F(TunerTest, AStructIsReadAndWhatElseIsGivenArrives) {
+  Runtime runtime;
+  auto its = options(10);
+  its.space = space_of<Point>();
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&of_struct>(100.0);
+  for (const TrialResult& trial : results.trials()) {
+    EXPECT_EQ(*trial.value, 100.0 * trial.params.get<int>("n") + trial.params.get<double>("x"));
+  }
+}
+
+TEST_F(TunerTest, ActorsAreUsedAgainAndDataIsSharedByReference) {
+  Runtime runtime;
+  auto data = runtime.create<float>(100'000);
+  for (float& each : data.span()) each = 1;
+  const SweepResults results = Tuner{runtime, options(50)}.run<&of_trial>(std::move(data).seal());
+  std::set<double> processes;
+  for (const TrialResult& trial : results.trials()) {
+    EXPECT_EQ(*trial.value, 100'000);
+    EXPECT_EQ(trial.step, 3U);
+    processes.insert(*trial.metrics.find("process"));
+  }
+  EXPECT_LE(processes.size(), 2U);
+}
+
+TEST_F(TunerTest, ParametersCanBeAskedForAsTheTrialRuns) {
+  Runtime runtime;
+  TunerOptions its{.trials = 60, .at_once = 2, .worker = {}, .progress = false};
+  its.searcher = tpe(its.space, {.seed = 1});
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&asks>();
+  EXPECT_EQ(results.count(State::kComplete), 60U);
+  std::set<std::string> kinds;
+  for (const TrialResult& trial : results.trials()) {
+    const auto kind = trial.params.get<std::string>("kind");
+    kinds.insert(kind);
+    EXPECT_EQ(trial.params.find("slope") != nullptr, kind == "line");
+    EXPECT_EQ(trial.params.find("degree") != nullptr, kind == "curve");
+  }
+  EXPECT_EQ(kinds.size(), 2U);
+  EXPECT_LT(*results.best().value, 0.2);
+
+  TunerOptions other{.trials = 1, .at_once = 1, .worker = {}, .progress = false};
+  const SweepResults conflict = Tuner{runtime, std::move(other)}.run<&asks_otherwise>();
+  EXPECT_EQ(conflict.trials()[0].state, State::kFailed);
+  EXPECT_NE(conflict.trials()[0].error.find("\"slope\" of trial 0"), std::string::npos) << conflict.trials()[0].error;
+}
+
+TEST_F(TunerTest, AnExceptionIsTheTrialsErrorAndTheSweepGoesOn) {
+  Runtime runtime;
+  const SweepResults results = Tuner{runtime, options(30)}.run<&throws_if_odd>();
+  for (const TrialResult& trial : results.trials()) {
+    const bool odd = trial.params.get<int>("n") % 2 == 1;
+    EXPECT_EQ(trial.state, odd ? State::kFailed : State::kComplete);
+    EXPECT_EQ(trial.error.find("odd numbers are not learned") != std::string::npos, odd) << trial.error;
+  }
+  EXPECT_EQ(*results.best().value, 2);
+}
+
+TEST_F(TunerTest, ATrialWhoseWorkerDiesGoesOnFromWhatItHasSaved) {
+  Runtime runtime;
+  auto its = options(4);
+  its.save_every = 3;
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&dies_twice>();
+  for (const TrialResult& trial : results.trials()) {
+    EXPECT_EQ(trial.state, State::kComplete) << trial.error;
+    EXPECT_EQ(*trial.value, 10);
+    EXPECT_EQ(trial.attempts, 3U);
+    EXPECT_NE(trial.error.find("SIGKILL"), std::string::npos) << trial.error;
+  }
+}
+
+TEST_F(TunerTest, ATrialThatHangsIsEndedAndBegunAgain) {
+  Runtime runtime;
+  auto its = options(2);
+  its.silence = 300ms;
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&hangs>();
+  for (const TrialResult& trial : results.trials()) {
+    EXPECT_EQ(trial.state, State::kComplete);
+    EXPECT_EQ(trial.attempts, 2U);
+    EXPECT_EQ(*trial.value, 2);
+  }
+}
+
+TEST_F(TunerTest, TimeIsKept) {
+  Runtime runtime;
+  auto its = options(0);
+  its.time = 500ms;
+  const auto begin = std::chrono::steady_clock::now();
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&works_for_ever>();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_EQ(results.count(State::kStopped), 2U);
+  EXPECT_GT(results.trials()[0].step, 10U);
+}
+
+TEST_F(TunerTest, AClassIsStepStoppedAndSetUpAnew) {
+  Runtime runtime;
+  auto its = options(30);
+  its.scheduler = asha({.most = 27, .factor = 3, .promotes = true});
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<Learner>(2.0);
+  EXPECT_EQ(results.best().step, 27U);
+  // It paused on its way, perhaps at the other worker, and lost nothing.
+  EXPECT_NEAR(*results.best().value, -2 * 27 * results.best().params.get<double>("x"), 1e-9);
+  for (const TrialResult& trial : results.trials()) EXPECT_EQ(*trial.metrics.find("made"), 1);
+}
+
+TEST_F(TunerTest, AGoodTrialsCopyGoesOnWithOtherParameters) {
+  Runtime runtime;
+  auto its = options(8);
+  its.at_once = 8;
+  its.steps = 40;
+  its.save_every = 4;
+  its.scheduler = pbt(space, {.seed = 2, .interval = 4});
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<Learner>(1.0);
+  EXPECT_EQ(results.count(State::kComplete), 8U);
+  std::size_t good = 0;
+  for (const TrialResult& trial : results.trials()) good += *trial.value < 0 ? 1 : 0;
+  EXPECT_GE(good, 6U) << results.table();  // of those that began, half had an x below zero
+}
+
+TEST_F(TunerTest, WhatTheBestTrialHasSavedIsThere) {
+  Runtime runtime;
+  auto its = options(10);
+  its.steps = 5;
+  its.save_every = 5;
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<Learner>(1.0);
+  EXPECT_NEAR(results.checkpoint<double>(results.best()), -*results.best().value, 1e-12);
+}
+
+TEST_F(TunerTest, WorkersThatCannotBeMadeEndTheSweepWithTheReason) {
+  Runtime runtime;
+  const SweepResults results = Tuner{runtime, options(1)}.run<CannotBeMade>();
+  EXPECT_NE(results.trials()[0].error.find("the data is not there"), std::string::npos);
+  auto its = options(3);
+  its.worker = {.cpus = 1000};
+  Tuner tuner{runtime, std::move(its)};
+  try {
+    static_cast<void>(tuner.run<&of_params>());
+    FAIL();
+  } catch (const Exception& error) {
+    EXPECT_NE(std::string{error.what()}.find("1000 CPU"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(TunerTest, ATrialOfTwoWorkersReportsAsOneAndSurvivesTheLossOfOne) {
+  Runtime runtime;
+  auto its = options(3);
+  its.at_once = 1;
+  its.workers = 2;
+  its.save_every = 1;
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&together>();
+  for (const TrialResult& trial : results.trials()) {
+    EXPECT_EQ(trial.state, State::kComplete) << trial.error;
+    EXPECT_NEAR(*trial.value, trial.params.get<double>("x") + 4 * 3, 1e-12);
+    EXPECT_EQ(trial.attempts, 2U);
+    EXPECT_EQ(trial.step, 4U);
+  }
+}
+
+TEST_F(TunerTest, AsManyRunAtOnceAsThereIsRoomFor) {
+  Runtime runtime{RuntimeOptions{.cpus = 3}};
+  auto its = options(12);
+  its.at_once = 0;
+  its.worker = {.cpus = 1};
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&of_params>();
+  EXPECT_EQ(results.count(State::kComplete), 12U);
+}
+
+TEST_F(TunerTest, ATunerRunsOneSweep) {
+  Runtime runtime;
+  Tuner tuner{runtime, options(2)};
+  static_cast<void>(tuner.run<&of_params>());
+  EXPECT_THROW(static_cast<void>(tuner.run<&of_params>()), FailedPrecondition);
+}
+
+}  // namespace
+}  // namespace pharos::ml::tuner
