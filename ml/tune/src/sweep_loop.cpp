@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include <pharos/base/log.hpp>
@@ -142,6 +143,7 @@ Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
   if (files_ != nullptr) files_->finish();
   if (journal_ != nullptr) PHAROS_TRY_VOID(journal_->sync());
   if (progress_) progress_->end(sweep_, seconds());
+  if (was_interrupted) say_how_to_go_on();
   return results(was_interrupted);
 }
 
@@ -362,6 +364,13 @@ void SweepLoop::look_at_times() {
 }
 
 // ---- What has come of it
+
+void SweepLoop::say_how_to_go_on() const {
+  const std::string over = "interrupted when " + std::to_string(sweep_.over()) + " trials were over; ";
+  const std::string how = folder_.empty() ? "nothing was kept of the sweep (TunerOptions::folder)"
+                                          : "to go on: pharos tune resume " + folder_.string();
+  std::fprintf(stderr, "%s%s\n", over.c_str(), how.c_str());
+}
 
 SweepResults SweepLoop::results(bool interrupted) {
   SweepResults::Contents contents{.metric = sweep_.rules().metric,

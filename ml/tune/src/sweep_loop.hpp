@@ -76,6 +76,7 @@ class SweepLoop {
   Result<void> write();
   void note(const SweepEvent& event);
   void note_in_log(const SweepEvent& event);
+  void say_how_to_go_on() const;
   SweepResults results(bool interrupted);
 
   TrialSlots& slots_;

@@ -111,6 +111,11 @@ void encode_result_of(Call&& call, Encoder& to) {
   }
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+// Users' types may be in a file's anonymous namespace, and so is this frame then.
+#pragma GCC diagnostic ignored "-Wsubobject-linkage"
+#endif
 /// Awaits what `callable` makes of the arguments. The values are this frame's, so that it may refer to them as long as
 /// it runs.
 template <class Params, class Result, class Callable>
@@ -127,6 +132,9 @@ async::Async<void> begin_with(Callable callable, Decoder* arguments, Encoder* re
     }
   }
 }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 // Tags: their type names are the functions' names on the wire.
 template <auto F>

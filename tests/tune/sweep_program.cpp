@@ -1,0 +1,61 @@
+// A sweep that tests kill: sweep_program FOLDER.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include <pharos/base/check.hpp>
+#include <pharos/ml/tuner.hpp>
+#include <pharos/pharos.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using namespace pharos;
+
+constexpr std::uint64_t kSteps = 6;
+
+/// Each step leaves a line in a file, whoever runs it.
+double objective(ml::Trial& trial, const std::string& file) {
+  const int ran = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  PHAROS_CHECK(ran >= 0, file);
+  const double x = trial.params().get<double>("x");
+  double level = trial.checkpoint<double>().value_or(0);
+  while (trial.step() < kSteps) {
+    std::this_thread::sleep_for(2ms);  // what a step does
+    const std::string line = std::to_string(trial.number()) + ' ' + std::to_string(trial.step() + 1) + '\n';
+    PHAROS_CHECK(::write(ran, line.data(), line.size()) == static_cast<ssize_t>(line.size()), file);
+    level += x;
+    if (trial.report(level, [&] { return level; }) != ml::Verdict::kGoOn) break;
+  }
+  ::close(ran);
+  return level;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  PHAROS_CHECK(argc >= 2, argc);
+  const std::string folder = argv[1];
+  Runtime runtime{argc, argv};
+  const ml::Space space{{"x", ml::uniform(0, 1)}};
+  ml::Tuner tuner{runtime, {.space = space,
+                            .trials = 60,
+                            .searcher = ml::tpe(space, {.seed = 4}),
+                            .at_once = 4,
+                            .worker = {},
+                            .save_every = 2,
+                            .folder = folder}};
+  std::cout << "begins " << getpid() << ' ' << runtime.address() << std::endl;
+  const auto results = tuner.restore<&objective>(folder + "/ran");
+  std::cout << (results.interrupted() ? "interrupted" : "ends") << ' '
+            << results.count(ml::TrialResult::State::kComplete) << std::endl;
+  return results.interrupted() ? 130 : 0;
+} catch (const Exception& error) {
+  std::cerr << error.what() << '\n';
+  return 3;
+}
