@@ -84,6 +84,10 @@ int run_rank_apart();
 void measure_with_torch(Report& report, const std::string& what);
 /// "collective" or "ddp" of PyTorch; nothing where benchmarks/compare has not set it up, which is said.
 std::vector<Figure> figures_of_pytorch(const std::string& what);
+/// The same for Optuna's trials, and those of a pool of Python's processes.
+std::vector<Figure> figures_of_optuna();
+/// Sweeps, and what proposes their trials.
+void measure_tune(Report& report, int argc, char** argv);
 /// The head's decisions by themselves.
 void measure_placement(Report& report);
 /// The head by itself, and what it writes down.

@@ -34,6 +34,17 @@ void add_all(Report& report, const std::vector<Figure>& figures) {
   for (const Figure& each : figures) report.add(each.name, each.value, each.unit);
 }
 
+/// Of a script of benchmarks/peers, by the Python that benchmarks/compare has set up for it.
+std::vector<Figure> figures_of_peer(const char* name, const char* folder, const std::string& script,
+                                    const std::string& what) {
+  const fs::path python = fs::path{ROOT} / "build/peers" / folder / "venv/bin/python";
+  if (!fs::exists(python)) {
+    std::printf("%s beside it: not set up; benchmarks/compare %s does that\n", name, what.c_str());
+    return {};
+  }
+  return figures_of(python.string() + ' ' + ROOT + "/benchmarks/peers/" + script);
+}
+
 fs::path self() {
   return fs::read_symlink("/proc/self/exe");
 }
@@ -50,12 +61,11 @@ void measure_with_torch(Report& report, const std::string& what) {
 }
 
 std::vector<Figure> figures_of_pytorch(const std::string& what) {
-  const fs::path python = fs::path{ROOT} / "build/peers/torch/venv/bin/python";
-  if (!fs::exists(python)) {
-    std::printf("PyTorch beside it: not set up; benchmarks/compare %s does that\n", what.c_str());
-    return {};
-  }
-  return figures_of(python.string() + ' ' + ROOT + "/benchmarks/peers/torch_peer.py " + what);
+  return figures_of_peer("PyTorch", "torch", "torch_peer.py " + what, what);
+}
+
+std::vector<Figure> figures_of_optuna() {
+  return figures_of_peer("Optuna", "optuna", "tune_peer.py", "tune");
 }
 
 void measure_ranks_apart(Report& report) {

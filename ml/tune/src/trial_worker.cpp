@@ -5,6 +5,7 @@
 
 #include <pharos/actors/member.hpp>
 #include <pharos/async/completion.hpp>
+#include <pharos/base/check.hpp>
 #include <pharos/ml/group.hpp>
 #include <pharos/ml/trial_worker.hpp>
 
@@ -18,6 +19,24 @@ struct Left {};
 
 Communicator* communicator_of_member() {
   return pharos::member().size > 1 ? &communicator() : nullptr;
+}
+
+/// Of an objective that is given no Trial.
+class NoLine final : public TrialLine {
+  Value ask(const std::string& name, const Domain&) override { PHAROS_CHECK(false, name); }
+  Verdict report(std::uint64_t step, const Metrics&, const Save&) override { PHAROS_CHECK(false, step); }
+};
+
+TrialEnds ended(const TrialRunner::Objective& objective, Trial& trial) {
+  TrialEnds end;
+  try {
+    end.metrics = objective(trial);
+  } catch (const Left&) {
+    throw;
+  } catch (...) {
+    end.threw = pharos::detail::current_exception().story();
+  }
+  return end;
 }
 
 }  // namespace
@@ -94,16 +113,8 @@ class TrialRunner::Thread final : public TrialLine {
   void run(TrialStart start) {
     until_ = start.until;
     save_every_ = start.save_every;
-    TrialEnds end;
-    try {
-      Trial trial{*this, std::move(start.begin), std::move(start.checkpoint), communicator_};
-      end.metrics = objective_(trial);
-    } catch (const Left&) {
-      throw;
-    } catch (...) {
-      end.threw = pharos::detail::current_exception().story();
-    }
-    say(std::move(end));
+    Trial trial{*this, std::move(start.begin), std::move(start.checkpoint), communicator_};
+    say(ended(objective_, trial));
   }
 
   void say(TrialEvent event) {
@@ -141,11 +152,16 @@ class TrialRunner::Thread final : public TrialLine {
   std::thread thread_;  // the last: it uses the others
 };
 
-TrialRunner::TrialRunner(Objective objective) : thread_{std::make_shared<Thread>(std::move(objective))} {}
+TrialRunner::TrialRunner(Objective objective, bool may_report)
+    : objective_{std::move(objective)}, thread_{may_report ? std::make_shared<Thread>(objective_) : nullptr} {}
 TrialRunner::~TrialRunner() = default;
 
 async::Async<std::vector<TrialEvent>> TrialRunner::next(TrialOrder order) {
-  return next(thread_, std::move(order));
+  return thread_ == nullptr ? run_here(this, std::move(order)) : next(thread_, std::move(order));
+}
+
+async::Async<std::vector<TrialEvent>> TrialRunner::run_here(TrialRunner* self, TrialOrder order) {
+  co_return run(self->objective_, std::move(std::get<TrialStart>(order)));
 }
 
 async::Async<std::vector<TrialEvent>> TrialRunner::next(std::shared_ptr<Thread> thread, TrialOrder order) {
@@ -159,6 +175,16 @@ async::Async<std::vector<TrialEvent>> TrialRunner::next(std::shared_ptr<Thread> 
   }
 }
 
-void TrialRunner::stop() { thread_->stop(); }
+std::vector<TrialEvent> TrialRunner::run(const Objective& objective, TrialStart start) {
+  NoLine line;
+  Trial trial{line, std::move(start.begin), std::move(start.checkpoint)};
+  std::vector<TrialEvent> events;
+  events.emplace_back(ended(objective, trial));
+  return events;
+}
+
+void TrialRunner::stop() {
+  if (thread_ != nullptr) thread_->stop();
+}
 
 }  // namespace pharos::ml::detail

@@ -62,13 +62,13 @@ struct TrialEnds {
 };
 using TrialEvent = std::variant<TrialAsks, TrialReports, TrialSaves, TrialEnds>;
 
-/// Runs an objective on a thread of its own, one trial after the other: what libraries keep for a thread stays. Owned
-/// by its actor; the actor's thread.
+/// Runs an objective, one trial after the other, on a thread of its own if it may report, else on the actor's: what
+/// libraries keep for a thread stays. Owned by its actor; the actor's thread.
 class PHAROS_API TrialRunner {
  public:
   using Objective = std::function<Metrics(Trial&)>;
 
-  explicit TrialRunner(Objective objective);
+  TrialRunner(Objective objective, bool may_report);
   TrialRunner(TrialRunner&&) = delete;
   /// Stops what runs, at its next report, and waits for it.
   ~TrialRunner();
@@ -80,9 +80,12 @@ class PHAROS_API TrialRunner {
 
  private:
   class Thread;
+  static std::vector<TrialEvent> run(const Objective& objective, TrialStart start);
   static async::Async<std::vector<TrialEvent>> next(std::shared_ptr<Thread> thread, TrialOrder order);
+  static async::Async<std::vector<TrialEvent>> run_here(TrialRunner* self, TrialOrder order);
 
-  std::shared_ptr<Thread> thread_;
+  const Objective objective_;
+  std::shared_ptr<Thread> thread_;  // null: it does not report
 };
 
 // ---- Objectives
@@ -114,7 +117,7 @@ class FunctionWorker {
   explicit FunctionWorker(Args... args)
       : runner_{[args = std::make_tuple(std::move(args)...)](Trial& trial) {
           return std::apply([&](const auto&... each) { return run_objective<Objective>(trial, each...); }, args);
-        }} {}
+        }, std::is_invocable_v<decltype(Objective), Trial&, const Args&...>} {}
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }
@@ -178,7 +181,7 @@ class ClassWorker {
           return steps->run(trial, [&] {
             return std::apply([](const auto&... each) { return std::make_unique<T>(each...); }, args);
           });
-        }} {}
+        }, true} {}
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }
