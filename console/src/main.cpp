@@ -19,6 +19,7 @@
 #include "run.hpp"
 #include "stack.hpp"
 #include "start.hpp"
+#include "tune.hpp"
 
 namespace {
 
@@ -336,6 +337,36 @@ int main(int argc, char** argv) {
       "  pharos stack --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
       "Exit codes: 0 done, 1 there is no such process or the node does not answer, 2 the arguments make no sense.");
 
+  pharos::console::TuneOptions tuned;
+  CLI::App* const tune = app.add_subcommand("tune", "Shows what has come of a sweep over parameters, or goes on with it");
+  tune->require_subcommand(1);
+  const auto add_tune = [&](const char* name, const char* what) {
+    CLI::App* const command = tune->add_subcommand(name, what);
+    command->add_option("DIR", tuned.folder, "The sweep's folder (TunerOptions::folder)")->required();
+    return command;
+  };
+  CLI::App* const tune_show = add_tune("show", "How far it is, its best trials, and a picture of all");
+  tune_show->add_option("--rows", tuned.rows, "Trials in the table")->capture_default_str();
+  CLI::App* const tune_best = add_tune("best", "The best trial and its parameters");
+  tune_best->add_option("--format", tuned.format, "How to print it; json: the parameters alone")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  CLI::App* const tune_export = add_tune("export", "All trials: as CSV, as lines of JSON, or as a picture");
+  tune_export->add_option("--format", tuned.export_as, "Of the file")
+      ->check(CLI::IsMember({"csv", "jsonl", "svg"}))
+      ->capture_default_str();
+  tune_export->add_option("--output,-o", tuned.output, "The file (default: the standard output)");
+  CLI::App* const tune_resume = add_tune("resume", "Goes on with it, by the command that began it");
+  tune->footer(
+      "A sweep can be looked at while it runs.\n"
+      "Examples:\n"
+      "  pharos tune show sweeps/first --rows 5\n"
+      "  pharos tune best sweeps/first --format json\n"
+      "  pharos tune export sweeps/first --format svg --output first.svg\n"
+      "  pharos tune resume sweeps/first\n"
+      "Exit codes: 0 done, 1 there is no sweep or its journal cannot be read, 2 the arguments make no sense; resume: the\n"
+      "program's own.");
+
   app.footer("Exit codes: 0 done, 1 it failed, 2 the arguments make no sense.");
   try {
     app.parse(argc, argv);
@@ -359,6 +390,10 @@ int main(int argc, char** argv) {
   }
   if (*stack) return status_of(pharos::console::print_stacks(place, stacked));
   if (*memory) return status_of(pharos::console::print_memory(place));
+  if (*tune_show) return status_of(pharos::console::show_sweep(tuned));
+  if (*tune_best) return status_of(pharos::console::print_best_trial(tuned));
+  if (*tune_export) return status_of(pharos::console::export_sweep(tuned));
+  if (*tune_resume) return status_of(pharos::console::resume_sweep(tuned));
   if (*run_it) return pharos::console::run(std::move(run));
   if (*stop_it) return status_of(stop(place));
   if (*drain_it) return status_of(drain(place, drained));

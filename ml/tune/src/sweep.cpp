@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include <pharos/base/check.hpp>
+
 #include "drawing.hpp"
 
 namespace pharos::ml {
@@ -15,10 +17,6 @@ constexpr auto kNever = std::numeric_limits<std::uint64_t>::max();
 Error of_another_sweep(const std::string& what) {
   return {ErrorCode::kFailedPrecondition, "the journal is of another sweep: " + what,
           "Go on with the space, searcher, scheduler and numbers of trials that it was begun with; or give another folder."};
-}
-
-std::uint64_t trial_of(const SweepEvent& event) {
-  return std::visit([](const auto& each) { return each.trial; }, event);
 }
 
 }  // namespace
@@ -45,7 +43,15 @@ Result<void> Sweep::replay(const SweepEvent& event) {
                               " went on there, and its scheduler would have another one go on, or none");
     }
   }
-  std::visit([this](const auto& each) { apply(each); }, event);
+  SweepEvent again = event;
+  replays_ = true;
+  std::visit([this](auto& each) { apply(each); }, again);
+  replays_ = false;
+  const auto* const reported = std::get_if<TrialReported>(&event);
+  if (reported != nullptr && reported->led != std::get<TrialReported>(again).led) {
+    return of_another_sweep("a report of trial " + std::to_string(reported->trial) +
+                            " led there to something else than its scheduler says now");
+  }
   return {};
 }
 
@@ -85,10 +91,10 @@ void Sweep::interrupt() {
   }
 }
 
-void Sweep::happen(const SweepEvent& event) {
+void Sweep::happen(SweepEvent event) {
   exhausted_ = false;
+  std::visit([this](auto& each) { apply(each); }, event);
   record_(event);
-  std::visit([this](const auto& each) { apply(each); }, event);
 }
 
 // ---- What runs
@@ -184,7 +190,7 @@ Result<Sweep::Decision> Sweep::report(std::uint64_t trial, std::uint64_t step, c
   const TrialResult& its = trials_.at(trial);
   if (its.state != State::kRunning) return Decision{.verdict = Verdict::kStop};
   if (step <= its.step) return Decision{.until = std::min(its.step + 1, until(trial))};  // it was counted before
-  if (!value_in(metrics)) {
+  if (!value_in(metrics, rules_.metric)) {
     std::string names;
     for (const auto& [name, value] : metrics.entries()) names += (names.empty() ? "" : ", ") + name;
     return Error{ErrorCode::kInvalidArgument,
@@ -199,7 +205,7 @@ Result<Sweep::Decision> Sweep::report(std::uint64_t trial, std::uint64_t step, c
 void Sweep::returned(std::uint64_t trial, const Metrics& metrics, double now) {
   const TrialResult& its = trials_.at(trial);
   if (its.state != State::kRunning) return;
-  const auto value = value_in(metrics);
+  const auto value = value_in(metrics, rules_.metric);
   if (value ? std::isnan(*value) : !its.value) {
     return failed(trial,
                   value ? "its result is not a number"
@@ -221,9 +227,11 @@ void Sweep::cut(std::uint64_t trial, double now) {
 
 // ---- What follows
 
+// `note` says what becomes of the trial.
+
 void Sweep::apply(const TrialBegan& event) {
   tell_up_to(event.trial);
-  trials_.push_back({.number = event.trial, .params = event.params, .began_s = event.seconds});
+  note(event);
   saved_steps_.push_back(0);
   failures_.push_back(0);
   if (rules_.in_order != 0) untold_.emplace_back();
@@ -233,117 +241,100 @@ void Sweep::apply(const TrialBegan& event) {
 }
 
 void Sweep::apply(const TrialResumed& event) {
-  TrialResult& trial = trials_[event.trial];
   waiting_.erase(event.trial);
   paused_.erase(event.trial);
-  if (trial.state != State::kRunning) ++running_;
-  trial.state = State::kRunning;
-  ++trial.attempts;
+  if (!runs(event.trial)) ++running_;
+  note(event);
 }
 
 void Sweep::apply(const TrialAsked& event) {
-  TrialResult& trial = trials_[event.trial];
-  trial.params.set(event.name, event.value);
-  if (rules_.in_order == 0) searcher_.began(event.trial, trial.params);
+  note(event);
+  if (rules_.in_order == 0) searcher_.began(event.trial, at(event.trial).params);
 }
 
 void Sweep::apply(const TrialSaved& event) {
   saved_steps_[event.trial] = event.step;
 }
 
-void Sweep::apply(const TrialReported& event) {
-  TrialResult& trial = trials_[event.trial];
-  trial.step = event.step;
-  merge(trial, event.metrics);
+void Sweep::apply(TrialReported& event) {
   decided_ = {};
-  if (rules_.steps != 0 && event.step >= rules_.steps) {
-    decided_.verdict = Verdict::kStop;
-    scheduler_.ended(event.trial);
-    return end(event.trial, State::kComplete, event.seconds);
-  }
-  if (time_is_over(event.seconds)) {
-    decided_.verdict = Verdict::kStop;
-    scheduler_.ended(event.trial);
-    return end(event.trial, State::kStopped, event.seconds);
-  }
-  const double value = (rules_.goal == Goal::kMaximise ? -1 : 1) * *trial.value;
-  const TrialScheduler::Decision decision = scheduler_.report(event.trial, event.step, value);
-  switch (decision.kind) {
-    case TrialScheduler::Decision::Kind::kGoOn:
-      decided_.until = until(event.trial);
-      return;
-    case TrialScheduler::Decision::Kind::kStop:
-    case TrialScheduler::Decision::Kind::kEnd:
-      decided_.verdict = Verdict::kStop;
-      scheduler_.ended(event.trial);
-      return end(event.trial,
-                 decision.kind == TrialScheduler::Decision::Kind::kEnd ? State::kComplete : State::kStopped,
-                 event.seconds);
-    case TrialScheduler::Decision::Kind::kPause:
+  // How much time there was then, nobody needs to know now.
+  if (!replays_ || event.led != Led::kTimeOver) event.led = decide(event, event.params);
+  note(event);
+  switch (event.led) {
+    case Led::kGoOn: decided_.until = until(event.trial); return;
+    case Led::kCopy: decided_.verdict = Verdict::kPause; return;
+    case Led::kPause:
       decided_.verdict = Verdict::kPause;
-      trial.state = State::kPaused;
       paused_.insert(event.trial);
       --running_;
       return;
-    case TrialScheduler::Decision::Kind::kCopy:
-      decided_.verdict = Verdict::kPause;
-      decided_.copy_of = decision.from;
-      trial.params = decision.params;
-      return;
+    case Led::kStop:
+    case Led::kEnd:
+    case Led::kTimeOver:
+      decided_.verdict = Verdict::kStop;
+      scheduler_.ended(event.trial);
+      return end(event.trial);
   }
+}
+
+Led Sweep::decide(const TrialReported& event, std::optional<Params>& params) {
+  if (rules_.steps != 0 && event.step >= rules_.steps) return Led::kEnd;
+  if (!replays_ && time_is_over(event.seconds)) return Led::kTimeOver;
+  const double value = value_in(event.metrics, rules_.metric).value_or(std::numeric_limits<double>::quiet_NaN());
+  const auto decision = scheduler_.report(event.trial, event.step, rules_.goal == Goal::kMaximise ? -value : value);
+  using Kind = TrialScheduler::Decision::Kind;
+  switch (decision.kind) {
+    case Kind::kGoOn: return Led::kGoOn;
+    case Kind::kStop: return Led::kStop;
+    case Kind::kEnd: return Led::kEnd;
+    case Kind::kPause: return Led::kPause;
+    case Kind::kCopy: break;
+  }
+  decided_.copy_of = decision.from;
+  params = decision.params;
+  return Led::kCopy;
 }
 
 void Sweep::apply(const TrialReturned& event) {
-  TrialResult& trial = trials_[event.trial];
-  merge(trial, event.metrics);
+  note(event);
   scheduler_.ended(event.trial);
-  end(event.trial, State::kComplete, event.seconds);
+  end(event.trial);
 }
 
 void Sweep::apply(const TrialFailed& event) {
-  TrialResult& trial = trials_[event.trial];
-  trial.error = event.why;
+  note(event);
   if (!event.again) {
     scheduler_.ended(event.trial);
-    return end(event.trial, State::kFailed, event.seconds);
+    return end(event.trial);
   }
   ++failures_[event.trial];
-  trial.state = State::kWaiting;
   waiting_.insert(event.trial);
   --running_;
 }
 
 void Sweep::apply(const TrialCut& event) {
-  TrialResult& trial = trials_[event.trial];
   if (paused_.erase(event.trial) != 0) ++running_;  // for a moment
+  note(event);
   scheduler_.ended(event.trial);
-  if (!trial.value) trial.error = "the sweep's time was over before it had a result";
-  end(event.trial, trial.value ? State::kStopped : State::kFailed, event.seconds);
+  end(event.trial);
 }
 
-void Sweep::merge(TrialResult& trial, const Metrics& metrics) {
-  for (const auto& [name, value] : metrics.entries()) trial.metrics.set(name.empty() ? rules_.metric : name, value);
-  if (const auto value = value_in(metrics)) trial.value = value;
+void Sweep::note(const SweepEvent& event) {
+  const auto noted = ml::note(event, rules_.metric, trials_);
+  PHAROS_CHECK(noted.ok(), trial_of(event));
 }
 
-std::optional<double> Sweep::value_in(const Metrics& metrics) const {
-  const double* value = metrics.find(rules_.metric);
-  if (value == nullptr) value = metrics.find("");
-  return value == nullptr ? std::nullopt : std::optional{*value};
-}
-
-void Sweep::end(std::uint64_t trial, State state, double now) {
-  TrialResult& its = trials_[trial];
-  its.state = state;
-  its.ended_s = now;
+void Sweep::end(std::uint64_t trial) {
   --running_;
   ++over_;
   proposed_.erase(trial);
   using Told = Outcome::State;
+  const State state = at(trial).state;
   const Told told = state == State::kComplete  ? Told::kComplete
                     : state == State::kStopped ? Told::kStopped
                                                : Told::kFailed;
-  const Outcome outcome = outcome_of(its, told);
+  const Outcome outcome = outcome_of(at(trial), told);
   if (rules_.in_order == 0) {
     searcher_.tell(trial, outcome);
   } else {

@@ -18,59 +18,9 @@
 #include <pharos/ml/trial.hpp>
 #include <pharos/ml/trial_scheduler.hpp>
 
+#include "sweep_events.hpp"
+
 namespace pharos::ml {
-
-// What happens in a sweep. A journal is a list of these; the same list makes the same sweep, which asks the same next.
-
-struct TrialBegan {
-  std::uint64_t trial = 0;
-  Params params{};
-  double seconds = 0;  // since the sweep began, here and below
-};
-struct TrialResumed {
-  enum class From : std::uint8_t {
-    kInterruption,  // its worker has died, or its tuner had ended
-    kPause,
-    kLastPause,  // nothing else would have run
-  };
-  std::uint64_t trial = 0;
-  From from = From::kInterruption;
-};
-struct TrialAsked {
-  std::uint64_t trial = 0;
-  std::string name{};
-  Value value{};
-};
-struct TrialReported {
-  std::uint64_t trial = 0;
-  std::uint64_t step = 0;
-  Metrics metrics{};
-  double seconds = 0;
-};
-/// Its checkpoint is in the folder, if there is one.
-struct TrialSaved {
-  std::uint64_t trial = 0;
-  std::uint64_t step = 0;
-};
-/// Its objective has come back by itself.
-struct TrialReturned {
-  std::uint64_t trial = 0;
-  Metrics metrics{};
-  double seconds = 0;
-};
-struct TrialFailed {
-  std::uint64_t trial = 0;
-  std::string why{};
-  bool again = false;
-  double seconds = 0;
-};
-/// The sweep's time was over.
-struct TrialCut {
-  std::uint64_t trial = 0;
-  double seconds = 0;
-};
-using SweepEvent = std::variant<TrialBegan, TrialResumed, TrialAsked, TrialReported, TrialSaved, TrialReturned,
-                                TrialFailed, TrialCut>;
 
 struct SweepRules {
   static constexpr auto kEndless = std::numeric_limits<std::uint64_t>::max();
@@ -89,7 +39,7 @@ struct SweepRules {
 /// Which trial runs when, and what has come of it. Pure: time and events go in. Owned by the tuner; one thread.
 class Sweep {
  public:
-  /// Hears of each event before anything follows from it, but for those of replay().
+  /// Hears of each event, but for those of replay().
   using Record = std::function<void(const SweepEvent& event)>;
 
   Sweep(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, Record record);
@@ -134,24 +84,24 @@ class Sweep {
   using State = TrialResult::State;
 
   Result<void> check(const SweepEvent& event) const;
-  void happen(const SweepEvent& event);
+  void happen(SweepEvent event);
   void apply(const TrialBegan& event);
   void apply(const TrialResumed& event);
   void apply(const TrialAsked& event);
-  void apply(const TrialReported& event);
+  void apply(TrialReported& event);
   void apply(const TrialSaved& event);
   void apply(const TrialReturned& event);
   void apply(const TrialFailed& event);
   void apply(const TrialCut& event);
 
+  void note(const SweepEvent& event);
   bool time_is_over(double now) const { return rules_.seconds_max > 0 && now >= rules_.seconds_max; }
   bool is_blocked(std::uint64_t trial) const;
   Params propose(std::uint64_t trial);
   Value answer_to(std::uint64_t trial, const std::string& name, const Domain& domain);
-  std::optional<double> value_in(const Metrics& metrics) const;
-  void merge(TrialResult& trial, const Metrics& metrics);
+  Led decide(const TrialReported& event, std::optional<Params>& params);
   std::optional<std::uint64_t> resume(std::uint64_t trial, TrialResumed::From from);
-  void end(std::uint64_t trial, State state, double now);
+  void end(std::uint64_t trial);
   void tell(std::uint64_t trial, const Outcome& outcome);
   void tell_up_to(std::uint64_t trial);
   Outcome outcome_of(const TrialResult& trial, Outcome::State state) const;
@@ -173,6 +123,7 @@ class Sweep {
   std::uint64_t told_ = 0;
   std::size_t running_ = 0;
   std::size_t over_ = 0;
+  bool replays_ = false;
   bool exhausted_ = false;  // nothing ran, and nothing was to go on
   Decision decided_;  // on the report that happened last
 };

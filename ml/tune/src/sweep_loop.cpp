@@ -49,9 +49,7 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
     PHAROS_TRY(journal_, Journal::open(file, keeps.durable));
     const auto take = [&](const SweepEvent& event) -> Result<void> {
       PHAROS_TRY_VOID(sweep_.replay(event));
-      std::visit([this](const auto& each) {
-        if constexpr (requires { each.seconds; }) before_ = std::max(before_, each.seconds);
-      }, event);
+      before_ = std::max(before_, seconds_of(event));
       note_in_log(event);
       return {};
     };
@@ -378,7 +376,8 @@ SweepResults SweepLoop::results(bool interrupted) {
                                   .trials = sweep_.trials(),
                                   .folder = folder_,
                                   .seconds = seconds(),
-                                  .interrupted = interrupted};
+                                  .interrupted = interrupted,
+                                  .planned = sweep_.rules().trials == SweepRules::kEndless ? 0 : sweep_.rules().trials};
   for (const std::uint64_t trial : best_kept_) {
     if (auto bytes = slots_.kept(trial)) contents.checkpoints.emplace(trial, *std::move(bytes));
   }

@@ -5,8 +5,10 @@
 #include <pharos/ml/sweep_results.hpp>
 
 #include "checkpoint_files.hpp"
+#include "journal.hpp"
 #include "json.hpp"
 #include "report_log.hpp"
+#include "progress.hpp"
 #include "tables.hpp"
 
 namespace pharos::ml {
@@ -41,6 +43,27 @@ std::string_view to_string(TrialResult::State state) {
   return "unknown";
 }
 
+SweepResults SweepResults::load(const std::filesystem::path& folder) {
+  Contents contents{.folder = folder};
+  std::vector<SweepEvent> events;
+  const auto take = [&](const SweepEvent& event) -> Result<void> {
+    events.push_back(event);
+    return {};
+  };
+  auto journal = Journal::read(folder / "journal", take);
+  if (!journal) throw_error(std::move(journal).error());
+  contents.metric = journal->head.metric;
+  contents.goal = journal->head.goal;
+  contents.planned = journal->head.trials == SweepRules::kEndless ? 0 : journal->head.trials;
+  contents.command = journal->head.command;
+  contents.working_folder = journal->head.working_folder;
+  for (const SweepEvent& event : events) {
+    if (auto noted = note(event, contents.metric, contents.trials); !noted) throw_error(std::move(noted).error());
+    contents.seconds = std::max(contents.seconds, seconds_of(event));
+  }
+  return SweepResults{std::move(contents)};
+}
+
 std::size_t SweepResults::count(TrialResult::State state) const {
   return static_cast<std::size_t>(std::count_if(trials().begin(), trials().end(),
                                                 [&](const TrialResult& trial) { return trial.state == state; }));
@@ -60,6 +83,23 @@ Bytes SweepResults::checkpoint_bytes(std::uint64_t trial) const {
   auto bytes = CheckpointFiles::read_last(folder() / "checkpoints", trial);
   if (!bytes) throw_error(std::move(bytes).error());
   return *std::move(bytes);
+}
+
+std::string SweepResults::summary() const {
+  std::string text = std::to_string(trials().size());
+  if (planned() != 0) text += " of " + std::to_string(planned());
+  text += " trials in " + to_text(seconds());
+  using State = TrialResult::State;
+  for (const State state :
+       {State::kComplete, State::kRunning, State::kWaiting, State::kPaused, State::kStopped, State::kFailed}) {
+    if (const std::size_t its = count(state); its != 0) {
+      text += ", " + std::to_string(its) + ' ' + std::string{to_string(state)};
+    }
+  }
+  if (const TrialResult* const best = best_of(trials(), goal())) {
+    text += "; best " + metric() + ' ' + short_number(*best->value) + " (trial " + std::to_string(best->number) + ')';
+  }
+  return text;
 }
 
 std::string SweepResults::table(std::size_t rows) const { return table_of(trials(), metric(), goal(), rows, false); }

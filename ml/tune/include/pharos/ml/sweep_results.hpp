@@ -55,8 +55,14 @@ class PHAROS_API SweepResults {
     std::map<std::uint64_t, Bytes> checkpoints{};  ///< of the best, by their trials
     double seconds = 0;
     bool interrupted = false;
+    std::uint64_t planned = 0;  ///< trials; 0: nobody has said
+    std::vector<std::string> command{};
+    std::filesystem::path working_folder{};
   };
   explicit SweepResults(Contents contents) : contents_{std::move(contents)} {}
+  /// Of the folder of a sweep, also while it runs there: as far as it has come. Throws NotFound where there is none,
+  /// Corrupt and Unsupported for a journal that cannot be read.
+  static SweepResults load(const std::filesystem::path& folder);
 
   /// By their numbers.
   const std::vector<TrialResult>& trials() const { return contents_.trials; }
@@ -65,6 +71,11 @@ class PHAROS_API SweepResults {
   double seconds() const { return contents_.seconds; }
   /// It was ended by Ctrl-C, and can be gone on with.
   bool interrupted() const { return contents_.interrupted; }
+  /// How many trials it is to have; 0: as many as there is time for.
+  std::uint64_t planned() const { return contents_.planned; }
+  /// Of one that was loaded: what began it, and where.
+  const std::vector<std::string>& command() const { return contents_.command; }
+  const std::filesystem::path& working_folder() const { return contents_.working_folder; }
   /// Where its journal and its checkpoints are; empty: nowhere.
   const std::filesystem::path& folder() const { return contents_.folder; }
   std::size_t count(TrialResult::State state) const;
@@ -80,6 +91,8 @@ class PHAROS_API SweepResults {
     return *std::move(value);
   }
 
+  /// How many trials there are of each kind, and the best value.
+  std::string summary() const;
   /// The best trials, at most so many, for people to read.
   std::string table(std::size_t rows = 10) const;
   /// A line for each trial: number, state, value, step, seconds, parameters, metrics, error.
