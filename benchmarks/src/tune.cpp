@@ -1,5 +1,5 @@
-// Sweeps: what a trial costs that does nothing, what a searcher takes to propose one, and how long a journal takes to be
-// gone on with.
+// Sweeps: what a trial costs that does nothing, what a searcher takes to propose one, and how long a journal takes to
+// be gone on with.
 
 #include <sys/stat.h>
 
@@ -21,7 +21,9 @@ using namespace pharos;
 
 constexpr int kRounds = 3;
 
-double nothing(const ml::Params& params) { return params.get<double>("x0"); }
+double nothing(const ml::Params& params) {
+  return params.get<double>("x0");
+}
 
 double ten_milliseconds(const ml::Params& params) {
   std::this_thread::sleep_for(10ms);
@@ -54,8 +56,13 @@ double sphere(const ml::Params& params) {
 template <auto Objective>
 double sweep(Runtime& runtime, std::uint64_t trials, std::size_t at_once, const std::filesystem::path& folder,
              bool logs = false) {
-  ml::TunerOptions options{.space = space_of(2), .trials = trials, .at_once = at_once, .worker = {}, .folder = folder,
-                           .log_reports = logs, .progress = false};
+  ml::TunerOptions options{.space = space_of(2),
+                           .trials = trials,
+                           .at_once = at_once,
+                           .worker = {},
+                           .folder = folder,
+                           .log_reports = logs,
+                           .progress = false};
   options.searcher = ml::random_search(options.space, 1);
   ml::Tuner tuner{runtime, std::move(options)};
   const auto begin = Clock::now();
@@ -86,8 +93,8 @@ void measure_trials(Report& report, Runtime& runtime) {
   if (report.wants("ten_ms_trials_over_ideal")) {
     const Folder folder;
     constexpr double kIdeal = 10'000 / 16 * 0.010;
-    report.add("ten_ms_trials_over_ideal", sweep<&ten_milliseconds>(runtime, 10'000, 16, folder.path() / "sweep") / kIdeal,
-               "");
+    report.add("ten_ms_trials_over_ideal",
+               sweep<&ten_milliseconds>(runtime, 10'000, 16, folder.path() / "sweep") / kIdeal, "");
   }
 }
 
@@ -98,8 +105,13 @@ void measure_restore(Report& report, Runtime& runtime) {
   sweep<&nothing>(runtime, kTrials, 4, folder.path() / "sweep");
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
-    ml::TunerOptions options{.space = space_of(2), .trials = kTrials, .at_once = 4, .worker = {},
-                             .folder = folder.path() / "sweep", .log_reports = false, .progress = false};
+    ml::TunerOptions options{.space = space_of(2),
+                             .trials = kTrials,
+                             .at_once = 4,
+                             .worker = {},
+                             .folder = folder.path() / "sweep",
+                             .log_reports = false,
+                             .progress = false};
     options.searcher = ml::random_search(options.space, 1);
     ml::Tuner tuner{runtime, std::move(options)};
     const auto begin = Clock::now();

@@ -338,7 +338,8 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done, 1 there is no such process or the node does not answer, 2 the arguments make no sense.");
 
   pharos::console::TuneOptions tuned;
-  CLI::App* const tune = app.add_subcommand("tune", "Shows what has come of a sweep over parameters, or goes on with it");
+  CLI::App* const tune =
+      app.add_subcommand("tune", "Shows what has come of a sweep over parameters, or goes on with it");
   tune->require_subcommand(1);
   const auto add_tune = [&](const char* name, const char* what) {
     CLI::App* const command = tune->add_subcommand(name, what);
@@ -364,7 +365,8 @@ int main(int argc, char** argv) {
       "  pharos tune best sweeps/first --format json\n"
       "  pharos tune export sweeps/first --format svg --output first.svg\n"
       "  pharos tune resume sweeps/first\n"
-      "Exit codes: 0 done, 1 there is no sweep or its journal cannot be read, 2 the arguments make no sense; resume: the\n"
+      "Exit codes: 0 done, 1 there is no sweep or its journal cannot be read, 2 the arguments make no sense; resume: "
+      "the\n"
       "program's own.");
 
   app.footer("Exit codes: 0 done, 1 it failed, 2 the arguments make no sense.");

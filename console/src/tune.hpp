@@ -9,10 +9,10 @@ namespace pharos::console {
 
 struct TuneOptions {
   std::string folder{};
-  std::size_t rows = 20;         ///< of the table
-  std::string format = "text";   ///< of the best; or "json"
-  std::string export_as = "csv"; ///< or "jsonl", "svg"
-  std::string output{};          ///< a file. Empty: the standard output
+  std::size_t rows = 20;          ///< of the table
+  std::string format = "text";    ///< of the best; or "json"
+  std::string export_as = "csv";  ///< or "jsonl", "svg"
+  std::string output{};           ///< a file. Empty: the standard output
 };
 
 // `pharos tune`: what has come of a sweep, by the journal in its folder; also while it runs.

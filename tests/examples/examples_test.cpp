@@ -125,6 +125,16 @@ TEST_F(ExamplesTest, WorkQueueFindsTheLongestWay) {
   EXPECT_EQ(numbers_after("a consumer did ", output).size(), 3u);
 }
 
+TEST_F(ExamplesTest, AScheduleThatTrialsFindTogetherBeatsAnyFixedRate) {
+  const std::string output = output_of(PBT_SCHEDULE);
+  const auto losses = numbers_after(": loss ", output);
+  ASSERT_EQ(losses.size(), 2u) << output;
+  EXPECT_LT(losses[1], losses[0] / 2) << output;
+  const auto rates = numbers_after("  rate ", output);
+  ASSERT_GE(rates.size(), 10u) << output;
+  EXPECT_GT(rates.front(), 2 * rates.back()) << output;
+}
+
 #ifdef MLP_DDP
 constexpr const char* kRanksAgree = "All ranks have the same bits in their parameters.";
 
@@ -167,6 +177,30 @@ TEST_F(ExamplesTest, AnMlpLearnsUnderBothKindsOfMpirun) {
     const std::string commands = "ip link set lo up; exec " + mpirun + " -n 3 " + MLP_DDP + " --epochs 12";
     EXPECT_SAYS(output_of("/usr/bin/unshare", {"-n", "sh", "-c", commands}), kRanksAgree);
   }
+}
+
+TEST_F(ExamplesTest, ASweepOverNetworksIsKeptAndDrawn) {
+  const std::string folder = census().folder() / "sweep";
+  const std::string picture = census().folder() / "sweep.svg";
+  // How it goes is on the standard error.
+  const auto sweep = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--trials", "12", "--folder", folder});
+    ChildProgram child{ASHA_MLP, more};
+    const auto end = child.wait(std::chrono::seconds{30});
+    EXPECT_EQ(end.status, 0) << end.error;
+    EXPECT_SAYS(end.error, "sweep: 12 of 12 trials");
+    return end.output;
+  };
+  const std::string output = sweep({"--picture", picture});
+  EXPECT_SAYS(output, "12 of 12 trials");
+  EXPECT_LT(numbers_after("best loss ", output).at(0), 0.5) << output;
+  std::ifstream file{picture};
+  const std::string svg{std::istreambuf_iterator<char>{file}, {}};
+  EXPECT_EQ(svg.rfind("<svg ", 0), 0u);
+  // It is finished: the same again, and nothing runs.
+  EXPECT_SAYS(sweep({}), "12 of 12 trials");
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove(picture);
 }
 
 /// Two machines, with one rank more on the first, and with as many on each.

@@ -25,10 +25,14 @@ struct JournalTest : testing::Test {
     return head;
   }
   static std::vector<SweepEvent> events() {
-    return {TrialBegan{0, {{"x", 0.5}, {"kind", "a"}}, 0.1}, TrialReported{0, 1, {{"loss", 2.5}}, 0.2},
-            TrialAsked{0, "depth", std::int64_t{3}},         TrialSaved{0, 1},
-            TrialFailed{0, "its worker died", true, 0.3},    TrialResumed{0, TrialResumed::From::kInterruption},
-            TrialReturned{0, Metrics{1.5}, 0.4},             TrialCut{0, 0.5}};
+    return {TrialBegan{0, {{"x", 0.5}, {"kind", "a"}}, 0.1},
+            TrialReported{0, 1, {{"loss", 2.5}}, 0.2},
+            TrialAsked{0, "depth", std::int64_t{3}},
+            TrialSaved{0, 1},
+            TrialFailed{0, "its worker died", true, 0.3},
+            TrialResumed{0, TrialResumed::From::kInterruption},
+            TrialReturned{0, Metrics{1.5}, 0.4},
+            TrialCut{0, 0.5}};
   }
   void write_all() const {
     auto journal = Journal::create(file, head(), true);

@@ -43,13 +43,14 @@ int main(int argc, char** argv) try {
   const std::string folder = argv[1];
   Runtime runtime{argc, argv};
   const ml::Space space{{"x", ml::uniform(0, 1)}};
-  ml::Tuner tuner{runtime, {.space = space,
-                            .trials = 60,
-                            .searcher = ml::tpe(space, {.seed = 4}),
-                            .at_once = 4,
-                            .worker = {},
-                            .save_every = 2,
-                            .folder = folder}};
+  ml::Tuner tuner{runtime,
+                  {.space = space,
+                   .trials = 60,
+                   .searcher = ml::tpe(space, {.seed = 4}),
+                   .at_once = 4,
+                   .worker = {},
+                   .save_every = 2,
+                   .folder = folder}};
   std::cout << "begins " << getpid() << ' ' << runtime.address() << std::endl;
   const auto results = tuner.restore<&objective>(folder + "/ran");
   std::cout << (results.interrupted() ? "interrupted" : "ends") << ' '

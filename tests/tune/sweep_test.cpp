@@ -363,9 +363,13 @@ TEST(Schedulers, PopulationBasedTrainingFindsWhatNoFixedParametersDo) {
     return SimulatedStep{.metrics = 1.2 - theta[0] * theta[0] - theta[1] * theta[1], .time = 1s};
   };
   const auto best_with = [&](std::unique_ptr<TrialScheduler> scheduler) {
-    TunerOptions options{.space = space, .goal = Goal::kMaximise, .trials = 2, .steps = 200,
+    TunerOptions options{.space = space,
+                         .goal = Goal::kMaximise,
+                         .trials = 2,
+                         .steps = 200,
                          .scheduler = std::move(scheduler),
-                         .first = {{{"h0", 1.0}, {"h1", 0.0}}, {{"h0", 0.0}, {"h1", 1.0}}}, .save_every = 5};
+                         .first = {{{"h0", 1.0}, {"h1", 0.0}}, {{"h0", 0.0}, {"h1", 1.0}}},
+                         .save_every = 5};
     return *simulate(std::move(options), 2, toy).best().value;
   };
   EXPECT_NEAR(best_with(run_all()), 0.39, 0.01);
@@ -405,12 +409,15 @@ struct Kept : testing::Test {
     complete(options);
     SimulatedSlots slots{workers, objective};
     std::size_t waits = 0;
-    return run_sweep(std::move(options), slots, SweepLoop::Existing::kContinued,
-                     [&] { return ++waits > waits_max; });
+    return run_sweep(std::move(options), slots, SweepLoop::Existing::kContinued, [&] { return ++waits > waits_max; });
   }
   TunerOptions options(std::uint64_t trials) const {
-    TunerOptions options{.space = space_of_one(), .trials = trials, .steps = 4, .save_every = 2,
-                         .folder = folder.path(), .durable = false};
+    TunerOptions options{.space = space_of_one(),
+                         .trials = trials,
+                         .steps = 4,
+                         .save_every = 2,
+                         .folder = folder.path(),
+                         .durable = false};
     options.searcher = tpe(options.space, {.seed = 5, .startup = 3});
     options.scheduler = asha({.most = 4, .factor = 2, .promotes = true});
     return options;
@@ -493,10 +500,11 @@ TEST_F(Kept, ANewSweepIsNotBegunWhereThereIsOne) {
 TEST_F(Kept, OnlyWhatTheBestHaveSavedIsKeptAtTheEnd) {
   auto more = options(12);
   more.checkpoints = 2;
-  const SweepResults results = run(std::move(more), 3, [](const Params& p, std::uint64_t step, std::vector<double>& state) {
-    state = {p.get<double>("x"), static_cast<double>(step)};
-    return learns(p, step, state);
-  });
+  const SweepResults results =
+      run(std::move(more), 3, [](const Params& p, std::uint64_t step, std::vector<double>& state) {
+        state = {p.get<double>("x"), static_cast<double>(step)};
+        return learns(p, step, state);
+      });
   std::size_t files = 0;
   std::vector<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator{folder.path() / "checkpoints"}) {

@@ -35,8 +35,12 @@ struct Point {
 
 // ---- Objectives
 
-double of_params(const Params& params) { return params.get<double>("x") * params.get<double>("x"); }
-double of_struct(const Point& point, double scale) { return scale * point.n + point.x; }
+double of_params(const Params& params) {
+  return params.get<double>("x") * params.get<double>("x");
+}
+double of_struct(const Point& point, double scale) {
+  return scale * point.n + point.x;
+}
 Metrics of_trial(Trial& trial, const SharedSpan<float>& data) {
   double sum = 0;
   for (const float each : data) sum += each;

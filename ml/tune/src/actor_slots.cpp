@@ -66,9 +66,13 @@ void ActorSlots::start(std::size_t slot, detail::TrialStart start) {
 }
 
 // The first worker passes it on.
-void ActorSlots::answer(std::size_t slot, TrialOrder order) { next(slot, 0, order); }
+void ActorSlots::answer(std::size_t slot, TrialOrder order) {
+  next(slot, 0, order);
+}
 
-void ActorSlots::stop(std::size_t slot) { slots_[slot].workers->stop(); }
+void ActorSlots::stop(std::size_t slot) {
+  slots_[slot].workers->stop();
+}
 
 void ActorSlots::replace(std::size_t slot) {
   slots_[slot].workers->kill();

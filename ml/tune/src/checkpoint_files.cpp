@@ -65,7 +65,8 @@ Result<std::unique_ptr<CheckpointFiles>> CheckpointFiles::open(const fs::path& f
                                                                const std::map<std::uint64_t, std::uint64_t>& steps) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return Error::from_errno("making " + folder.string(), error.value(), "Give a folder that can be written to.");
+  if (error)
+    return Error::from_errno("making " + folder.string(), error.value(), "Give a folder that can be written to.");
   for (const auto& [trial, step] : all_in(folder)) {
     const auto kept = steps.find(trial);
     if (kept == steps.end() || kept->second != step) fs::remove(path_of(folder, trial, step), error);

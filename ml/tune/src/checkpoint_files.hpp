@@ -17,9 +17,9 @@
 
 namespace pharos::ml {
 
-/// What trials have saved, as files "trial-step" of a folder: one is there as a whole, with its checksum, or not at all.
-/// A thread of its own writes, so that a sweep does not wait for a disk. Bounded: of a trial the newest waits alone.
-/// Failure: what could not be written is said by written().
+/// What trials have saved, as files "trial-step" of a folder: one is there as a whole, with its checksum, or not at
+/// all. A thread of its own writes, so that a sweep does not wait for a disk. Bounded: of a trial the newest waits
+/// alone. Failure: what could not be written is said by written().
 class CheckpointFiles {
  public:
   struct Written {

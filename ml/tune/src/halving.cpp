@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <ext/pb_ds/assoc_container.hpp>
-#include <ext/pb_ds/tree_policy.hpp>
 #include <deque>
 #include <limits>
 #include <map>
@@ -9,6 +7,9 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <ext/pb_ds/assoc_container.hpp>
+#include <ext/pb_ds/tree_policy.hpp>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/trial_scheduler.hpp>

@@ -14,9 +14,9 @@
 #include "crc32c.hpp"
 
 // The file: kMagic, kVersion, and frames: the length and the checksum of a payload, the checksum of these two (4 bytes
-// each, lowest first), and the payload. The first is a JournalHead, the others are events. A frame that does not end, or
-// is wrong with nothing but zeros behind it, is what a tuner or a machine was writing when it ended; any other one that
-// is wrong, somebody has changed.
+// each, lowest first), and the payload. The first is a JournalHead, the others are events. A frame that does not end,
+// or is wrong with nothing but zeros behind it, is what a tuner or a machine was writing when it ended; any other one
+// that is wrong, somebody has changed.
 
 namespace pharos::ml {
 namespace {
@@ -101,11 +101,11 @@ Result<Journal::Contents> Journal::read(const std::filesystem::path& file,
     return with_path({ErrorCode::kCorrupt, "this is no journal of a sweep", "Give the folder of a sweep."}, file);
   }
   if (const std::uint32_t version = number_at(bytes, sizeof kMagic); version != kVersion) {
-    return with_path({ErrorCode::kUnsupported,
-                      "it is of version " + std::to_string(version) + ", and this is version " +
-                          std::to_string(kVersion),
-                      "Read it with the Pharos that wrote it."},
-                     file);
+    return with_path(
+        {ErrorCode::kUnsupported,
+         "it is of version " + std::to_string(version) + ", and this is version " + std::to_string(kVersion),
+         "Read it with the Pharos that wrote it."},
+        file);
   }
   Contents contents;
   bool has_head = false;
@@ -135,8 +135,8 @@ Result<Journal::Contents> Journal::read(const std::filesystem::path& file,
     place += kFrameBytes + payload.size();
   }
   if (!has_head) {
-    return with_path({ErrorCode::kCorrupt, "it ends before it says what its sweep is", "Begin the sweep anew elsewhere."},
-                     file);
+    return with_path(
+        {ErrorCode::kCorrupt, "it ends before it says what its sweep is", "Begin the sweep anew elsewhere."}, file);
   }
   contents.bytes = place;
   return contents;

@@ -25,9 +25,9 @@ struct JournalHead {
   std::uint64_t trials = 0;
   std::uint64_t steps = 0;
   std::vector<std::string> constraints{};
-  std::string space{};                  ///< JSON
-  std::string searcher{};               ///< what it is called
-  std::vector<std::string> command{};   ///< that began it
+  std::string space{};                 ///< JSON
+  std::string searcher{};              ///< what it is called
+  std::vector<std::string> command{};  ///< that began it
   std::string working_folder{};
 };
 

@@ -32,8 +32,7 @@ Picture picture_of(const SweepResults& results) {
   const double sign = results.goal() == Goal::kMaximise ? -1 : 1;
   for (const TrialResult& trial : results.trials()) {
     if (!trial.value || !std::isfinite(*trial.value)) continue;
-    const Point point{static_cast<double>(trial.number), *trial.value,
-                      trial.state == TrialResult::State::kComplete};
+    const Point point{static_cast<double>(trial.number), *trial.value, trial.state == TrialResult::State::kComplete};
     picture.points.push_back(point);
     if (picture.best.empty() || sign * point.y < sign * picture.best.back().y) picture.best.push_back(point);
   }
@@ -78,7 +77,7 @@ std::string format(const char* form, Args... args) {
 }  // namespace
 
 std::string SweepResults::to_svg() const {
-  constexpr double kLeft = 70;
+  constexpr double kLeft = 84;
   constexpr double kTop = 40;
   constexpr double kWidth = 700;
   constexpr double kHeight = 340;
@@ -89,8 +88,8 @@ std::string SweepResults::to_svg() const {
     return kTop + kHeight * (1 - share);
   };
   std::string svg =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 440\" font-family=\"sans-serif\" font-size=\"13\">\n"
-      "<rect width=\"800\" height=\"440\" fill=\"white\"/>\n";
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 814 440\" font-family=\"sans-serif\" font-size=\"13\">\n"
+      "<rect width=\"814\" height=\"440\" fill=\"white\"/>\n";
   svg += format("<text x=\"%g\" y=\"24\" font-size=\"16\">", kLeft) + escaped(metric()) + " of " +
          std::to_string(picture.points.size()) + " trials";
   if (!picture.best.empty()) svg += ", best " + short_number(best().value.value_or(0));
@@ -109,8 +108,8 @@ std::string SweepResults::to_svg() const {
   svg += format("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\" fill=\"#555\">trial</text>\n", kLeft + kWidth / 2,
                 kTop + kHeight + 42);
   for (const Point& point : picture.points) {
-    svg += format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" fill-opacity=\"0.55\"/>\n", x(point.x), y(point.y),
-                  point.complete ? "#1f77b4" : "#aaaaaa");
+    svg += format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" fill-opacity=\"0.55\"/>\n", x(point.x),
+                  y(point.y), point.complete ? "#1f77b4" : "#aaaaaa");
   }
   std::string line;
   for (std::size_t i = 0; i < picture.best.size(); ++i) {
@@ -118,13 +117,14 @@ std::string SweepResults::to_svg() const {
     line += format("%.1f,%.1f %.1f,%.1f ", x(picture.best[i].x), y(picture.best[i].y), x(next), y(picture.best[i].y));
   }
   if (!line.empty()) svg += "<polyline points=\"" + line + "\" fill=\"none\" stroke=\"#d62728\" stroke-width=\"2\"/>\n";
-  svg += format("<circle cx=\"%g\" cy=\"20\" r=\"4\" fill=\"#1f77b4\"/><text x=\"%g\" y=\"24\">complete</text>\n", 520.0,
-                530.0);
+  svg += format("<circle cx=\"%g\" cy=\"20\" r=\"4\" fill=\"#1f77b4\"/><text x=\"%g\" y=\"24\">complete</text>\n",
+                520.0, 530.0);
   svg += format("<circle cx=\"%g\" cy=\"20\" r=\"4\" fill=\"#aaaaaa\"/><text x=\"%g\" y=\"24\">stopped</text>\n", 610.0,
                 620.0);
-  svg += format("<line x1=\"%g\" x2=\"%g\" y1=\"20\" y2=\"20\" stroke=\"#d62728\" stroke-width=\"2\"/>"
-                "<text x=\"%g\" y=\"24\">best so far</text>\n",
-                690.0, 704.0, 708.0);
+  svg += format(
+      "<line x1=\"%g\" x2=\"%g\" y1=\"20\" y2=\"20\" stroke=\"#d62728\" stroke-width=\"2\"/>"
+      "<text x=\"%g\" y=\"24\">best so far</text>\n",
+      690.0, 704.0, 708.0);
   return svg + "</svg>\n";
 }
 

@@ -38,7 +38,9 @@ void Progress::show(const Sweep& sweep, double seconds, TimePoint now) {
   draw(text);
 }
 
-void Progress::end(const Sweep& sweep, double seconds) { draw(summary(sweep, seconds) + '\n'); }
+void Progress::end(const Sweep& sweep, double seconds) {
+  draw(summary(sweep, seconds) + '\n');
+}
 
 std::string Progress::summary(const Sweep& sweep, double seconds) const {
   const SweepRules& rules = sweep.rules();
@@ -53,10 +55,12 @@ std::string Progress::summary(const Sweep& sweep, double seconds) const {
   if (const auto stopped = count(TrialResult::State::kStopped)) text += ", " + std::to_string(stopped) + " stopped";
   if (const auto failed = count(TrialResult::State::kFailed)) text += ", " + std::to_string(failed) + " failed";
   if (const TrialResult* const best = best_of(sweep.trials(), rules.goal)) {
-    text += "; best " + rules.metric + ' ' + short_number(*best->value) + " (trial " + std::to_string(best->number) + ')';
+    text +=
+        "; best " + rules.metric + ' ' + short_number(*best->value) + " (trial " + std::to_string(best->number) + ')';
   }
   const std::uint64_t left = endless || rules.trials <= sweep.over() ? 0 : rules.trials - sweep.over();
-  double to_go = endless || sweep.over() == 0 ? -1 : seconds / static_cast<double>(sweep.over()) * static_cast<double>(left);
+  double to_go =
+      endless || sweep.over() == 0 ? -1 : seconds / static_cast<double>(sweep.over()) * static_cast<double>(left);
   if (rules.seconds_max > 0) {
     const double until = std::max(rules.seconds_max - seconds, 0.0);
     to_go = to_go < 0 ? until : std::min(to_go, until);

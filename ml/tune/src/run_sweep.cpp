@@ -92,8 +92,9 @@ SweepResults run_sweep(TunerOptions options, TrialSlots& slots, SweepLoop::Exist
                    .seconds_max = std::chrono::duration<double>(options.time).count(),
                    .in_order = options.deterministic ? options.at_once : 0,
                    .first = options.first};
-  SweepLoop loop{std::move(rules), options.space, *options.searcher, *options.scheduler, slots,
-                 SweepLoop::Times{options.silence, options.grace, options.save_every}};
+  SweepLoop loop{
+      std::move(rules),   options.space, *options.searcher,
+      *options.scheduler, slots,         SweepLoop::Times{options.silence, options.grace, options.save_every}};
   auto kept = loop.keep_in(options.folder, head, existing,
                            {.log_reports = options.log_reports,
                             .tensorboard = options.tensorboard,

@@ -1,6 +1,6 @@
-#include <pharos/ml/simulate.hpp>
-
 #include <utility>
+
+#include <pharos/ml/simulate.hpp>
 
 #include "run_sweep.hpp"
 #include "simulated_slots.hpp"

@@ -16,7 +16,7 @@ namespace pharos::ml {
 /// Where trials run: slots, each of which has one at a time. Owned by the tuner; one thread.
 class TrialSlots {
  public:
-  struct Ready {};                                                           // it can be given a trial
+  struct Ready {};                                                            // it can be given a trial
   using Heard = std::variant<Ready, std::vector<detail::TrialEvent>, Error>;  // error: what it had is gone
   struct Message {
     std::size_t slot;

@@ -16,7 +16,8 @@ constexpr auto kNever = std::numeric_limits<std::uint64_t>::max();
 
 Error of_another_sweep(const std::string& what) {
   return {ErrorCode::kFailedPrecondition, "the journal is of another sweep: " + what,
-          "Go on with the space, searcher, scheduler and numbers of trials that it was begun with; or give another folder."};
+          "Go on with the space, searcher, scheduler and numbers of trials that it was begun with; or give another "
+          "folder."};
 }
 
 }  // namespace
@@ -144,7 +145,8 @@ Params Sweep::propose(std::uint64_t trial) {
   Params proposed = searcher_.ask(trial);
   Params of_space;
   Params others;
-  for (const auto& [name, value] : proposed.entries()) (space_.find(name) != nullptr ? of_space : others).set(name, value);
+  for (const auto& [name, value] : proposed.entries())
+    (space_.find(name) != nullptr ? of_space : others).set(name, value);
   if (!others.empty()) proposed_.insert_or_assign(trial, std::move(others));
   if (trial >= rules_.first.size()) return of_space;
   return complete(space_, rules_.first[trial], [&](std::string_view name, const Domain& domain) {

@@ -29,10 +29,10 @@ struct SweepRules {
   Goal goal = Goal::kMinimise;
   std::vector<std::string> constraints{};
   std::uint64_t trials = 0;
-  std::uint64_t steps = 0;      // of a trial; 0: until it returns, or is stopped
-  std::uint32_t retries = 0;    // of a trial whose worker has died
-  double seconds_max = 0;       // 0: as long as it takes
-  std::size_t in_order = 0;     // n: an ask sees the results of all trials but the last n, and no others; 0: what there is
+  std::uint64_t steps = 0;    // of a trial; 0: until it returns, or is stopped
+  std::uint32_t retries = 0;  // of a trial whose worker has died
+  double seconds_max = 0;     // 0: as long as it takes
+  std::size_t in_order = 0;  // n: an ask sees the results of all trials but the last n, and no others; 0: what there is
   std::vector<Params> first{};  // what the first trials try, as far as it is given
 };
 
@@ -125,7 +125,7 @@ class Sweep {
   std::size_t over_ = 0;
   bool replays_ = false;
   bool exhausted_ = false;  // nothing ran, and nothing was to go on
-  Decision decided_;  // on the report that happened last
+  Decision decided_;        // on the report that happened last
 };
 
 }  // namespace pharos::ml

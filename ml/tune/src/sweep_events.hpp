@@ -72,8 +72,8 @@ struct TrialCut {
   std::uint64_t trial = 0;
   double seconds = 0;
 };
-using SweepEvent = std::variant<TrialBegan, TrialResumed, TrialAsked, TrialReported, TrialSaved, TrialReturned,
-                                TrialFailed, TrialCut>;
+using SweepEvent =
+    std::variant<TrialBegan, TrialResumed, TrialAsked, TrialReported, TrialSaved, TrialReturned, TrialFailed, TrialCut>;
 
 std::uint64_t trial_of(const SweepEvent& event);
 /// Since the sweep began; 0 where it is not said.

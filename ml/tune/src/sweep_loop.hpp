@@ -52,7 +52,7 @@ class SweepLoop {
   struct Slot {
     std::optional<std::uint64_t> trial{};
     TimePoint heard_at{};
-    bool is_told = false;  // to stop, because the time is over
+    bool is_told = false;                     // to stop, because the time is over
     std::optional<std::uint64_t> again_as{};  // its trial begins again from what that one has saved
   };
 
@@ -86,8 +86,8 @@ class SweepLoop {
   TimePoint began_;
   double before_ = 0;  // seconds, of tuners before this one
   std::vector<Slot> of_slots_;
-  std::set<std::size_t> idle_;  // that can be given a trial
-  std::vector<std::function<void()>> effects_;  // once all is in the journal
+  std::set<std::size_t> idle_;                         // that can be given a trial
+  std::vector<std::function<void()>> effects_;         // once all is in the journal
   std::map<std::uint64_t, std::uint64_t> kept_steps_;  // of what the slots keep, by trial
   std::vector<std::uint64_t> best_kept_;               // trials that have ended, the best first
   std::size_t failures_ = 0;                           // of slots that never were ready, since one was

@@ -7,8 +7,8 @@
 #include "checkpoint_files.hpp"
 #include "journal.hpp"
 #include "json.hpp"
-#include "report_log.hpp"
 #include "progress.hpp"
+#include "report_log.hpp"
 #include "tables.hpp"
 
 namespace pharos::ml {
@@ -25,8 +25,12 @@ std::vector<std::string> names_of(const std::vector<TrialResult>& trials, const 
   }
   return names;
 }
-const auto& params_of(const TrialResult& trial) { return trial.params.entries(); }
-const auto& metrics_of(const TrialResult& trial) { return trial.metrics.entries(); }
+const auto& params_of(const TrialResult& trial) {
+  return trial.params.entries();
+}
+const auto& metrics_of(const TrialResult& trial) {
+  return trial.metrics.entries();
+}
 
 }  // namespace
 
@@ -65,8 +69,8 @@ SweepResults SweepResults::load(const std::filesystem::path& folder) {
 }
 
 std::size_t SweepResults::count(TrialResult::State state) const {
-  return static_cast<std::size_t>(std::count_if(trials().begin(), trials().end(),
-                                                [&](const TrialResult& trial) { return trial.state == state; }));
+  return static_cast<std::size_t>(
+      std::count_if(trials().begin(), trials().end(), [&](const TrialResult& trial) { return trial.state == state; }));
 }
 
 const TrialResult& SweepResults::best() const {
@@ -74,8 +78,9 @@ const TrialResult& SweepResults::best() const {
   const auto failed = std::find_if(trials().rbegin(), trials().rend(), [](const auto& t) { return !t.error.empty(); });
   throw_error(Error{ErrorCode::kNotFound,
                     "none of the sweep's " + std::to_string(trials().size()) + " trials has a result" +
-                        (failed == trials().rend() ? "" : "; the last error is of trial " +
-                                                              std::to_string(failed->number) + ": " + failed->error)});
+                        (failed == trials().rend() ? ""
+                                                   : "; the last error is of trial " + std::to_string(failed->number) +
+                                                         ": " + failed->error)});
 }
 
 Bytes SweepResults::checkpoint_bytes(std::uint64_t trial) const {
@@ -102,7 +107,9 @@ std::string SweepResults::summary() const {
   return text;
 }
 
-std::string SweepResults::table(std::size_t rows) const { return table_of(trials(), metric(), goal(), rows, false); }
+std::string SweepResults::table(std::size_t rows) const {
+  return table_of(trials(), metric(), goal(), rows, false);
+}
 
 std::string SweepResults::to_csv() const {
   const auto params = names_of(trials(), params_of);

@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::size_t kWidthMax = 120;
 
-bool has_value(const TrialResult& trial) { return trial.value && !std::isnan(*trial.value); }
+bool has_value(const TrialResult& trial) {
+  return trial.value && !std::isnan(*trial.value);
+}
 
 bool is_better(const TrialResult& a, const TrialResult& b, Goal goal) {
   const bool a_complete = a.state == TrialResult::State::kComplete;

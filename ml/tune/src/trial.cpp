@@ -31,12 +31,14 @@ T broadcast_value(Communicator& ranks, const T& value) {
 // ---- Metrics
 
 const double* Metrics::find(std::string_view name) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.first == name; });
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.first == name; });
   return found == entries_.end() ? nullptr : &found->second;
 }
 
 void Metrics::set(std::string_view name, double value) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.first == name; });
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.first == name; });
   if (found != entries_.end()) {
     found->second = value;
   } else {

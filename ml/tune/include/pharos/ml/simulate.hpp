@@ -30,7 +30,8 @@ struct SimulatedStep {
 using SimulatedObjective =
     std::function<SimulatedStep(const Params& params, std::uint64_t step, std::vector<double>& state)>;
 
-/// With so many workers, each of which runs one trial at a time. Options are the tuner's; nothing is shown while it runs.
+/// With so many workers, each of which runs one trial at a time. Options are the tuner's; nothing is shown while it
+/// runs.
 PHAROS_API SweepResults simulate(TunerOptions options, std::size_t workers, const SimulatedObjective& objective);
 
 }  // namespace pharos::ml

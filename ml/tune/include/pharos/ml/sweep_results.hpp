@@ -23,7 +23,7 @@ enum class Goal : std::uint8_t { kMinimise, kMaximise };
 /// What became of a trial.
 struct TrialResult {
   enum class State : std::uint8_t {
-    kWaiting,   ///< it is to be begun again
+    kWaiting,  ///< it is to be begun again
     kRunning,
     kPaused,    ///< others were better, and the sweep ended without it
     kComplete,  ///< its objective came back, or it did all its steps

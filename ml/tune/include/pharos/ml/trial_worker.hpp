@@ -116,8 +116,10 @@ class FunctionWorker {
  public:
   explicit FunctionWorker(Args... args)
       : runner_{[args = std::make_tuple(std::move(args)...)](Trial& trial) {
-          return std::apply([&](const auto&... each) { return run_objective<Objective>(trial, each...); }, args);
-        }, std::is_invocable_v<decltype(Objective), Trial&, const Args&...>} {}
+                  return std::apply([&](const auto&... each) { return run_objective<Objective>(trial, each...); },
+                                    args);
+                },
+                std::is_invocable_v<decltype(Objective), Trial&, const Args&...>} {}
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }
@@ -134,10 +136,14 @@ concept Steps = requires(T t, const Params& params) {
 
 /// The next trial begins with the same object, instead of a new one.
 template <class T>
-concept Resets = requires(T t, const Params& params) { t.reset(params); };
+concept Resets = requires(T t, const Params& params) {
+  t.reset(params);
+};
 
 template <class T>
-concept SavesAndLoads = requires(T t) { t.load(t.save()); };
+concept SavesAndLoads = requires(T t) {
+  t.load(t.save());
+};
 
 /// A class that is set up and does steps until it is stopped.
 template <class T>
@@ -176,12 +182,13 @@ template <class T, class... Args>
 class ClassWorker {
  public:
   explicit ClassWorker(Args... args)
-      : runner_{[steps = std::make_shared<StepsOf<T>>(),
-                 args = std::make_tuple(std::move(args)...)](Trial& trial) mutable {
-          return steps->run(trial, [&] {
-            return std::apply([](const auto&... each) { return std::make_unique<T>(each...); }, args);
-          });
-        }, true} {}
+      : runner_{
+            [steps = std::make_shared<StepsOf<T>>(), args = std::make_tuple(std::move(args)...)](Trial& trial) mutable {
+              return steps->run(trial, [&] {
+                return std::apply([](const auto&... each) { return std::make_unique<T>(each...); }, args);
+              });
+            },
+            true} {}
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }

@@ -73,7 +73,8 @@ struct TunerOptions {
   /// same sweep, however long trials take. What is asked for as trials run is drawn by chance.
   bool deterministic = false;
 
-  /// Where the sweep's journal is, and what trials save; one sweep has it. Empty: nowhere, and it cannot be gone on with.
+  /// Where the sweep's journal is, and what trials save; one sweep has it. Empty: nowhere, and it cannot be gone on
+  /// with.
   std::filesystem::path folder{};
   /// The journal is synced to disk ten times a second: with false only when the sweep ends.
   bool durable = true;
@@ -125,9 +126,10 @@ class GroupOfTrialWorkers final : public TrialWorkers {
 
 }  // namespace detail
 
-/// Runs one sweep. Owns the actors of its trials; a thread. Waits in run() until all is done. Failure: options that make
-/// no sense (InvalidArgument), a folder that cannot be written to or has another sweep (FailedPrecondition), no room for
-/// any worker; what goes wrong in a trial is in the results. Ctrl-C ends the sweep: what there is by then is the result.
+/// Runs one sweep. Owns the actors of its trials; a thread. Waits in run() until all is done. Failure: options that
+/// make no sense (InvalidArgument), a folder that cannot be written to or has another sweep (FailedPrecondition), no
+/// room for any worker; what goes wrong in a trial is in the results. Ctrl-C ends the sweep: what there is by then is
+/// the result.
 class PHAROS_API Tuner {
  public:
   Tuner(Runtime& runtime, TunerOptions options);
@@ -136,9 +138,9 @@ class PHAROS_API Tuner {
 
   template <auto Objective, class... Args>
   SweepResults run(Args&&... args) {
-    return run(make<detail::FunctionWorker<Objective, pharos::detail::SentArgument<Args>...>>(
-                   std::forward<Args>(args)...),
-               Existing::kRefused);
+    return run(
+        make<detail::FunctionWorker<Objective, pharos::detail::SentArgument<Args>...>>(std::forward<Args>(args)...),
+        Existing::kRefused);
   }
   template <class T, class... Args>
   SweepResults run(Args&&... args) {
@@ -150,9 +152,9 @@ class PHAROS_API Tuner {
   /// what is proposed.
   template <auto Objective, class... Args>
   SweepResults restore(Args&&... args) {
-    return run(make<detail::FunctionWorker<Objective, pharos::detail::SentArgument<Args>...>>(
-                   std::forward<Args>(args)...),
-               Existing::kContinued);
+    return run(
+        make<detail::FunctionWorker<Objective, pharos::detail::SentArgument<Args>...>>(std::forward<Args>(args)...),
+        Existing::kContinued);
   }
   template <class T, class... Args>
   SweepResults restore(Args&&... args) {
