@@ -92,7 +92,7 @@ void measure_trials(Report& report, Runtime& runtime) {
   }
   if (report.wants("ten_ms_trials_over_ideal")) {
     const Folder folder;
-    constexpr double kIdeal = 10'000 / 16 * 0.010;
+    constexpr double kIdeal = 10'000.0 / 16 * 0.010;
     report.add("ten_ms_trials_over_ideal",
                sweep<&ten_milliseconds>(runtime, 10'000, 16, folder.path() / "sweep") / kIdeal, "");
   }

@@ -27,7 +27,7 @@ class KilledSweeps : public cluster::ClusterTest {
   static constexpr std::uint64_t kTrials = 60;
   static constexpr std::uint64_t kSteps = 6;
 
-  TemporaryFolder folder;
+  TemporaryFolder folder_;
 
   struct Seen {
     std::map<std::uint64_t, Metrics> returned;
@@ -35,7 +35,7 @@ class KilledSweeps : public cluster::ClusterTest {
   };
   Seen read() const {
     Seen seen;
-    const auto contents = Journal::read(folder.path() / "journal", [&](const SweepEvent& event) -> Result<void> {
+    const auto contents = Journal::read(folder_.path() / "journal", [&](const SweepEvent& event) -> Result<void> {
       if (const auto* const returned = std::get_if<TrialReturned>(&event)) {
         EXPECT_TRUE(seen.returned.emplace(returned->trial, returned->metrics).second)
             << "trial " << returned->trial << " has two results";
@@ -48,7 +48,7 @@ class KilledSweeps : public cluster::ClusterTest {
     return seen;
   }
   std::size_t lines_of_ran() const {
-    std::ifstream ran{folder.path() / "ran"};
+    std::ifstream ran{folder_.path() / "ran"};
     std::size_t lines = 0;
     for (std::string line; std::getline(ran, line);) ++lines;
     return lines;
@@ -59,13 +59,13 @@ class KilledSweeps : public cluster::ClusterTest {
   /// Lines of each trial and step.
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> ran() const {
     std::map<std::pair<std::uint64_t, std::uint64_t>, int> all;
-    std::ifstream file{folder.path() / "ran"};
+    std::ifstream file{folder_.path() / "ran"};
     std::uint64_t trial = 0;
     std::uint64_t step = 0;
     while (file >> trial >> step) ++all[{trial, step}];
     return all;
   }
-  ChildProgram begin() const { return ChildProgram{SWEEP_PROGRAM, {folder.path().string()}}; }
+  ChildProgram begin() const { return ChildProgram{SWEEP_PROGRAM, {folder_.path().string()}}; }
 
   using Ran = std::map<std::pair<std::uint64_t, std::uint64_t>, int>;
   void check_the_end(const Ran& ran_before, const Seen& before) const {
@@ -122,7 +122,7 @@ TEST_F(KilledSweeps, CtrlCEndsASweepInOrderAndSaysHowToGoOn) {
   EXPECT_TRUE(WIFEXITED(end.status));
   EXPECT_EQ(WEXITSTATUS(end.status), 130);
   EXPECT_NE(end.output.find("interrupted"), std::string::npos) << end.output;
-  EXPECT_NE(end.error.find("pharos tune resume " + folder.path().string()), std::string::npos) << end.error;
+  EXPECT_NE(end.error.find("pharos tune resume " + folder_.path().string()), std::string::npos) << end.error;
   const Seen before = read();
   const auto ran_before = ran();
   EXPECT_LT(before.returned.size(), kTrials);

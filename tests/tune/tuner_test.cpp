@@ -98,7 +98,7 @@ double works_for_ever(Trial& trial) {
 /// Better with each step by how good x is.
 class Learner {
  public:
-  explicit Learner(double scale) : scale_{scale} { ++made_; }
+  explicit Learner(double scale) : scale_{scale} { ++made; }
 
   void setup(const Params& params) {
     x_ = params.get<double>("x");
@@ -107,7 +107,7 @@ class Learner {
   void reset(const Params& params) { setup(params); }
   Metrics step() {
     level_ += x_;
-    return {{"value", -scale_ * level_}, {"made", static_cast<double>(made_)}};
+    return {{"value", -scale_ * level_}, {"made", static_cast<double>(made)}};
   }
   double save() const { return level_; }
   void load(double level) { level_ = level; }
@@ -116,7 +116,7 @@ class Learner {
   double scale_;
   double x_ = 0;
   double level_ = 0;
-  static inline int made_ = 0;
+  static inline int made = 0;
 };
 
 class CannotBeMade {
@@ -143,11 +143,11 @@ namespace {
 
 class TunerTest : public cluster::ClusterTest {
  protected:
-  const Space space{{"x", uniform(-1, 1)}, {"n", integers(1, 4)}};
+  const Space space_{{"x", uniform(-1, 1)}, {"n", integers(1, 4)}};
 
   TunerOptions options(std::uint64_t trials) const {
-    TunerOptions options{.space = space, .trials = trials, .at_once = 2, .worker = {}, .progress = false};
-    options.searcher = random_search(space, 3);
+    TunerOptions options{.space = space_, .trials = trials, .at_once = 2, .worker = {}, .progress = false};
+    options.searcher = random_search(space_, 3);
     return options;
   }
 };
@@ -274,7 +274,7 @@ TEST_F(TunerTest, AGoodTrialsCopyGoesOnWithOtherParameters) {
   its.at_once = 8;
   its.steps = 40;
   its.save_every = 4;
-  its.scheduler = pbt(space, {.seed = 2, .interval = 4});
+  its.scheduler = pbt(space_, {.seed = 2, .interval = 4});
   const SweepResults results = Tuner{runtime, std::move(its)}.run<Learner>(1.0);
   EXPECT_EQ(results.count(State::kComplete), 8U);
   std::size_t good = 0;

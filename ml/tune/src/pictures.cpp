@@ -140,7 +140,8 @@ std::string SweepResults::to_text_picture(std::size_t columns, std::size_t rows)
   };
   const auto row = [&](double value) {
     const double share = (std::clamp(value, picture.low, picture.high) - picture.low) / (picture.high - picture.low);
-    return height - 1 - std::min(static_cast<std::size_t>(share * static_cast<double>(height - 1) + 0.5), height - 1);
+    return height - 1 -
+           std::min(static_cast<std::size_t>(std::lround(share * static_cast<double>(height - 1))), height - 1);
   };
   for (std::size_t i = 0; i < picture.best.size(); ++i) {
     const double next = i + 1 < picture.best.size() ? picture.best[i + 1].x : picture.last;

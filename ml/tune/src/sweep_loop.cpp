@@ -112,7 +112,7 @@ Result<void> SweepLoop::write() {
       }
       if (!kept_steps_.contains(written.trial)) continue;  // and is not needed any more
       sweep_.saved(written.trial, written.step);
-      effects_.push_back([this, written] { files_->forget_before(written.trial, written.step); });
+      effects_.emplace_back([this, written] { files_->forget_before(written.trial, written.step); });
     }
   }
   if (journal_ != nullptr) PHAROS_TRY_VOID(journal_->write());
@@ -206,7 +206,7 @@ void SweepLoop::start(std::size_t slot, std::uint64_t trial, std::uint64_t check
     start.checkpoint = slots_.kept(checkpoint_of);
     if (start.checkpoint) start.begin.step = checkpoint_of == trial ? step->second : result.step;
   }
-  effects_.push_back([this, slot, start = std::move(start)]() mutable { slots_.start(slot, std::move(start)); });
+  effects_.emplace_back([this, slot, start = std::move(start)]() mutable { slots_.start(slot, std::move(start)); });
 }
 
 void SweepLoop::free(std::size_t slot) {
@@ -246,7 +246,7 @@ void SweepLoop::fail(std::size_t slot, const std::string& why, bool may_retry) {
     trial_is_over(*trial);
   }
   of_slots_[slot] = {};
-  effects_.push_back([this, slot] { slots_.replace(slot); });
+  effects_.emplace_back([this, slot] { slots_.replace(slot); });
 }
 
 void SweepLoop::take(std::size_t slot, TrialEvent& event) {
@@ -254,7 +254,7 @@ void SweepLoop::take(std::size_t slot, TrialEvent& event) {
   if (auto* const asks = std::get_if<detail::TrialAsks>(&event)) {
     auto value = sweep_.ask(trial, asks->name, asks->domain);
     if (!value) return fail(slot, value.error().to_string(), false);
-    effects_.push_back([this, slot, value = *std::move(value)]() mutable {
+    effects_.emplace_back([this, slot, value = *std::move(value)]() mutable {
       slots_.answer(slot, detail::TrialAnswer{std::move(value)});
     });
   } else if (const auto* const saves = std::get_if<detail::TrialSaves>(&event)) {
@@ -281,11 +281,11 @@ void SweepLoop::take_report(std::size_t slot, const detail::TrialReports& report
   of_slots_[slot].again_as = decision->copy_of;
   if (!report.waits) {
     if (decision->verdict == Verdict::kStop && !std::exchange(of_slots_[slot].is_told, true)) {
-      effects_.push_back([this, slot] { slots_.stop(slot); });
+      effects_.emplace_back([this, slot] { slots_.stop(slot); });
     }
     return;
   }
-  effects_.push_back([this, slot, verdict = decision->verdict, until = decision->until] {
+  effects_.emplace_back([this, slot, verdict = decision->verdict, until = decision->until] {
     slots_.answer(slot, detail::TrialVerdict{verdict, until});
   });
 }
@@ -329,7 +329,7 @@ void SweepLoop::forget(std::uint64_t trial) {
   kept_steps_.erase(trial);
   slots_.forget(trial);
   if (sweep_.saved_step(trial) != 0) sweep_.saved(trial, 0);
-  if (files_ != nullptr) effects_.push_back([this, trial] { files_->forget(trial); });
+  if (files_ != nullptr) effects_.emplace_back([this, trial] { files_->forget(trial); });
 }
 
 // What is paused for good, and what is left of it.

@@ -163,7 +163,7 @@ class StepsOf {
       if (auto saved = trial.checkpoint<Saved>()) object_->load(*std::move(saved));
     }
     for (;;) {
-      const Metrics metrics = object_->step();
+      Metrics metrics = object_->step();
       Verdict verdict{};
       if constexpr (SavesAndLoads<T>) {
         verdict = trial.report(metrics, [&] { return object_->save(); });
