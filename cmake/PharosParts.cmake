@@ -39,10 +39,17 @@ endforeach()
 
 include(PharosTorch)
 
-# Loaded at run time by the trial that needs it: all that matters here is whether its tests can run.
-find_library(PHAROS_XGBOOST_LIBRARY xgboost)
-pharos_part(XGBOOST FOUND "${PHAROS_XGBOOST_LIBRARY}" DETAIL "${PHAROS_XGBOOST_LIBRARY}"
-            MISSING "libxgboost.so is not installed: apt install libxgboost-dev")
+# Loaded at run time by whoever trains with it: all that matters here is which versions its tests can run with.
+set(PHAROS_XGBOOST_1_7 ${PROJECT_SOURCE_DIR}/third_party/xgboost-1.7.4/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+set(PHAROS_XGBOOST_3_2 ${PROJECT_SOURCE_DIR}/third_party/xgboost-3.2/xgboost/lib)
+set(xgboost_found ON)
+foreach(library IN ITEMS ${PHAROS_XGBOOST_1_7}/libxgboost.so.0 ${PHAROS_XGBOOST_3_2}/libxgboost.so)
+  if(NOT EXISTS ${library})
+    set(xgboost_found OFF)
+  endif()
+endforeach()
+pharos_part(XGBOOST FOUND "${xgboost_found}" DETAIL "its tests run with 1.7.4 and 3.2"
+            MISSING "third_party has not both versions that its tests load: run tools/setup --tests")
 
 if(NOT PHAROS_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)

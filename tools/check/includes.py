@@ -39,7 +39,7 @@ DOORS = {
     r"(torch|ATen|c10|caffe2)/": ["ml/train", "ml/models", "ml/data"],
     r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/nccl", "ml/device"],
     r"nvml\.h": ["node"],
-    r"xgboost/": ["ml/tune"],
+    r"xgboost/": [],
 }
 
 

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <pharos/base/result.hpp>
+#include <pharos/ml/xgboost.hpp>
+
+namespace pharos::ml::xgboost {
+
+// Of XGBoost's C interface what is used here, as it has been since 1.7.
+using DMatrixHandle = void*;
+using BoosterHandle = void*;
+using ResetCallback = void(void* iterator);
+using NextCallback = int(void* iterator);
+
+/// The functions of the XGBoost that this process has loaded. All but the first two return 0, or what `check` makes an
+/// error of.
+struct Library {
+  void (*version)(int* major, int* minor, int* patch) = nullptr;
+  const char* (*last_error)() = nullptr;
+  int (*register_log)(void (*callback)(const char* line)) = nullptr;
+
+  int (*create_proxy)(DMatrixHandle* out) = nullptr;
+  int (*set_proxy_rows)(DMatrixHandle proxy, const char* array) = nullptr;
+  int (*create_matrix)(void* iterator, DMatrixHandle proxy, DMatrixHandle reference, ResetCallback* reset,
+                       NextCallback* next, const char* config, DMatrixHandle* out) = nullptr;
+  int (*set_numbers)(DMatrixHandle matrix, const char* field, const char* array) = nullptr;
+  int (*set_texts)(DMatrixHandle matrix, const char* field, const char** values, std::uint64_t size) = nullptr;
+  int (*free_matrix)(DMatrixHandle matrix) = nullptr;
+
+  int (*create_booster)(const DMatrixHandle* matrices, std::uint64_t size, BoosterHandle* out) = nullptr;
+  int (*free_booster)(BoosterHandle booster) = nullptr;
+  int (*set_parameter)(BoosterHandle booster, const char* name, const char* value) = nullptr;
+  int (*train_round)(BoosterHandle booster, int round, DMatrixHandle data) = nullptr;
+  int (*measure_round)(BoosterHandle booster, int round, DMatrixHandle* matrices, const char** names,
+                       std::uint64_t size, const char** out) = nullptr;
+  int (*predict_matrix)(BoosterHandle booster, DMatrixHandle matrix, const char* config, const std::uint64_t** shape,
+                        std::uint64_t* dimensions, const float** out) = nullptr;
+  int (*predict_rows)(BoosterHandle booster, const char* array, const char* config, DMatrixHandle proxy,
+                      const std::uint64_t** shape, std::uint64_t* dimensions, const float** out) = nullptr;
+  int (*save_model)(BoosterHandle booster, const char* config, std::uint64_t* size, const char** out) = nullptr;
+  int (*load_model)(BoosterHandle booster, const void* model, std::uint64_t size) = nullptr;
+  int (*count_rounds)(BoosterHandle booster, int* out) = nullptr;
+  int (*count_columns)(BoosterHandle booster, std::uint64_t* out) = nullptr;
+  int (*slice_rounds)(BoosterHandle booster, int begin, int end, int step, BoosterHandle* out) = nullptr;
+
+  // Of the OpenMP that it uses, for the thread that calls; null where that has other names.
+  int (*openmp_threads)() = nullptr;
+  void (*set_openmp_threads)(int threads) = nullptr;
+
+  Installed installed{};
+
+  /// On the thread that has made the call: XGBoost keeps what went wrong for each.
+  Result<void> check(int status, std::string_view attempted) const;
+};
+
+/// How many threads OpenMP gives to this one where XGBoost does not look at `nthread`, as it does when it reads labels;
+/// until the end of its scope.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(const Library& library)
+      : library_{library}, before_{library.openmp_threads == nullptr ? 0 : library.openmp_threads()} {}
+  ThreadLimit(ThreadLimit&&) = delete;
+  ~ThreadLimit() { set(before_); }
+
+  /// 0: leaves it as it is.
+  void set(int threads) {
+    if (threads > 0 && before_ != 0 && library_.set_openmp_threads != nullptr) library_.set_openmp_threads(threads);
+  }
+
+ private:
+  const Library& library_;
+  int before_;
+};
+
+/// The first that is at one of these places. NotFound where there is none; Unsupported where it is too old.
+Result<Library> load(const std::vector<std::string>& places);
+/// This process's, loaded when it is first asked for; looked for again where it was missing. Any thread.
+Result<const Library*> library();
+
+/// What XGBoost says of an error, without when, where in its code, and from where that was called.
+std::string readable(std::string_view said);
+
+}  // namespace pharos::ml::xgboost
