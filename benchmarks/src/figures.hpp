@@ -88,6 +88,8 @@ std::vector<Figure> figures_of_pytorch(const std::string& what);
 std::vector<Figure> figures_of_optuna();
 /// Sweeps, and what proposes their trials.
 void measure_tune(Report& report, int argc, char** argv);
+/// The same, of models that take long.
+void measure_boosted_sweep(Report& report, int argc, char** argv);
 /// The head's decisions by themselves.
 void measure_placement(Report& report);
 /// The head by itself, and what it writes down.

@@ -73,6 +73,7 @@ constexpr Gate kGates[] = {
     {"tpe_ask_us_1000x10", Gate::kAtMost, 100},
     {"tpe_5000x10_s", Gate::kAtMost, 2},
     {"journal_restore_100k_s", Gate::kAtMost, 1},
+    {"xgboost_20_over_compute", Gate::kAtMost, 1.05},
     {"puts_small", Gate::kAtLeast, 1'000'000},
     {"gets_small", Gate::kAtLeast, 5'000'000},
     {"wait_1k_refs", Gate::kAtLeast, 70},

@@ -1,0 +1,158 @@
+// A sweep of 20 boosted models by two actors, beside what computing them takes: two plain processes that take the next
+// model when they are free, with the same library, in the same order.
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <pharos/ml/tuner.hpp>
+#include <pharos/ml/xgboost.hpp>
+#include <pharos/pharos.hpp>
+
+#include "figures.hpp"
+
+namespace bench {
+namespace {
+
+using namespace pharos;
+namespace xgboost = ml::xgboost;
+
+constexpr std::size_t kModels = 20;
+constexpr std::size_t kProcesses = 2;
+constexpr std::size_t kRows = 100'000;
+constexpr std::size_t kTrained = 80'000;
+constexpr std::size_t kColumns = 28;
+constexpr std::size_t kRounds = 50;
+
+/// As shared between the peers' scripts: five columns that matter by their squares, and two by their product.
+xgboost::Data make_data() {
+  std::mt19937_64 random{0};
+  std::normal_distribution<float> normal;
+  std::vector<float> features(kRows * kColumns);
+  for (float& each : features) each = normal(random);
+  std::vector<float> labels(kRows);
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const float* const x = features.data() + row * kColumns;
+    float sum = x[5] * x[6] + normal(random);
+    for (std::size_t i = 0; i < 5; ++i) sum += x[i] * x[i];
+    labels[row] = sum > 5 ? 1.0F : 0.0F;
+  }
+  return {.columns = kColumns,
+          .features = SharedSpan<float>{std::move(features)},
+          .labels = SharedSpan<float>{std::move(labels)}};
+}
+
+std::vector<ml::Params> make_models() {
+  std::mt19937_64 random{0};
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>{low, high}(random);
+  };
+  std::vector<ml::Params> models;
+  for (std::size_t i = 0; i < kModels; ++i) {
+    models.push_back({{"max_depth", static_cast<std::int64_t>(between(3, 9))},
+                      {"eta", std::pow(10, between(-2, -0.5))},
+                      {"subsample", between(0.5, 1)}});
+  }
+  return models;
+}
+
+ml::Params complete(ml::Params params) {
+  params.set("objective", std::string{"binary:logistic"});
+  params.set("eval_metric", std::string{"auc"});
+  params.set("nthread", std::int64_t{1});
+  return params;
+}
+
+double train(ml::Trial& trial, const xgboost::Data& data) {
+  return xgboost::train(trial, complete(trial.params()), data.slice(0, kTrained), data.slice(kTrained, kRows),
+                        {.rounds = kRounds})
+      .best;
+}
+
+double compute_alone(const xgboost::Data& data, const std::vector<ml::Params>& models) {
+  void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error{"no memory for two processes"};
+  auto* const next = new (memory) std::atomic<std::size_t>{0};
+  const auto begin = Clock::now();
+  std::vector<pid_t> processes;
+  for (std::size_t i = 0; i < kProcesses; ++i) {
+    const pid_t process = ::fork();
+    if (process != 0) {
+      processes.push_back(process);
+      continue;
+    }
+    int status = 0;
+    try {
+      const auto trained = data.slice(0, kTrained);
+      const auto held_out = data.slice(kTrained, kRows);
+      for (std::size_t model = 0; (model = next->fetch_add(1)) < models.size();) {
+        static_cast<void>(xgboost::train(complete(models[model]), trained, held_out, {.rounds = kRounds}));
+      }
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "pharos-bench: %s\n", error.what());
+      status = 1;
+    }
+    ::_exit(status);
+  }
+  bool failed = false;
+  for (const pid_t process : processes) {
+    int status = 0;
+    failed = ::waitpid(process, &status, 0) != process || status != 0 || failed;
+  }
+  const double seconds = seconds_since(begin);
+  ::munmap(memory, 4096);
+  if (failed) throw std::runtime_error{"a process that trains has failed"};
+  return seconds;
+}
+
+double sweep(Runtime& runtime, const xgboost::Data& data, const std::vector<ml::Params>& models) {
+  const auto shared = runtime.put(data);
+  const ml::Space space{{"max_depth", ml::integers(3, 9)}, {"eta", ml::log_uniform(0.01, 0.4)},
+                        {"subsample", ml::uniform(0.5, 1)}};
+  ml::TunerOptions options{.space = space, .goal = ml::Goal::kMaximise, .trials = kModels, .first = models,
+                           .at_once = kProcesses, .worker = {}, .progress = false};
+  options.searcher = ml::random_search(space, 1);
+  ml::Tuner tuner{runtime, std::move(options)};
+  const auto begin = Clock::now();
+  const auto results = tuner.run<&train>(shared);
+  const double seconds = seconds_since(begin);
+  if (results.count(ml::TrialResult::State::kComplete) != kModels) {
+    throw std::runtime_error{"models are missing: " + results.trials().front().error};
+  }
+  return seconds;
+}
+
+}  // namespace
+
+void measure_boosted_sweep(Report& report, int argc, char** argv) {
+  if (!report.wants("xgboost_20_over_compute")) return;
+  const auto fetched = std::filesystem::path{ROOT} / "third_party/xgboost-3.2/xgboost/lib/libxgboost.so";
+  if (std::getenv("PHAROS_XGBOOST") == nullptr && std::filesystem::exists(fetched)) {
+    ::setenv("PHAROS_XGBOOST", fetched.c_str(), 1);
+  }
+  const auto data = make_data();
+  const auto models = make_models();
+  double alone = 0;
+  try {
+    alone = compute_alone(data, models);  // before this program has threads, and its own XGBoost
+  } catch (const std::exception& error) {
+    std::printf("xgboost_20_over_compute: %s; tools/setup --tests fetches XGBoost\n", error.what());
+    return;
+  }
+  Runtime runtime{argc, argv};
+  const double seconds = sweep(runtime, data, models);
+  report.add("xgboost_20_compute_s", alone, "s");
+  report.add("xgboost_20_over_compute", seconds / alone, "");
+}
+
+}  // namespace bench
