@@ -119,7 +119,7 @@ double sweep(Runtime& runtime, const xgboost::Data& data, const std::vector<ml::
   const auto shared = runtime.put(data);
   const ml::Space space{{"max_depth", ml::integers(3, 9)}, {"eta", ml::log_uniform(0.01, 0.4)},
                         {"subsample", ml::uniform(0.5, 1)}};
-  ml::TunerOptions options{.space = space, .goal = ml::Goal::kMaximise, .trials = kModels, .first = models,
+  ml::TunerOptions options{.space = space, .metric = "auc", .goal = ml::Goal::kMaximise, .trials = kModels, .first = models,
                            .at_once = kProcesses, .worker = {}, .progress = false};
   options.searcher = ml::random_search(space, 1);
   ml::Tuner tuner{runtime, std::move(options)};

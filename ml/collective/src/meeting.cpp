@@ -149,7 +149,8 @@ Result<void> Meeting::watch(std::uint32_t rank, std::int32_t process) {
   if (process == ::getpid()) return {};
   processes_[rank] = Fd{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
   if (processes_[rank]) return {};
-  if (errno == ESRCH) return fail(died_early(name(rank)));
+  // EINVAL: it is just being forgotten.
+  if (errno == ESRCH || errno == EINVAL) return fail(died_early(name(rank)));
   return fail(Error::from_errno("looking at the process of rank " + std::to_string(name(rank)), errno));
 }
 
