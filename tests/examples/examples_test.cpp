@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "child_program.hpp"
@@ -134,6 +135,63 @@ TEST_F(ExamplesTest, AScheduleThatTrialsFindTogetherBeatsAnyFixedRate) {
   ASSERT_GE(rates.size(), 10u) << output;
   EXPECT_GT(rates.front(), 2 * rates.back()) << output;
 }
+
+#ifdef XGBOOST_SWEEP
+const ChildProgram::Variables kOlderXgboost{{"LD_LIBRARY_PATH", XGBOOST_1_7}};
+const ChildProgram::Variables kNewerXgboost{{"PHAROS_XGBOOST", XGBOOST_3_2}};
+
+ChildProgram::End sweep(const ChildProgram::Variables& xgboost, std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--trials", "8", "--rounds", "9"});
+  ChildProgram child{XGBOOST_SWEEP, std::move(arguments), xgboost};
+  auto end = child.wait(60s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "binned the data once, for all of its trials: yes");
+  return end;
+}
+
+TEST_F(ExamplesTest, ASweepOverBoostedTreesFindsAGoodOneWithEitherXgboost) {
+  for (const auto& [version, xgboost] : {std::pair{"1.7.4", kOlderXgboost}, std::pair{"3.2.0", kNewerXgboost}}) {
+    const std::string output = sweep(xgboost, {"--rows", "20000"}).output;
+    EXPECT_SAYS(output, std::string{"with XGBoost "} + version + ", 20000 rows of 28 columns");
+    EXPECT_GT(numbers_after("AUC ", output).back(), 0.75) << output;
+    EXPECT_LT(numbers_after("AUC ", output).back(), 0.87) << output;
+  }
+}
+
+TEST_F(ExamplesTest, ASweepOverBoostedTreesReadsFiles) {
+  const std::string folder = census().folder().parent_path() / "pharos-xgboost-sweep";
+  std::filesystem::create_directory(folder);
+  {
+    // One class has its second column where the other one has it not.
+    std::ofstream csv{folder + "/rows.csv"};
+    std::ofstream libsvm{folder + "/rows.libsvm"};
+    for (int row = 0; row < 2000; ++row) {
+      const bool one = row * 7 % 5 < 2;
+      csv << one << ',' << row % 11 << ',' << (one ? "" : "1e-3") << ",0.5\n";
+      libsvm << one << " 1:" << row % 11 << (one ? "" : " 2:1e-3") << " 3:0.5\n";
+    }
+  }
+  for (const std::string kind : {"csv", "libsvm"}) {
+    const std::string output = sweep(kNewerXgboost, {"--" + kind, folder + "/rows." + kind}).output;
+    EXPECT_SAYS(output, "2000 rows of 3 columns");
+    EXPECT_EQ(numbers_after("AUC ", output).back(), 1) << output;
+  }
+  std::ofstream{folder + "/bad.csv"} << "1,2,3\n0,2,x\n";
+  ChildProgram child{XGBOOST_SWEEP, {"--csv", folder + "/bad.csv"}, kNewerXgboost};
+  const auto end = child.wait();
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(WEXITSTATUS(end.status), 1);
+  EXPECT_SAYS(end.error, "bad.csv:2: \"x\" is no number");
+}
+
+TEST_F(ExamplesTest, ASweepWithoutXgboostSaysHowToGetIt) {
+  ChildProgram child{XGBOOST_SWEEP, {}, {{"PHAROS_XGBOOST", "/nowhere/libxgboost.so"}}};
+  const auto end = child.wait();
+  EXPECT_EQ(WEXITSTATUS(end.status), 1);
+  EXPECT_SAYS(end.error, "XGBoost cannot be loaded: /nowhere/libxgboost.so");
+  EXPECT_SAYS(end.error, "pip install xgboost-cpu");
+}
+#endif
 
 #ifdef MLP_DDP
 constexpr const char* kRanksAgree = "All ranks have the same bits in their parameters.";
