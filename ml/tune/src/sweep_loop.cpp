@@ -314,10 +314,11 @@ void SweepLoop::trial_is_over(std::uint64_t trial) {
   using State = TrialResult::State;
   const bool ended = its.state == State::kComplete || its.state == State::kStopped || its.state == State::kFailed;
   if (!ended || !kept_steps_.contains(trial)) return;
-  const double sign = sweep_.rules().goal == Goal::kMaximise ? -1 : 1;
-  if (its.state != State::kFailed && its.value && !std::isnan(*its.value)) {
-    const auto better = [&](std::uint64_t other, double value) { return sign * *sweep_.at(other).value <= value; };
-    best_kept_.insert(std::lower_bound(best_kept_.begin(), best_kept_.end(), sign * *its.value, better), trial);
+  if (its.state != State::kFailed && has_value(its)) {
+    const auto better = [&](std::uint64_t other, const TrialResult& than) {
+      return is_better(sweep_.at(other), than, sweep_.rules().goal);
+    };
+    best_kept_.insert(std::lower_bound(best_kept_.begin(), best_kept_.end(), its, better), trial);
     if (best_kept_.size() <= keeps_.checkpoints) return;
     trial = best_kept_.back();
     best_kept_.pop_back();

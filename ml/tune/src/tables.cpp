@@ -13,18 +13,6 @@ namespace {
 
 constexpr std::size_t kWidthMax = 120;
 
-bool has_value(const TrialResult& trial) {
-  return trial.value && !std::isnan(*trial.value);
-}
-
-bool is_better(const TrialResult& a, const TrialResult& b, Goal goal) {
-  const bool a_complete = a.state == TrialResult::State::kComplete;
-  const bool b_complete = b.state == TrialResult::State::kComplete;
-  if (a_complete != b_complete) return a_complete;
-  if (*a.value != *b.value) return goal == Goal::kMinimise ? *a.value < *b.value : *a.value > *b.value;
-  return a.number < b.number;
-}
-
 std::size_t width_of_terminal() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidthMax;
@@ -37,6 +25,18 @@ std::string shown(const Value& value) {
 }
 
 }  // namespace
+
+bool has_value(const TrialResult& trial) {
+  return trial.value && !std::isnan(*trial.value);
+}
+
+bool is_better(const TrialResult& a, const TrialResult& b, Goal goal) {
+  const bool a_complete = a.state == TrialResult::State::kComplete;
+  const bool b_complete = b.state == TrialResult::State::kComplete;
+  if (a_complete != b_complete) return a_complete;
+  if (*a.value != *b.value) return goal == Goal::kMinimise ? *a.value < *b.value : *a.value > *b.value;
+  return a.number < b.number;
+}
 
 std::string short_number(double value) {
   std::array<char, 32> text{};

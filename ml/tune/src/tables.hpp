@@ -8,6 +8,9 @@
 
 namespace pharos::ml {
 
+bool has_value(const TrialResult& trial);
+/// Both have values: complete ones before others.
+bool is_better(const TrialResult& a, const TrialResult& b, Goal goal);
 /// Of those that are complete; of the others, where none is. Null: none has a value.
 const TrialResult* best_of(const std::vector<TrialResult>& trials, Goal goal);
 /// Those with a value, the best first; complete ones before others.
