@@ -117,10 +117,16 @@ double compute_alone(const xgboost::Data& data, const std::vector<ml::Params>& m
 
 double sweep(Runtime& runtime, const xgboost::Data& data, const std::vector<ml::Params>& models) {
   const auto shared = runtime.put(data);
-  const ml::Space space{{"max_depth", ml::integers(3, 9)}, {"eta", ml::log_uniform(0.01, 0.4)},
-                        {"subsample", ml::uniform(0.5, 1)}};
-  ml::TunerOptions options{.space = space, .metric = "auc", .goal = ml::Goal::kMaximise, .trials = kModels, .first = models,
-                           .at_once = kProcesses, .worker = {}, .progress = false};
+  const ml::Space space{
+      {"max_depth", ml::integers(3, 9)}, {"eta", ml::log_uniform(0.01, 0.4)}, {"subsample", ml::uniform(0.5, 1)}};
+  ml::TunerOptions options{.space = space,
+                           .metric = "auc",
+                           .goal = ml::Goal::kMaximise,
+                           .trials = kModels,
+                           .first = models,
+                           .at_once = kProcesses,
+                           .worker = {},
+                           .progress = false};
   options.searcher = ml::random_search(space, 1);
   ml::Tuner tuner{runtime, std::move(options)};
   const auto begin = Clock::now();

@@ -520,10 +520,11 @@ TEST_F(Kept, OnlyWhatTheBestHaveSavedIsKeptAtTheEnd) {
 TEST_F(Kept, WhatIsKeptIsOfTheTrialThatIsBest) {
   auto many = options(12);
   many.scheduler = asha({.most = 4, .factor = 2});
-  const SweepResults results = run(std::move(many), 3, [](const Params&, std::uint64_t step, std::vector<double>& state) {
-    state = {static_cast<double>(step)};
-    return SimulatedStep{.metrics = 1, .time = 1s};  // all are as good, and some complete
-  });
+  const SweepResults results =
+      run(std::move(many), 3, [](const Params&, std::uint64_t step, std::vector<double>& state) {
+        state = {static_cast<double>(step)};
+        return SimulatedStep{.metrics = 1, .time = 1s};  // all are as good, and some complete
+      });
   ASSERT_NE(results.count(State::kStopped), 0U);
   EXPECT_EQ(results.best().state, State::kComplete);
   EXPECT_EQ(results.checkpoint<std::vector<double>>(results.best()), std::vector{4.0});
