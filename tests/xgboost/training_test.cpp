@@ -177,13 +177,10 @@ TEST(TrainingTest, DataThatDoesNotFitIsRefusedWithItsNumbers) {
                 data.labels = SharedSpan<float>{labels};
               }),
               "label must be in ");
-  EXPECT_SAYS(message_of<InvalidArgument>([&] {
-                train(logistic(), good,
-                      {.columns = 4,
-                       .features = good.features.span().size() == 0 ? SharedSpan<float>{}
-                                                                    : SharedSpan<float>{std::vector<float>(4)},
-                       .labels = SharedSpan<float>{std::vector<float>(1)}});
-              }),
+  const Data narrow{.columns = 4,
+                    .features = SharedSpan<float>{std::vector<float>(4)},
+                    .labels = SharedSpan<float>{std::vector<float>(1)}};
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { train(logistic(), good, narrow); }),
               "the held-out rows have 4 columns, and the data has 8");
   EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(good.slice(90, 101)); }), "of 100");
 }
