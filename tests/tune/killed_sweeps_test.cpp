@@ -53,8 +53,9 @@ class KilledSweeps : public cluster::ClusterTest {
     for (std::string line; std::getline(ran, line);) ++lines;
     return lines;
   }
-  void wait_until_so_many_steps_ran(std::size_t lines) const {
-    EXPECT_TRUE(cluster::eventually([&] { return lines_of_ran() >= lines; }));
+  /// Or there are no more.
+  void wait_until_so_many_steps_ran(std::size_t lines, ChildProgram& program) const {
+    EXPECT_TRUE(cluster::eventually([&] { return lines_of_ran() >= lines || program.ended(); }));
   }
   /// Lines of each trial and step.
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> ran() const {
@@ -96,7 +97,7 @@ TEST_F(KilledSweeps, ATunerThatIsKilledTwentyTimesLosesNothingAndRunsOnlyWhatIsU
     if (before.returned.size() == kTrials) break;
     ChildProgram program = begin();
     static_cast<void>(program.next_line());
-    wait_until_so_many_steps_ran(lines_of_ran() + 1 + random() % 30);
+    wait_until_so_many_steps_ran(lines_of_ran() + 1 + random() % 30, program);
     program.kill(SIGKILL);
     static_cast<void>(program.wait());
     check_that_nothing_is_done_again(ran_before, before);
@@ -116,7 +117,7 @@ TEST_F(KilledSweeps, ATunerThatIsKilledTwentyTimesLosesNothingAndRunsOnlyWhatIsU
 TEST_F(KilledSweeps, CtrlCEndsASweepInOrderAndSaysHowToGoOn) {
   ChildProgram program = begin();
   static_cast<void>(program.next_line());
-  wait_until_so_many_steps_ran(40);
+  wait_until_so_many_steps_ran(40, program);
   program.kill(SIGINT);
   const auto end = program.wait();
   EXPECT_TRUE(WIFEXITED(end.status));
@@ -135,7 +136,7 @@ TEST_F(KilledSweeps, AClusterThatDiesEndsTheProgramWithTheReasonAndTheSweepGoesO
   must_end_within(60s);
   ChildProgram program = begin();
   static_cast<void>(program.next_line());
-  wait_until_so_many_steps_ran(40);
+  wait_until_so_many_steps_ran(40, program);
   for (const auto& daemon : census().processes(cluster::Part::kNode)) ::kill(daemon.pid, SIGKILL);
   const auto end = program.wait(30s);
   EXPECT_EQ(WEXITSTATUS(end.status), 3) << end.output << end.error;
