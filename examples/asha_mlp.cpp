@@ -148,7 +148,8 @@ int run(int argc, char** argv) {
                    .searcher = ml::tpe(space, {.seed = 1}),
                    .scheduler = ml::asha({.most = kEpochs, .factor = 3}),
                    .save_every = 9,
-                   .folder = folder}};
+                   .folder = folder,
+                   .tensorboard = !folder.empty()}};
   const auto data = make_spirals(runtime);
   const ml::SweepResults results = folder.empty() ? tuner.run<&train>(data) : tuner.restore<&train>(data);
   std::cout << results.summary() << "\n\n" << results.table(8) << '\n' << results.to_text_picture();

@@ -43,6 +43,9 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
   if (keeps.log_reports) {
     PHAROS_TRY(log_, ReportLog::make(folder));
   }
+  if (keeps.tensorboard) {
+    PHAROS_TRY(board_, TensorBoard::make(folder / "tensorboard", space_, sweep_.rules().metric));
+  }
   const auto file = folder / "journal";
   std::map<std::uint64_t, std::uint64_t> saved;
   if (std::filesystem::exists(file, error) && existing == Existing::kContinued) {
@@ -86,6 +89,7 @@ void SweepLoop::note(const SweepEvent& event) {
 }
 
 void SweepLoop::note_in_log(const SweepEvent& event) {
+  if (board_) board_->add(event, sweep_.at(trial_of(event)));
   if (!log_) return;
   const auto add = [this](std::uint64_t trial, std::uint64_t step, double seconds, const Metrics& metrics) {
     std::vector<Metrics::Entry> entries = metrics.entries();
@@ -117,6 +121,7 @@ Result<void> SweepLoop::write() {
   }
   if (journal_ != nullptr) PHAROS_TRY_VOID(journal_->write());
   if (log_) PHAROS_TRY_VOID(log_->write());
+  if (board_) PHAROS_TRY_VOID(board_->write());
   for (const auto& effect : std::exchange(effects_, {})) effect();
   return {};
 }
@@ -254,9 +259,9 @@ void SweepLoop::take(std::size_t slot, TrialEvent& event) {
   if (auto* const asks = std::get_if<detail::TrialAsks>(&event)) {
     auto value = sweep_.ask(trial, asks->name, asks->domain);
     if (!value) return fail(slot, value.error().to_string(), false);
-    effects_.emplace_back([this, slot, value = *std::move(value)]() mutable {
-      slots_.answer(slot, detail::TrialAnswer{std::move(value)});
-    });
+    const auto order = std::make_shared<detail::TrialOrder>(std::in_place_type<detail::TrialAnswer>);
+    std::get<detail::TrialAnswer>(*order).value = *std::move(value);
+    effects_.emplace_back([this, slot, order] { slots_.answer(slot, std::move(*order)); });
   } else if (const auto* const saves = std::get_if<detail::TrialSaves>(&event)) {
     slots_.keep(trial, saves->checkpoint);
     kept_steps_[trial] = saves->step;

@@ -18,6 +18,7 @@
 #include "report_log.hpp"
 #include "slots.hpp"
 #include "sweep.hpp"
+#include "tensorboard.hpp"
 
 namespace pharos::ml {
 
@@ -98,6 +99,7 @@ class SweepLoop {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<CheckpointFiles> files_;
   std::optional<ReportLog> log_;
+  std::optional<TensorBoard> board_;
   std::optional<Progress> progress_;
 };
 
