@@ -11,7 +11,8 @@ using detail::TrialEvent;
 using detail::TrialOrder;
 using pharos::detail::CellHandle;
 
-constexpr std::size_t kSpareMax = 16;  // slots that are asked for beside those that are there
+constexpr Duration kReasonTime = std::chrono::seconds{1};  // for a death to be known
+constexpr std::size_t kSpareMax = 16;                      // slots that are asked for beside those that are there
 
 }  // namespace
 
@@ -60,6 +61,7 @@ void ActorSlots::next(std::size_t slot, std::size_t worker, const TrialOrder& or
 void ActorSlots::start(std::size_t slot, detail::TrialStart start) {
   slots_[slot].to_end = group_.size;
   slots_[slot].end.reset();
+  slots_[slot].threw.reset();
   if (group_.size > 1) start.until = 0;  // what they report, they report together
   const TrialOrder order = std::move(start);
   for (std::size_t worker = 0; worker < group_.size; ++worker) next(slot, worker, order);
@@ -88,7 +90,22 @@ std::vector<TrialSlots::Message> ActorSlots::wait(TimePoint until) {
     if (found.empty()) continue;  // of one that was replaced
     if (auto something = heard(cell, found.mapped())) messages.push_back({found.mapped().slot, *std::move(something)});
   }
+  if (any_threw_) take_throws(messages);
   return messages;
+}
+
+// Where nobody has died meanwhile, or where all have come back, it was the objective's own.
+void ActorSlots::take_throws(std::vector<Message>& messages) {
+  any_threw_ = false;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    Slot& its = slots_[slot];
+    if (!its.threw) continue;
+    if (its.to_end != 0 && now() < its.threw_at + kReasonTime) {
+      any_threw_ = true;
+    } else {
+      messages.push_back({slot, *std::exchange(its.threw, {})});
+    }
+  }
 }
 
 std::optional<TrialSlots::Heard> ActorSlots::heard(const CellHandle& cell, const Awaited& from) {
@@ -124,9 +141,16 @@ std::optional<TrialSlots::Heard> ActorSlots::take(Slot& slot, const Awaited& fro
     return events;
   }
   if (group_.size > 1 && end->threw) {
-    return Error{ErrorCode::kUserError, "worker " + std::to_string(*from.worker) + ": " + *end->threw};
+    if (!slot.threw) {
+      slot.threw = Error{ErrorCode::kUserError, "worker " + std::to_string(*from.worker) + ": " + *end->threw};
+      slot.threw_at = now();
+      any_threw_ = true;
+    }
+    --slot.to_end;
+    return std::nullopt;
   }
   --slot.to_end;
+  if (slot.threw) return std::nullopt;
   if (*from.worker == 0) {
     slot.end = *end;
     events.pop_back();

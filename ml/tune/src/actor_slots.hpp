@@ -42,6 +42,8 @@ class ActorSlots final : public TrialSlots {
     bool ready = false;
     std::size_t to_end = 0;  // workers whose objective has not come back
     std::optional<detail::TrialEnds> end{};
+    std::optional<Error> threw{};  // of several workers the first; perhaps because another has died
+    TimePoint threw_at{};
   };
   /// What a result is of.
   struct Awaited {
@@ -53,6 +55,7 @@ class ActorSlots final : public TrialSlots {
   void await(pharos::detail::CellHandle cell, Awaited what);
   void next(std::size_t slot, std::size_t worker, const detail::TrialOrder& order);
   std::optional<Heard> heard(const pharos::detail::CellHandle& cell, const Awaited& from);
+  void take_throws(std::vector<Message>& messages);
   std::optional<Heard> take(Slot& slot, const Awaited& from, std::vector<detail::TrialEvent> events);
 
   Runtime& runtime_;
@@ -61,6 +64,7 @@ class ActorSlots final : public TrialSlots {
   const std::size_t at_once_;
   std::vector<Slot> slots_;
   std::size_t ready_ = 0;
+  bool any_threw_ = false;
   std::map<std::uint64_t, Ref<Bytes>> kept_;
   std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;
   pharos::detail::ReadyQueue queue_;

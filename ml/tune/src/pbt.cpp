@@ -35,6 +35,7 @@ class Pbt final : public TrialScheduler {
   Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
     Trial& own = trials_.at(trial);
     own.value = std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
+    own.step = step;
     if (step < own.looked_at + options_.interval) return {};
     own.looked_at = step;
     std::vector<std::pair<double, std::uint64_t>> all;
@@ -47,8 +48,10 @@ class Pbt final : public TrialScheduler {
     const auto rank =
         static_cast<std::size_t>(std::find(all.begin(), all.end(), std::pair{*own.value, trial}) - all.begin());
     if (rank < all.size() - ends) return {};
-    Random random{options_.seed, ++copies_, "copy"};
+    Random random{options_.seed, copies_ + 1, "copy"};
     const std::uint64_t from = all[random.below(ends)].second;
+    if (trials_.at(from).step < options_.interval) return {};  // it may have saved nothing yet
+    ++copies_;
     own.params = changed(trials_.at(from).params, random);
     own.value.reset();
     return {Kind::kCopy, from, own.params};
@@ -62,6 +65,7 @@ class Pbt final : public TrialScheduler {
     Params params{};
     std::optional<double> value{};  // of its last report
     std::uint64_t looked_at = 0;
+    std::uint64_t step = 0;
   };
 
   Params changed(const Params& params, Random& random) const {

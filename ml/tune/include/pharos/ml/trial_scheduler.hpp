@@ -94,7 +94,7 @@ PHAROS_API std::unique_ptr<TrialScheduler> plateau(const PlateauOptions& options
 /// copy of one of the best share, with parameters that are changed a little, or drawn anew.
 struct PbtOptions {
   std::uint64_t seed = 0;
-  std::uint64_t interval = 10;  ///< steps
+  std::uint64_t interval = 10;  ///< steps; trials are to save as often at least (TunerOptions::save_every)
   double share = 0.25;
   double anew = 0.25;   ///< how likely a parameter is drawn anew
   double change = 1.2;  ///< a number is multiplied or divided by it
