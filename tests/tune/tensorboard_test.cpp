@@ -31,7 +31,7 @@ std::string read_with_tensorboard(const std::filesystem::path& folder) {
 }
 
 TEST(TensorBoardTest, ReadsTheMetricsOfEachStepAndWhatTheHParamsPageShows) {
-  if (!std::filesystem::exists(TENSORBOARD "/tensorboard")) GTEST_SKIP() << "tools/setup --tests fetches TensorBoard";
+  ASSERT_TRUE(std::filesystem::exists(TENSORBOARD "/tensorboard")) << "tools/setup --tests fetches TensorBoard";
   const TemporaryFolder folder;
   const Space space{{"rate", log_uniform(1e-4, 1e-1)},
                     {"depth", integers(1, 9)},

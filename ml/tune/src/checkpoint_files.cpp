@@ -13,6 +13,7 @@
 #include <pharos/base/fd.hpp>
 
 #include "crc32c.hpp"
+#include "whole_files.hpp"
 
 // A file: kMagic, the checksum of the bytes (4, lowest first), and the bytes.
 
@@ -49,16 +50,6 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> all_in(const fs::path& fold
   return all;
 }
 
-Result<void> write_all(int file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Error::from_errno("writing what a trial has saved", errno, "Make room in its folder.");
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<CheckpointFiles>> CheckpointFiles::open(const fs::path& folder,
@@ -81,19 +72,10 @@ Result<Bytes> CheckpointFiles::read(const fs::path& folder, std::uint64_t trial,
   const fs::path path = path_of(folder, trial, step);
   const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (!file) return Error::from_errno("reading " + path.string(), errno);
-  const off_t size = ::lseek(file.get(), 0, SEEK_END);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<off_t>(size, 0)));
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = ::pread(file.get(), bytes.data() + have, bytes.size() - have, static_cast<off_t>(have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("reading " + path.string(), errno);
-    if (got == 0) break;
-    have += static_cast<std::size_t>(got);
-  }
+  PHAROS_TRY(std::vector<std::byte> bytes, read_whole(file, "reading " + path.string()));
   std::uint32_t checksum = 0;
-  if (have >= kHeadBytes) std::memcpy(&checksum, bytes.data() + sizeof kMagic, sizeof checksum);
-  const bool sane = have == bytes.size() && have >= kHeadBytes && std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
+  if (bytes.size() >= kHeadBytes) std::memcpy(&checksum, bytes.data() + sizeof kMagic, sizeof checksum);
+  const bool sane = bytes.size() >= kHeadBytes && std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
   if (!sane || crc32c(std::span{bytes}.subspan(kHeadBytes)) != checksum) {
     return Error{ErrorCode::kCorrupt, path.string() + " is not what was written",
                  "Take it away: the trial goes on from its beginning."};
@@ -182,8 +164,10 @@ std::optional<Error> CheckpointFiles::do_write(std::uint64_t trial, std::uint64_
   const std::uint32_t checksum = crc32c(bytes.span());
   std::memcpy(head.data(), kMagic, sizeof kMagic);
   std::memcpy(head.data() + sizeof kMagic, &checksum, sizeof checksum);
-  if (auto written = write_all(file.get(), head); !written) return written.error();
-  if (auto written = write_all(file.get(), bytes.span()); !written) return written.error();
+  for (const std::span<const std::byte> part : {std::span<const std::byte>{head}, bytes.span()}) {
+    auto written = write_whole(file, part, "writing what a trial has saved", "Make room in its folder.");
+    if (!written) return written.error();
+  }
   if (::fdatasync(file.get()) != 0) return Error::from_errno("syncing " + begun.string(), errno);
   if (::rename(begun.c_str(), path.c_str()) != 0) return Error::from_errno("naming " + path.string(), errno);
   return std::nullopt;

@@ -12,6 +12,7 @@
 #include <pharos/wire/stored_codec.hpp>
 
 #include "crc32c.hpp"
+#include "whole_files.hpp"
 
 // The file: kMagic, kVersion, and frames: the length and the checksum of a payload, the checksum of these two (4 bytes
 // each, lowest first), and the payload. The first is a JournalHead, the others are events. A frame that does not end,
@@ -33,19 +34,7 @@ Error with_path(Error error, const std::filesystem::path& file) {
 Result<std::vector<std::byte>> bytes_of(const std::filesystem::path& file) {
   const Fd from{::open(file.c_str(), O_RDONLY | O_CLOEXEC)};
   if (!from) return Error::from_errno("opening it", errno, "Is the folder that of a sweep?");
-  const off_t length = ::lseek(from.get(), 0, SEEK_END);
-  if (length < 0) return Error::from_errno("reading it", errno);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(length));
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = ::pread(from.get(), bytes.data() + have, bytes.size() - have, static_cast<off_t>(have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("reading it", errno);
-    if (got == 0) break;
-    have += static_cast<std::size_t>(got);
-  }
-  bytes.resize(have);
-  return bytes;
+  return read_whole(from, "reading it");
 }
 
 std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t place) {
@@ -73,19 +62,6 @@ Frame frame_at(std::span<const std::byte> bytes) {
   const auto payload = bytes.subspan(kFrameBytes, length);
   if (crc32c(payload) != number_at(bytes, 4)) return wrong_unless_zeros(bytes.subspan(kFrameBytes + length));
   return {Frame::Kind::kWhole, payload};
-}
-
-Result<void> write_all(int file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      return Error::from_errno("writing the sweep's journal", errno,
-                               "Make room where its folder is, and go on with the sweep by restore().");
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
 }
 
 }  // namespace
@@ -228,7 +204,8 @@ Result<void> Journal::write() {
     const std::lock_guard lock{mutex_};
     if (failed_) return *failed_;
   }
-  auto written = write_all(file_.get(), pending_);
+  auto written = write_whole(file_, pending_, "writing the sweep's journal",
+                             "Make room where its folder is, and go on with the sweep by restore().");
   const std::lock_guard lock{mutex_};
   if (!written) {
     // The beginning of an event, with others behind it, would be a journal that nobody can read.

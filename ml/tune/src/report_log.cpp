@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <span>
 
 #include "json.hpp"
+#include "whole_files.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -23,27 +25,10 @@ Result<Fd> make_file(const std::filesystem::path& path) {
 }
 
 Result<void> append(const Fd& file, std::string& text) {
-  std::string_view left = text;
-  while (!left.empty()) {
-    const ssize_t written = ::write(file.get(), left.data(), left.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Error::from_errno("writing the reports of a sweep", errno, "Make room in its folder.");
-    left.remove_prefix(static_cast<std::size_t>(written));
-  }
+  PHAROS_TRY_VOID(
+      write_whole(file, std::as_bytes(std::span{text}), "writing the reports of a sweep", "Make room in its folder."));
   text.clear();
   return {};
-}
-
-Result<std::string> text_of(const Fd& file) {
-  std::string text(static_cast<std::size_t>(std::max<off_t>(::lseek(file.get(), 0, SEEK_END), 0)), '\0');
-  std::size_t have = 0;
-  while (have < text.size()) {
-    const ssize_t got = ::pread(file.get(), text.data() + have, text.size() - have, static_cast<off_t>(have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error::from_errno("reading the reports of a sweep", errno);
-    have += static_cast<std::size_t>(got);
-  }
-  return text;
 }
 
 }  // namespace
@@ -126,7 +111,8 @@ Result<void> ReportLog::write() {
 
 // Lines that are there already, and those that wait, have as many columns as there were; the new ones are empty.
 Result<void> ReportLog::widen() {
-  PHAROS_TRY(std::string lines, text_of(csv_));
+  PHAROS_TRY(const auto bytes, read_whole(csv_, "reading the reports of a sweep"));
+  std::string lines{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   lines.erase(0, lines.find('\n') == std::string::npos ? lines.size() : lines.find('\n') + 1);
   lines += csv_lines_;
   std::string all{kFirstColumns};

@@ -1,7 +1,6 @@
 #include "tensorboard.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <pharos/base/fd.hpp>
 
 #include "crc32c.hpp"
+#include "whole_files.hpp"
 
 // Files of events: each a record of its length and the length's checksum, an Event as protobuf has it, and its
 // checksum. The numbers of fields are those of TensorBoard's event.proto, summary.proto, and its hparams plugin's
@@ -213,12 +213,8 @@ Result<void> TensorBoard::write() {
     fs::create_directories(path.parent_path(), error);
     const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
     if (!file) return Error::from_errno("making " + path.string(), errno);
-    for (std::string_view left = records; !left.empty();) {
-      const ssize_t written = ::write(file.get(), left.data(), left.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Error::from_errno("writing " + path.string(), errno, "Make room in the sweep's folder.");
-      left.remove_prefix(static_cast<std::size_t>(written));
-    }
+    PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{records}), "writing " + path.string(),
+                                "Make room in the sweep's folder."));
   }
   to_write_.clear();
   return {};
