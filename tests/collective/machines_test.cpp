@@ -100,6 +100,30 @@ TEST(Machines, WaitingTakesNoCpu) {
   });
 }
 
+/// Before the neighbours have met: another rank of its machine may have found all others.
+TEST(Machines, WhoeverDoesNotReachTheOthersTellsTheNeighbours) {
+  for (const bool is_told : {true, false}) {
+    auto memory = Mapping::of(-1, Meeting::bytes_for(2));
+    ASSERT_TRUE(memory);
+    const auto threads = std::make_shared<ThreadMemory>(*std::move(memory));
+    const HierarchicalBackend::Layout layout{.rank = 2, .machines = 2, .on_each = 2};
+    auto near = std::make_unique<SharedBackend>(threads, 0, layout.neighbours());
+    const auto does_not_reach = [](const StreamSteps&) -> Result<std::unique_ptr<StreamBackend>> {
+      return Error{ErrorCode::kActorDied, "rank 1 has died"};
+    };
+    if (is_told) {
+      EXPECT_FALSE(HierarchicalBackend::make(layout, std::move(near), {}, 5s, does_not_reach));
+    } else {
+      near.reset();
+    }
+    SharedBackend neighbour{threads, 1, layout.neighbours()};
+    const auto met = neighbour.meet(5s, {});
+    ASSERT_FALSE(met);
+    EXPECT_EQ(met.error().code(), ErrorCode::kActorDied);
+    EXPECT_SAYS(met.error().message(), is_told ? "rank 1 has died" : "rank 2 has left the group");
+  }
+}
+
 /// A machine's sums, in the order of its ranks, are summed up in the order of the machines; a mean is divided once.
 TEST(Machines, SumsAreThoseOfEachMachineSummedUp) {
   run_four([](Communicator& ranks) {

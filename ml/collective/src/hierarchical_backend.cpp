@@ -92,8 +92,12 @@ Result<std::unique_ptr<HierarchicalBackend>> HierarchicalBackend::make(const Lay
                                                                        std::unique_ptr<SharedBackend> near,
                                                                        std::span<const std::int32_t> processes,
                                                                        Duration time, const MakeFar& make_far) {
-  PHAROS_TRY(auto far, make_far({.lane = layout.lane(), .heard = [&its = *near] { its.tell_news(); }}));
-  std::unique_ptr<HierarchicalBackend> backend{new HierarchicalBackend{layout, std::move(near), std::move(far)}};
+  auto far = make_far({.lane = layout.lane(), .heard = [&its = *near] { its.tell_news(); }});
+  if (!far) {
+    near->fail(far.error());  // the neighbours may have found all others
+    return far.error();
+  }
+  std::unique_ptr<HierarchicalBackend> backend{new HierarchicalBackend{layout, std::move(near), *std::move(far)}};
   PHAROS_TRY_VOID(backend->while_near([&] { return backend->near_->meet(time, processes); }));
   return backend;
 }

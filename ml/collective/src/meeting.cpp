@@ -128,8 +128,9 @@ Result<void> Meeting::begin(TimePoint deadline, std::span<const std::int32_t> pr
 
 Result<void> Meeting::come(std::uint32_t rank, TimePoint deadline) {
   say_awaited({.what = Awaited::What::kCome, .number = 1, .rank = rank});
-  while (shared_.rank_lines[rank].is_here.load(std::memory_order_acquire) == 0) {
+  while (shared_.rank_lines[rank].is_here.load(std::memory_order_acquire) != kHere) {
     if (auto why = failure()) return *std::move(why);
+    if (is_gone(rank)) return fail(has_left(name(rank), "the group"));
     // Also of one that has come: others may not come without it.
     for (std::uint32_t each = 0; each < ranks_; ++each) {
       if (has_died(each)) return fail(died_early(name(each)));
