@@ -1,8 +1,11 @@
 // Ranks over TCP that do not agree, do not come, stop or die; and strangers.
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -10,6 +13,7 @@
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/net/handshake.hpp>
 
+#include "connections.hpp"
 #include "ranks.hpp"
 #include "stream.hpp"
 
@@ -165,6 +169,58 @@ TEST(StreamForming, EndsWhenARankDiesThatWasThereAlready) {
   EXPECT_SAYS(backend.error().message(), "rank 1 has died before all had come to the group");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
   dying.join();
+}
+
+/// A socket that rank 0 takes for one of this rank's.
+Fd come_to(const net::Address& address, const net::Key& key, std::uint64_t rank) {
+  auto socket = net::connect_to(address, Deadline::in(5s));
+  EXPECT_TRUE(socket);
+  const net::Identity self{net::Role::kWorker, rank};
+  EXPECT_TRUE(net::initiate(socket->get(), key, self, Deadline::in(5s)));
+  return *std::move(socket);
+}
+
+/// Rank 3 never comes. What rank 0 says to rank 1, this one hears as rank 1 of others.
+TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
+  net::Key key;
+  fill_random(key);
+  const auto listener = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(listener);
+  const net::Address address = *net::bound_address(listener->get());
+  const std::vector<std::string> addresses(4, address.to_string());
+  std::optional<Result<Connections>> looked;
+  std::jthread rank_0{[&] { looked = connect_ranks(*listener, addresses, key, 0, 1, Deadline::in(20s)); }};
+  const auto begin = now();
+  const Fd rank_1 = come_to(address, key, 1);
+  come_to(address, key, 2);  // and is gone
+  StreamMessage message;
+  ASSERT_TRUE(net::receive_all(rank_1.get(), std::as_writable_bytes(std::span{&message, 1}), Deadline::in(10s)));
+  EXPECT_EQ(message.kind, StreamMessage::Kind::kGaveUp);
+  ASSERT_TRUE(message.makes_sense());
+  std::string text(message.bytes, ' ');
+  ASSERT_TRUE(net::receive_all(rank_1.get(), std::as_writable_bytes(std::span{text}), Deadline::in(10s)));
+  EXPECT_SAYS(text, "rank 2 has died before all had come to the group");
+  rank_0.join();
+  ASSERT_FALSE(*looked);
+
+  std::jthread rank_1_of_others{[&] {
+    const auto others = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+    ASSERT_TRUE(others);
+    looked = connect_ranks(*others, addresses, key, 1, 1, Deadline::in(20s));
+  }};
+  pollfd comes{.fd = listener->get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&comes, 1, 5000), 1);
+  const Fd guest{::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC)};
+  ASSERT_TRUE(net::accept(
+      guest.get(), {net::Role::kWorker, 0}, [&](net::Identity) { return key; }, Deadline::in(5s)));
+  ASSERT_TRUE(net::send_all(guest.get(), std::as_bytes(std::span{&message, 1}), Deadline::in(5s)));
+  ASSERT_TRUE(net::send_all(guest.get(), std::as_bytes(std::span{text}), Deadline::in(5s)));
+  ::shutdown(guest.get(), SHUT_WR);
+  rank_1_of_others.join();
+  ASSERT_FALSE(*looked);
+  EXPECT_EQ(looked->error().code(), ErrorCode::kActorDied);
+  EXPECT_SAYS(looked->error().message(), "rank 2 has died before all had come to the group");
+  EXPECT_LT(now() - begin, 10s);
 }
 
 /// With the key, but not with sense.

@@ -4,12 +4,20 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include <pharos/net/address.hpp>
+#include <pharos/net/blocking_io.hpp>
 
 #include "greeting.hpp"
+#include "stream.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -31,77 +39,156 @@ bool is_closed(const Fd& socket) {
   pollfd polled{.fd = socket.get(), .events = POLLRDHUP, .revents = 0};
   return socket && ::poll(&polled, 1, 0) == 1;
 }
-/// Without a word: a rank that leaves in order says so before.
-bool has_died(const Fd& socket) {
-  std::byte word{};
-  return is_closed(socket) && ::recv(socket.get(), &word, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
-}
 
-std::vector<int> open_ones(const Connections& connections) {
-  std::vector<int> all;
-  for (const auto& its : connections) {
-    for (const Fd& each : its) {
-      if (each && !is_closed(each)) all.push_back(each.get());
-    }
-  }
-  return all;
-}
-
-/// The first rank with a socket of which that is so; as many as there are: none.
-template <class F>
-std::size_t first_of(const Connections& connections, const F& is_so) {
-  return static_cast<std::size_t>(
-      std::find_if(connections.begin(), connections.end(),
-                   [&](const std::vector<Fd>& its) { return std::any_of(its.begin(), its.end(), is_so); }) -
-      connections.begin());
-}
-
-/// One that was there has died, or it is late.
-Result<void> check(const Connections& connections, const std::string& address, Deadline deadline) {
-  if (const std::size_t rank = first_of(connections, has_died); rank < connections.size()) {
+/// Why another rank has given up looking, or that it has died: it has ended its connection without a word. Nothing:
+/// neither; or it has found all others, this one too, and its words are heard once this one has.
+std::optional<Error> end_of(std::size_t rank, const Fd& socket) {
+  if (!is_closed(socket)) return std::nullopt;
+  struct {
+    StreamMessage message;
+    std::array<char, StreamMessage::kTextMax> text;
+  } word;
+  const ssize_t n = ::recv(socket.get(), &word, sizeof word, MSG_PEEK | MSG_DONTWAIT);
+  if (n <= 0) {
     return Error{ErrorCode::kActorDied, who(rank) + " has died before all had come to the group",
                  "Begin a new term without it, or with another in its place."};
   }
-  if (!deadline.expired(std::chrono::steady_clock::now())) return {};
-  const std::size_t rank = first_of(connections, [](const Fd& each) { return !each; });
-  return Error{ErrorCode::kDeadlineExceeded, who(rank) + " did not come to the group",
-               "See what its process does, and whether it reaches " + address + '.'};
+  const auto size = static_cast<std::size_t>(n);
+  if (size < sizeof word.message || word.message.kind != StreamMessage::Kind::kGaveUp) return std::nullopt;
+  return error_of(word.message.tag, {word.text.data(), size - sizeof word.message});
 }
+
+/// A rank that looks for the others. What ends it, those it has found are told.
+class Search {
+ public:
+  Search(const Fd& listener, const std::vector<std::string>& addresses, const net::Key& key, std::uint32_t rank,
+         std::uint32_t sockets, Deadline deadline)
+      : addresses_{addresses},
+        key_{key},
+        rank_{rank},
+        sockets_{sockets},
+        deadline_{deadline},
+        greeting_{listener, key, {net::Role::kWorker, rank}},
+        found_(addresses.size()) {
+    for (std::size_t other = 0; other < found_.size(); ++other) {
+      if (other != rank) found_[other].resize(sockets);
+    }
+  }
+
+  Result<Connections> run() {
+    auto found = find_all();
+    if (found) return std::move(found_);
+    tell(found.error());
+    return found.error();
+  }
+
+ private:
+  // Each goes to those before it, and those behind it come to it: rank 0 waits for nobody that waits for it.
+  Result<void> find_all() {
+    for (std::uint32_t other = 0; other < rank_; ++other) {
+      for (Fd& socket : found_[other]) {
+        auto reached = reach(other, static_cast<std::uint32_t>(&socket - found_[other].data()));
+        if (!reached) {
+          PHAROS_TRY_VOID(check());
+          return Error{reached.error()}.with("looking for " + who(other));
+        }
+        PHAROS_TRY_VOID(set_up(*reached));
+        socket = *std::move(reached);
+      }
+    }
+    for (std::size_t left = (found_.size() - 1 - rank_) * sockets_; left > 0;) {
+      PHAROS_TRY_VOID(check());
+      if (deadline_.expired(std::chrono::steady_clock::now())) return is_late();
+      auto guest = greeting_.next(deadline_, open_ones());
+      if (!guest) continue;
+      const std::uint64_t other = guest->id / sockets_;
+      const std::uint64_t which = guest->id % sockets_;
+      if (other >= found_.size() || other <= rank_ || found_[other][which]) continue;
+      PHAROS_TRY_VOID(set_up(guest->socket));
+      found_[other][which] = std::move(guest->socket);
+      --left;
+    }
+    return {};
+  }
+
+  Result<Fd> reach(std::uint32_t other, std::uint32_t which) const {
+    PHAROS_TRY(const net::Address address, net::parse_address(addresses_[other]));
+    PHAROS_TRY(Fd socket, net::connect_to(address, deadline_));
+    net::Initiator initiator{key_, {net::Role::kWorker, rank_ * sockets_ + which}};
+    PHAROS_TRY_VOID(net::send_all(socket.get(), initiator.hello(), deadline_));
+    PHAROS_TRY_VOID(wait_for(socket));
+    std::array<std::byte, net::kHelloBytes + net::kProofBytes> answer;
+    PHAROS_TRY_VOID(net::receive_all(socket.get(), answer, deadline_));
+    PHAROS_TRY(const auto proof, initiator.answer(answer));
+    PHAROS_TRY_VOID(net::send_all(socket.get(), proof, deadline_));
+    return socket;
+  }
+
+  /// Until the other rank says something, or one that has been found ends: this one may wait for that itself.
+  Result<void> wait_for(const Fd& socket) const {
+    std::vector<pollfd> waited{{.fd = socket.get(), .events = POLLIN, .revents = 0}};
+    for (const int each : open_ones()) waited.push_back({.fd = each, .events = POLLRDHUP, .revents = 0});
+    const Duration left = std::min<Duration>(deadline_.left(std::chrono::steady_clock::now()), std::chrono::hours{1});
+    ::poll(waited.data(), waited.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    return check();
+  }
+
+  Result<void> check() const {
+    for (std::size_t rank = 0; rank < found_.size(); ++rank) {
+      for (const Fd& each : found_[rank]) {
+        if (auto why = end_of(rank, each)) return *std::move(why);
+      }
+    }
+    return {};
+  }
+
+  Error is_late() const {
+    const auto missing = std::find_if(found_.begin(), found_.end(), [](const std::vector<Fd>& its) {
+      return std::any_of(its.begin(), its.end(), [](const Fd& each) { return !each; });
+    });
+    return {ErrorCode::kDeadlineExceeded,
+            who(static_cast<std::size_t>(missing - found_.begin())) + " did not come to the group",
+            "See what its process does, and whether it reaches " + addresses_[rank_] + '.'};
+  }
+
+  std::vector<int> open_ones() const {
+    std::vector<int> all;
+    for (const auto& its : found_) {
+      for (const Fd& each : its) {
+        if (each && !is_closed(each)) all.push_back(each.get());
+      }
+    }
+    return all;
+  }
+
+  /// Nothing has been sent on these: they take it at once.
+  void tell(const Error& why) {
+    std::atomic<std::uint64_t> sent = 0;
+    for (auto& its : found_) {
+      for (Fd& each : its) {
+        if (!each) continue;
+        Stream stream{std::move(each), sent};
+        stream.send_text({.kind = StreamMessage::Kind::kGaveUp, .tag = static_cast<std::uint32_t>(why.code())},
+                         told(why));
+        static_cast<void>(stream.write(std::numeric_limits<std::size_t>::max()));  // who is gone needs no reason
+      }
+    }
+  }
+
+  const std::vector<std::string>& addresses_;
+  const net::Key& key_;
+  const std::uint32_t rank_;
+  const std::uint32_t sockets_;
+  const Deadline deadline_;
+  Greeting greeting_;
+  Connections found_;
+};
 
 }  // namespace
 
 Result<Connections> connect_ranks(const Fd& listener, const std::vector<std::string>& addresses, const net::Key& key,
                                   std::uint32_t rank, std::uint32_t sockets, Deadline deadline) {
-  const std::size_t ranks = addresses.size();
-  Connections connections(ranks);
-  for (std::size_t other = 0; other < ranks; ++other) {
-    if (other != rank) connections[other].resize(sockets);
-  }
-  // Each to those before it, and those behind it to it: rank 0 waits for nobody that waits for it.
-  for (std::uint32_t other = 0; other < rank; ++other) {
-    PHAROS_TRY(const net::Address address, net::parse_address(addresses[other]));
-    for (std::uint32_t which = 0; which < sockets; ++which) {
-      auto socket = net::connect_to(address, deadline);
-      if (!socket) return Error{socket.error()}.with("looking for " + who(other));
-      const auto proved = net::initiate(socket->get(), key, {net::Role::kWorker, rank * sockets + which}, deadline);
-      if (!proved) return Error{proved.error()}.with("looking for " + who(other));
-      PHAROS_TRY_VOID(set_up(*socket));
-      connections[other][which] = *std::move(socket);
-    }
-  }
-  Greeting greeting{listener, key, {net::Role::kWorker, rank}};
-  for (std::size_t left = (ranks - 1 - rank) * sockets; left > 0;) {
-    PHAROS_TRY_VOID(check(connections, addresses[rank], deadline));
-    auto guest = greeting.next(deadline, open_ones(connections));
-    if (!guest) continue;
-    const std::uint64_t other = guest->id / sockets;
-    const std::uint64_t which = guest->id % sockets;
-    if (other >= ranks || other <= rank || connections[other][which]) continue;
-    PHAROS_TRY_VOID(set_up(guest->socket));
-    connections[other][which] = std::move(guest->socket);
-    --left;
-  }
-  return connections;
+  return Search{listener, addresses, key, rank, sockets, deadline}.run();
 }
 
 }  // namespace pharos::ml

@@ -14,7 +14,6 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kTextMax = 4096;
 constexpr std::size_t kReadsInTurn = 32;  // then the other ranks'
 
 }  // namespace
@@ -22,7 +21,7 @@ constexpr std::size_t kReadsInTurn = 32;  // then the other ranks'
 bool StreamMessage::makes_sense() const {
   return kind <= Kind::kAnswer && among <= Among::kTwo && operation.kind <= Operation::Kind::kAllocate &&
          operation.dtype <= DType::kF64 && operation.reduction <= Reduction::kMin &&
-         (kind == Kind::kData || bytes <= (kind == Kind::kFailed ? kTextMax : 0));
+         (kind == Kind::kData || bytes <= (is_failure() ? kTextMax : 0));
 }
 
 void Stream::send(const StreamMessage& message, const std::byte* bytes, std::function<void()> sent) {
@@ -31,7 +30,7 @@ void Stream::send(const StreamMessage& message, const std::byte* bytes, std::fun
 
 void Stream::send_text(StreamMessage message, const std::string& text) {
   const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-  std::vector<std::byte> bytes(begin, begin + std::min(text.size(), kTextMax));
+  std::vector<std::byte> bytes(begin, begin + std::min(text.size(), StreamMessage::kTextMax));
   message.bytes = bytes.size();
   going_.push_back({message, nullptr, std::move(bytes), {}});
 }

@@ -30,6 +30,7 @@ struct StreamMessage {
     kBegun,   ///< the sender has begun this operation: it takes data of it from now on
     kData,    ///< a part of an operation, which the receiver has begun
     kFailed,  ///< why, as text: everything ends
+    kGaveUp,  ///< the same, before the sender has found all ranks
     kLeft,    ///< the sender will begin nothing more
     kAsk,     ///< whom does the receiver wait for?
     kAnswer,  ///< to that
@@ -37,11 +38,14 @@ struct StreamMessage {
 
   Kind kind = Kind::kBegun;
   Among among = Among::kAll;  ///< kBegun, kData
-  std::uint32_t tag = 0;  ///< kData: which part; kFailed: the error's code; kAnswer: 1 more than the rank, or 0: nobody
-  std::uint64_t number = 0;  ///< of the operation among those of the same ranks
-  std::uint64_t bytes = 0;   ///< that follow
-  Operation operation{};     ///< kBegun: as its ranks must agree on it
+  std::uint32_t tag = 0;      ///< kData: which part; of a failure: its code; kAnswer: 1 more than the rank, 0: nobody
+  std::uint64_t number = 0;   ///< of the operation among those of the same ranks
+  std::uint64_t bytes = 0;    ///< that follow
+  Operation operation{};      ///< kBegun: as its ranks must agree on it
 
+  static constexpr std::size_t kTextMax = 4096;
+
+  bool is_failure() const { return kind == Kind::kFailed || kind == Kind::kGaveUp; }
   bool makes_sense() const;
 };
 

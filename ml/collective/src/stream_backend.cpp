@@ -96,7 +96,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     if (message.kind == Kind::kBegun) {
       PHAROS_TRY_VOID(backend_.begun_by(rank_, message.among, message.number, message.operation));
     }
-    if (message.kind == Kind::kFailed) {
+    if (message.is_failure()) {
       text_.resize(message.bytes);
       return reinterpret_cast<std::byte*>(text_.data());
     }
@@ -111,9 +111,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     if (message.kind == Kind::kLeft) return backend_.left_by(rank_, stream_);
     if (message.kind == Kind::kAsk) return backend_.answer(rank_);
     if (message.kind == Kind::kAnswer) return backend_.answered(rank_, message.tag);
-    if (message.kind == Kind::kFailed) {
-      return backend_.give_up(error_of(message.tag, text_));
-    }
+    if (message.is_failure()) return backend_.give_up(error_of(message.tag, text_));
     if (message.kind != Kind::kData) return;
     const auto running = backend_.find(order_of(message));
     if (running == nullptr) return;
