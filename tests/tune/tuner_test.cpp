@@ -80,6 +80,22 @@ double dies_twice(Trial& trial) {
   return static_cast<double>(done.size());
 }
 
+constexpr int kDies = 150;
+
+/// Says which trial has begun. One dies, the first time.
+double is_short(const Params& params, const std::string& begun) {
+  const int n = params.get<int>("n");
+  bool again = false;
+  {
+    std::ifstream before{begun};
+    for (int each = 0; before >> each;) again = again || each == n;
+  }
+  std::ofstream{begun, std::ios::app} << std::to_string(n) + "\n";  // in one piece
+  std::this_thread::sleep_for(2ms);                                 // what it does
+  if (n == kDies && !again) ::kill(::getpid(), SIGKILL);
+  return n;
+}
+
 double hangs(Trial& trial) {
   trial.report(1);
   if (trial.attempt() == 0) {
@@ -242,6 +258,35 @@ TEST_F(TunerTest, ATrialWhoseWorkerDiesGoesOnFromWhatItHasSaved) {
     EXPECT_EQ(trial.attempts, 3U);
     EXPECT_NE(trial.error.find("SIGKILL"), std::string::npos) << trial.error;
   }
+}
+
+TEST_F(TunerTest, ShortTrialsAreOrderedAheadAndBeginElsewhereWhenTheirWorkerDies) {
+  constexpr int kTrials = 300;
+  const TemporaryFolder folder;
+  const auto begun = (folder.path() / "begun").string();
+  Runtime runtime;
+  TunerOptions its = options(kTrials);
+  std::vector<Value> each;
+  for (std::int64_t n = 0; n < kTrials; ++n) each.emplace_back(n);
+  its.space = Space{{"n", grid(each)}};
+  its.searcher = grid_search(its.space);
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&is_short>(begun);
+  ASSERT_EQ(results.count(State::kComplete), static_cast<std::size_t>(kTrials));
+  std::map<int, int> times;
+  std::ifstream file{begun};
+  for (int n = 0; file >> n;) ++times[n];
+  std::map<double, int> at_once;
+  for (const TrialResult& trial : results.trials()) {
+    const int n = trial.params.get<int>("n");
+    EXPECT_EQ(trial.attempts, n == kDies ? 2U : 1U) << n;
+    EXPECT_EQ(times[n], n == kDies ? 2 : 1) << n;
+    ++at_once[trial.began_s];
+    --at_once[trial.ended_s];
+  }
+  int most = 0;
+  int now = 0;
+  for (const auto& [when, more] : at_once) most = std::max(most, now += more);
+  EXPECT_EQ(most, 4) << "two run, and each has one behind it";
 }
 
 TEST_F(TunerTest, ATrialThatHangsIsEndedAndBegunAgain) {

@@ -59,9 +59,7 @@ void ActorSlots::next(std::size_t slot, std::size_t worker, const TrialOrder& or
 }
 
 void ActorSlots::start(std::size_t slot, detail::TrialStart start) {
-  slots_[slot].to_end = group_.size;
-  slots_[slot].end.reset();
-  slots_[slot].threw.reset();
+  slots_[slot].to_end += group_.size;
   if (group_.size > 1) start.until = 0;  // what they report, they report together
   const TrialOrder order = std::move(start);
   for (std::size_t worker = 0; worker < group_.size; ++worker) next(slot, worker, order);
@@ -99,25 +97,26 @@ void ActorSlots::take_throws(std::vector<Message>& messages) {
   any_threw_ = false;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     Slot& its = slots_[slot];
-    if (!its.threw) continue;
+    if (!its.threw || its.lost) continue;
     if (its.to_end != 0 && now() < its.threw_at + kReasonTime) {
       any_threw_ = true;
     } else {
-      messages.push_back({slot, *std::exchange(its.threw, {})});
+      messages.push_back({slot, lose(its, *std::exchange(its.threw, {}))});
     }
   }
 }
 
 std::optional<TrialSlots::Heard> ActorSlots::heard(const CellHandle& cell, const Awaited& from) {
   Slot& slot = slots_[from.slot];
+  if (slot.lost) return std::nullopt;
   if (!from.worker) {
     auto ready = Ref<void>{cell}.try_get();
-    if (!ready) return std::move(ready).error();
+    if (!ready) return lose(slot, std::move(ready).error());
     if (group_.size > 1) {
       try {
         slot.workers->connect();
       } catch (const Exception& error) {
-        return error.error();
+        return lose(slot, error.error());
       }
     }
     slot.ready = true;
@@ -125,8 +124,13 @@ std::optional<TrialSlots::Heard> ActorSlots::heard(const CellHandle& cell, const
     return Ready{};
   }
   auto events = Ref<std::vector<TrialEvent>>{cell}.try_get();
-  if (!events) return std::move(events).error();
+  if (!events) return lose(slot, std::move(events).error());
   return take(slot, from, *std::move(events));
+}
+
+TrialSlots::Heard ActorSlots::lose(Slot& slot, Error why) {
+  slot.lost = true;
+  return why;
 }
 
 // The first worker's count; all have to come back.
@@ -157,7 +161,7 @@ std::optional<TrialSlots::Heard> ActorSlots::take(Slot& slot, const Awaited& fro
   } else {
     events.clear();
   }
-  if (slot.to_end == 0) events.emplace_back(*std::exchange(slot.end, {}));
+  if (slot.to_end % group_.size == 0) events.emplace_back(*std::exchange(slot.end, {}));
   if (events.empty()) return std::nullopt;
   return events;
 }

@@ -27,6 +27,9 @@ class ActorSlots final : public TrialSlots {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   void want(std::size_t slots) override;
   void start(std::size_t slot, detail::TrialStart start) override;
+  bool takes_another(std::size_t slot) const override {
+    return group_.size == 1 && !slots_[slot].workers->may_report();
+  }
   void answer(std::size_t slot, detail::TrialOrder order) override;
   void stop(std::size_t slot) override;
   void replace(std::size_t slot) override;
@@ -40,7 +43,8 @@ class ActorSlots final : public TrialSlots {
   struct Slot {
     std::unique_ptr<detail::TrialWorkers> workers;
     bool ready = false;
-    std::size_t to_end = 0;  // workers whose objective has not come back
+    bool lost = false;
+    std::size_t to_end = 0;  // objectives that have not come back: one of each worker for each trial
     std::optional<detail::TrialEnds> end{};
     std::optional<Error> threw{};  // of several workers the first; perhaps because another has died
     TimePoint threw_at{};
@@ -55,6 +59,7 @@ class ActorSlots final : public TrialSlots {
   void await(pharos::detail::CellHandle cell, Awaited what);
   void next(std::size_t slot, std::size_t worker, const detail::TrialOrder& order);
   std::optional<Heard> heard(const pharos::detail::CellHandle& cell, const Awaited& from);
+  Heard lose(Slot& slot, Error why);
   void take_throws(std::vector<Message>& messages);
   std::optional<Heard> take(Slot& slot, const Awaited& from, std::vector<detail::TrialEvent> events);
 

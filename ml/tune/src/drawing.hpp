@@ -28,6 +28,7 @@ class Unlearned : public Searcher {
   Value ask(std::uint64_t trial, std::string_view name, const Domain& domain) override;
   void began(std::uint64_t, const Params&) override {}
   void tell(std::uint64_t, const Outcome&) override {}
+  bool learns() const override { return false; }
 
  protected:
   /// What is not left to chance.

@@ -36,6 +36,7 @@ class SimulatedSlots final : public TrialSlots {
     }
     run_step(slot);
   }
+  bool takes_another(std::size_t) const override { return false; }
   void answer(std::size_t slot, detail::TrialOrder order) override {
     Slot& its = slots_[slot];
     const Verdict verdict = std::get<detail::TrialVerdict>(order).verdict;

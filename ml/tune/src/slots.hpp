@@ -13,11 +13,12 @@
 
 namespace pharos::ml {
 
-/// Where trials run: slots, each of which has one at a time. Owned by the tuner; one thread.
+/// Where trials run: slots, each of which runs one at a time. Owned by the tuner; one thread.
 class TrialSlots {
  public:
-  struct Ready {};                                                            // it can be given a trial
-  using Heard = std::variant<Ready, std::vector<detail::TrialEvent>, Error>;  // error: what it had is gone
+  struct Ready {};  // it can be given a trial
+  /// Error: what it had is gone. It says nothing more until it is replaced.
+  using Heard = std::variant<Ready, std::vector<detail::TrialEvent>, Error>;
   struct Message {
     std::size_t slot;
     Heard heard;
@@ -33,6 +34,8 @@ class TrialSlots {
   /// That many trials could run. Slots come when there is room for them.
   virtual void want(std::size_t slots) = 0;
   virtual void start(std::size_t slot, detail::TrialStart start) = 0;
+  /// Another one may be started there while one runs, and begins at once when that ends.
+  virtual bool takes_another(std::size_t slot) const = 0;
   virtual void answer(std::size_t slot, detail::TrialOrder order) = 0;
   /// The trial there is to stop at its next report.
   virtual void stop(std::size_t slot) = 0;

@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 using detail::TrialEvent;
 
 constexpr std::size_t kFailuresMax = 5;  // of slots one after the other, with nothing in between
+constexpr Duration kShort = 100ms;       // a trial: to wait a while for its worker is no loss, and each way counts
 
 }  // namespace
 
@@ -24,7 +25,8 @@ SweepLoop::SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, T
     : slots_{slots},
       times_{times},
       space_{space},
-      sweep_{std::move(rules), space, searcher, scheduler, [this](const SweepEvent& event) { note(event); }} {}
+      sweep_{std::move(rules), space, searcher, scheduler, [this](const SweepEvent& event) { note(event); }},
+      orders_ahead_{!searcher.learns() && sweep_.rules().in_order == 0} {}
 
 // ---- What is kept
 
@@ -174,13 +176,10 @@ TimePoint SweepLoop::wake_at() const {
 }
 
 void SweepLoop::fill() {
-  const double now = seconds();
-  const std::uint64_t trials = sweep_.rules().trials;
   const std::size_t to_run = sweep_.running() + sweep_.waiting() + (sweep_.paused() != 0 ? 1 : 0);
-  const std::uint64_t to_begin = trials - std::min<std::uint64_t>(trials, sweep_.trials().size());
-  slots_.want(static_cast<std::size_t>(std::min<std::uint64_t>(to_begin, std::uint64_t{1} << 20)) + to_run);
+  slots_.want(static_cast<std::size_t>(std::min<std::uint64_t>(to_begin(), std::uint64_t{1} << 20)) + to_run);
   while (!idle_.empty()) {
-    const auto trial = sweep_.next(now);
+    const auto trial = next();
     if (!trial) return;
     // One that was told to pause and goes on after all begins again where it is, once it has saved.
     if (Slot* const leaving = slot_of(*trial)) {
@@ -188,6 +187,31 @@ void SweepLoop::fill() {
     } else {
       start(*idle_.begin(), *trial, *trial);
     }
+  }
+  if (orders_ahead_) order_ahead();
+}
+
+std::uint64_t SweepLoop::to_begin() const {
+  const std::uint64_t trials = sweep_.rules().trials;
+  return trials - std::min<std::uint64_t>(trials, sweep_.trials().size());
+}
+
+std::optional<std::uint64_t> SweepLoop::next() {
+  if (taken_back_.empty()) return sweep_.next(seconds());
+  const std::uint64_t trial = taken_back_.back();
+  taken_back_.pop_back();
+  return trial;
+}
+
+// Short trials do not wait for the way to their tuner and back. As long as there are enough for all slots.
+void SweepLoop::order_ahead() {
+  if (short_ones_ < 2 * of_slots_.size()) return;
+  for (std::size_t slot = 0; slot < of_slots_.size(); ++slot) {
+    Slot& its = of_slots_[slot];
+    if (!its.trial || its.ahead || !slots_.takes_another(slot)) continue;
+    if (to_begin() < 2 * of_slots_.size()) return;
+    if (!(its.ahead = next())) return;
+    order(slot, *its.ahead, *its.ahead);
   }
 }
 
@@ -199,8 +223,11 @@ SweepLoop::Slot* SweepLoop::slot_of(std::uint64_t trial) {
 
 void SweepLoop::start(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of) {
   idle_.erase(slot);
-  Slot& its = of_slots_[slot];
-  its = {.trial = trial, .heard_at = slots_.now()};
+  of_slots_[slot] = {.trial = trial, .heard_at = slots_.now()};
+  order(slot, trial, checkpoint_of);
+}
+
+void SweepLoop::order(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of) {
   const TrialResult& result = sweep_.at(trial);
   detail::TrialStart start;
   start.begin = {.trial = trial, .attempt = result.attempts - 1, .step = 0, .params = result.params};
@@ -215,8 +242,15 @@ void SweepLoop::start(std::size_t slot, std::uint64_t trial, std::uint64_t check
 }
 
 void SweepLoop::free(std::size_t slot) {
+  const auto ahead = of_slots_[slot].ahead;
+  of_slots_[slot] = {.trial = ahead, .heard_at = slots_.now()};
+  if (!ahead) idle_.insert(slot);
+}
+
+/// What is there, whatever it does. What was ordered ahead has not begun, as far as anybody knows.
+void SweepLoop::give_up(std::size_t slot) {
+  if (const auto ahead = of_slots_[slot].ahead) taken_back_.push_back(*ahead);
   of_slots_[slot] = {};
-  idle_.insert(slot);
 }
 
 // ---- What comes from them
@@ -229,7 +263,9 @@ Result<void> SweepLoop::take(TrialSlots::Message message) {
     free(message.slot);
     return {};
   }
-  of_slots_[message.slot].heard_at = slots_.now();
+  const TimePoint now = slots_.now();
+  const TimePoint before = std::exchange(of_slots_[message.slot].heard_at, now);
+  short_ones_ = now - before < kShort ? short_ones_ + 1 : 0;
   for (TrialEvent& event : std::get<std::vector<TrialEvent>>(message.heard)) {
     if (of_slots_[message.slot].trial) take(message.slot, event);
   }
@@ -250,7 +286,7 @@ void SweepLoop::fail(std::size_t slot, const std::string& why, bool may_retry) {
     sweep_.failed(*trial, why, may_retry, seconds());
     trial_is_over(*trial);
   }
-  of_slots_[slot] = {};
+  give_up(slot);
   effects_.emplace_back([this, slot] { slots_.replace(slot); });
 }
 
@@ -359,7 +395,7 @@ void SweepLoop::look_at_times() {
     if (now >= over_at_) {
       sweep_.cut(*its.trial, seconds());
       trial_is_over(*its.trial);
-      its = {};
+      give_up(slot);
       slots_.replace(slot);
     } else if (times_.silence != Duration{} && now - its.heard_at >= times_.silence) {
       fail(slot, "nothing came from it for " + to_text(std::chrono::duration<double>(times_.silence).count()), true);

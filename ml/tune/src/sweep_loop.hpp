@@ -52,6 +52,7 @@ class SweepLoop {
  private:
   struct Slot {
     std::optional<std::uint64_t> trial{};
+    std::optional<std::uint64_t> ahead{};  // begins there when that has ended
     TimePoint heard_at{};
     bool is_told = false;                     // to stop, because the time is over
     std::optional<std::uint64_t> again_as{};  // its trial begins again from what that one has saved
@@ -61,8 +62,12 @@ class SweepLoop {
   bool all_have_come_back();
   TimePoint wake_at() const;
   void fill();
+  void order_ahead();
+  std::optional<std::uint64_t> next();
+  std::uint64_t to_begin() const;
   Slot* slot_of(std::uint64_t trial);
   void start(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
+  void order(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
   Result<void> take(TrialSlots::Message message);
   Result<void> take(std::size_t slot, const Error& lost);
   void take(std::size_t slot, detail::TrialEvent& event);
@@ -70,6 +75,7 @@ class SweepLoop {
   void take_end(std::size_t slot, const detail::TrialEnds& end);
   void fail(std::size_t slot, const std::string& why, bool may_retry);
   void free(std::size_t slot);
+  void give_up(std::size_t slot);
   void trial_is_over(std::uint64_t trial);
   void forget(std::uint64_t trial);
   void forget_paused();
@@ -88,6 +94,9 @@ class SweepLoop {
   double before_ = 0;  // seconds, of tuners before this one
   std::vector<Slot> of_slots_;
   std::set<std::size_t> idle_;                         // that can be given a trial
+  const bool orders_ahead_;                            // while trials are short: nothing is lost by asking early
+  std::size_t short_ones_ = 0;                         // what has come soon, since something has not
+  std::vector<std::uint64_t> taken_back_;              // were ordered ahead where a worker has died
   std::vector<std::function<void()>> effects_;         // once all is in the journal
   std::map<std::uint64_t, std::uint64_t> kept_steps_;  // of what the slots keep, by trial
   std::vector<std::uint64_t> best_kept_;               // trials that have ended, the best first

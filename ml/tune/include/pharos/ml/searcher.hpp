@@ -49,6 +49,8 @@ class PHAROS_API Searcher {
   virtual void began(std::uint64_t trial, const Params& params) = 0;
   /// Once for each that began.
   virtual void tell(std::uint64_t trial, const Outcome& outcome) = 0;
+  /// False: what it proposes does not depend on what it is told, so that nothing is lost by asking early.
+  virtual bool learns() const { return true; }
 };
 
 /// Each trial by itself. Grids are drawn from, too.

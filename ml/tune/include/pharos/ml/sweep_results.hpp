@@ -38,7 +38,7 @@ struct TrialResult {
   std::optional<double> value{};  ///< of the sweep's metric
   std::uint64_t step = 0;         ///< the last that it has reported
   std::uint32_t attempts = 1;
-  double began_s = 0;  ///< since the sweep began
+  double began_s = 0;  ///< since the sweep began: when it was given to a worker
   double ended_s = 0;
   std::string error{};  ///< the last
 };

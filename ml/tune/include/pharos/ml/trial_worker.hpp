@@ -114,12 +114,14 @@ Metrics run_objective(Trial& trial, const Args&... args) {
 template <auto Objective, class... Args>
 class FunctionWorker {
  public:
+  static constexpr bool kMayReport = std::is_invocable_v<decltype(Objective), Trial&, const Args&...>;
+
   explicit FunctionWorker(Args... args)
       : runner_{[args = std::make_tuple(std::move(args)...)](Trial& trial) {
                   return std::apply([&](const auto&... each) { return run_objective<Objective>(trial, each...); },
                                     args);
                 },
-                std::is_invocable_v<decltype(Objective), Trial&, const Args&...>} {}
+                kMayReport} {}
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }
@@ -181,6 +183,8 @@ class StepsOf {
 template <class T, class... Args>
 class ClassWorker {
  public:
+  static constexpr bool kMayReport = true;
+
   explicit ClassWorker(Args... args)
       : runner_{
             [steps = std::make_shared<StepsOf<T>>(), args = std::make_tuple(std::move(args)...)](Trial& trial) mutable {
@@ -188,7 +192,7 @@ class ClassWorker {
                 return std::apply([](const auto&... each) { return std::make_unique<T>(each...); }, args);
               });
             },
-            true} {}
+            kMayReport} {}
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }

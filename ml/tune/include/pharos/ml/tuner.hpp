@@ -95,6 +95,8 @@ class PHAROS_API TrialWorkers {
   TrialWorkers(TrialWorkers&&) = delete;
   virtual ~TrialWorkers();
 
+  /// If not, each order of a trial brings its end, and the next may be given before.
+  virtual bool may_report() const = 0;
   virtual pharos::detail::CellHandle ready() const = 0;
   virtual void connect() const = 0;
   virtual pharos::detail::CellHandle next(std::size_t worker, const TrialOrder& order) const = 0;
@@ -109,6 +111,7 @@ class GroupOfTrialWorkers final : public TrialWorkers {
  public:
   explicit GroupOfTrialWorkers(ActorGroup<Worker> group) : group_{std::move(group)} {}
 
+  bool may_report() const override { return Worker::kMayReport; }
   pharos::detail::CellHandle ready() const override { return group_.ready().cell(); }
   void connect() const override { ml::connect(group_); }
   pharos::detail::CellHandle next(std::size_t worker, const TrialOrder& order) const override {
