@@ -24,7 +24,7 @@ struct Term {
 };
 
 /// For each point, the logarithm of the weighted sum of all kernels' densities: `sums`, one for each. A kernel's is the
-/// exponential of `logs` and of what the point's terms add, of which all points have as many.
+/// exponential of `logs` and of what the point's terms add; all points have terms of the same kernels, in one order.
 void log_sums(std::span<const double> weights, std::span<const double> logs, std::span<const Term> terms,
               std::span<double> sums);
 
