@@ -104,6 +104,22 @@ double hangs(Trial& trial) {
   return 2;
 }
 
+/// The second waits until the first has ended, and it may use its core.
+double waits_for_cores(Trial& trial, const std::string& began) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waits = [&](const auto& is_so) {
+    while (!is_so() && std::chrono::steady_clock::now() < begin + 20s) std::this_thread::sleep_for(1ms);
+  };
+  if (trial.number() == 1) {
+    EXPECT_EQ(trial.cores(), 1U);
+    std::ofstream{began};
+    waits([&] { return trial.cores() == 2; });
+  } else {
+    waits([&] { return std::filesystem::exists(began); });
+  }
+  return trial.cores();
+}
+
 double works_for_ever(Trial& trial) {
   for (;;) {
     std::this_thread::sleep_for(1ms);  // what it does
@@ -298,6 +314,22 @@ TEST_F(TunerTest, ATrialThatHangsIsEndedAndBegunAgain) {
     EXPECT_EQ(trial.state, State::kComplete);
     EXPECT_EQ(trial.attempts, 2U);
     EXPECT_EQ(*trial.value, 2);
+  }
+}
+
+TEST_F(TunerTest, CoresThatAreFreeGoToTrialsThatRun) {
+  const TemporaryFolder folder;
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  for (const bool deterministic : {false, true}) {
+    auto its = options(2);
+    its.worker = {.cpus = 1};
+    its.deterministic = deterministic;
+    if (deterministic) its.time = 1s;
+    its.grace = 0s;
+    const auto began = (folder.path() / std::to_string(deterministic)).string();
+    const SweepResults results = Tuner{runtime, std::move(its)}.run<&waits_for_cores>(began);
+    EXPECT_EQ(results.trials()[0].value, 1.0);
+    EXPECT_EQ(results.trials()[1].value, deterministic ? std::nullopt : std::optional{2.0});
   }
 }
 

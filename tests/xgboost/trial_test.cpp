@@ -25,8 +25,11 @@ class Line final : public detail::TrialLine {
     return then_;
   }
 
+  std::uint32_t cores() const override { return ++asked_for_cores % 3 + 1; }
+
   std::vector<double> reported;
   std::optional<Bytes> saved;
+  mutable std::uint32_t asked_for_cores = 0;
 
  private:
   std::uint64_t until_;
@@ -52,6 +55,17 @@ TEST_F(TrialTest, EachRoundIsReported) {
   EXPECT_EQ(line.reported.size(), 12U);
   EXPECT_EQ(line.reported.back(), *trained.metrics.find("auc"));
   EXPECT_EQ(trained.verdict, Verdict::kGoOn);
+}
+
+TEST_F(TrialTest, ThreadsAreTheTrialsCoresEachRoundUnlessParametersSayHowMany) {
+  Line line{100, Verdict::kGoOn};
+  const Trained as_it_may = run(line, 0, std::nullopt, {.rounds = 12});
+  EXPECT_GE(line.asked_for_cores, 12U);
+  Line own{100, Verdict::kGoOn};
+  Trial trial{own, {.params = logistic({{"nthread", std::int64_t{1}}})}, std::nullopt};
+  const Trained alone = train(trial, trial.params(), data_, held_out_, {.rounds = 12});
+  EXPECT_EQ(own.asked_for_cores, 0U);
+  EXPECT_NEAR(as_it_may.best, alone.best, 1e-3);
 }
 
 TEST_F(TrialTest, OneThatIsToStopStops) {

@@ -1,6 +1,7 @@
 #include "actor_slots.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace pharos::ml {
@@ -11,8 +12,9 @@ using detail::TrialEvent;
 using detail::TrialOrder;
 using pharos::detail::CellHandle;
 
-constexpr Duration kReasonTime = std::chrono::seconds{1};  // for a death to be known
-constexpr std::size_t kSpareMax = 16;                      // slots that are asked for beside those that are there
+constexpr Duration kShareTime = std::chrono::milliseconds{100};  // a slot that is free for less gives nothing away
+constexpr Duration kReasonTime = std::chrono::seconds{1};        // for a death to be known
+constexpr std::size_t kSpareMax = 16;                            // slots that are asked for beside those that are there
 
 }  // namespace
 
@@ -20,8 +22,8 @@ namespace detail {
 TrialWorkers::~TrialWorkers() = default;
 }  // namespace detail
 
-ActorSlots::ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGroupOptions group, std::size_t at_once)
-    : runtime_{runtime}, make_{std::move(make)}, group_{std::move(group)}, at_once_{at_once} {}
+ActorSlots::ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGroupOptions group, Limits limits)
+    : runtime_{runtime}, make_{std::move(make)}, group_{std::move(group)}, limits_{limits} {}
 
 ActorSlots::~ActorSlots() {
   for (const Slot& slot : slots_) {
@@ -37,7 +39,7 @@ ActorSlots::~ActorSlots() {
 // Where nobody says how many there may be, as many again as there are, and never many more.
 void ActorSlots::want(std::size_t slots) {
   const std::size_t spare = std::clamp<std::size_t>(ready_, 1, kSpareMax);
-  const std::size_t most = std::min(slots, at_once_ == 0 ? ready_ + spare : at_once_);
+  const std::size_t most = std::min(slots, limits_.at_once == 0 ? ready_ + spare : limits_.at_once);
   while (slots_.size() < most) {
     slots_.emplace_back();
     make(slots_.size() - 1);
@@ -46,7 +48,7 @@ void ActorSlots::want(std::size_t slots) {
 
 void ActorSlots::make(std::size_t slot) {
   slots_[slot] = {.workers = make_(group_)};
-  await(slots_[slot].workers->ready(), {slot});
+  await(slots_[slot].workers->ready(), {slot, Awaited::What::kReady});
 }
 
 void ActorSlots::await(CellHandle cell, Awaited what) {
@@ -55,7 +57,7 @@ void ActorSlots::await(CellHandle cell, Awaited what) {
 }
 
 void ActorSlots::next(std::size_t slot, std::size_t worker, const TrialOrder& order) {
-  await(slots_[slot].workers->next(worker, order), {slot, worker});
+  await(slots_[slot].workers->next(worker, order), {slot, Awaited::What::kEvents, worker});
 }
 
 void ActorSlots::start(std::size_t slot, detail::TrialStart start) {
@@ -81,7 +83,41 @@ void ActorSlots::replace(std::size_t slot) {
   make(slot);
 }
 
+// Those of slots that are free, to those beside them.
+void ActorSlots::share_cores() {
+  if (!limits_.shares_cores || now() < shares_at_) return;
+  shares_at_ = now() + kShareTime;
+  struct Node {
+    double free = 0;
+    std::vector<std::size_t> busy;
+  };
+  std::map<std::uint64_t, Node> nodes;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    const Slot& its = slots_[slot];
+    if (!its.ready || its.lost || its.node == 0) continue;
+    if (its.to_end != 0) {
+      nodes[its.node].busy.push_back(slot);
+    } else {
+      nodes[its.node].free += group_.member.cpus;
+    }
+  }
+  for (auto& [number, node] : nodes) {
+    std::size_t left = node.busy.size();
+    for (const std::size_t slot : node.busy) {
+      const double share = std::floor(node.free / static_cast<double>(left--));
+      node.free -= share;
+      const auto cores = static_cast<std::uint32_t>(std::max(group_.member.cpus + share, 1.0));
+      const auto own = static_cast<std::uint32_t>(std::max(group_.member.cpus, 1.0));
+      Slot& its = slots_[slot];
+      if (cores == (its.cores == 0 ? own : its.cores)) continue;
+      its.cores = cores;
+      its.workers->set_cores(cores);
+    }
+  }
+}
+
 std::vector<TrialSlots::Message> ActorSlots::wait(TimePoint until) {
+  share_cores();
   std::vector<Message> messages;
   for (const CellHandle& cell : queue_.take({.count = 1, .deadline = Deadline::at(until)})) {
     const auto found = awaited_.extract(&*cell);
@@ -109,7 +145,11 @@ void ActorSlots::take_throws(std::vector<Message>& messages) {
 std::optional<TrialSlots::Heard> ActorSlots::heard(const CellHandle& cell, const Awaited& from) {
   Slot& slot = slots_[from.slot];
   if (slot.lost) return std::nullopt;
-  if (!from.worker) {
+  if (from.what == Awaited::What::kNode) {
+    if (auto node = Ref<std::uint64_t>{cell}.try_get()) slot.node = *node;
+    return std::nullopt;
+  }
+  if (from.what == Awaited::What::kReady) {
     auto ready = Ref<void>{cell}.try_get();
     if (!ready) return lose(slot, std::move(ready).error());
     if (group_.size > 1) {
@@ -121,6 +161,7 @@ std::optional<TrialSlots::Heard> ActorSlots::heard(const CellHandle& cell, const
     }
     slot.ready = true;
     ++ready_;
+    if (limits_.shares_cores) await(slot.workers->node(), {from.slot, Awaited::What::kNode});
     return Ready{};
   }
   auto events = Ref<std::vector<TrialEvent>>{cell}.try_get();
@@ -140,13 +181,13 @@ std::optional<TrialSlots::Heard> ActorSlots::take(Slot& slot, const Awaited& fro
     const auto* const reports = events.empty() ? nullptr : std::get_if<detail::TrialReports>(&events.back());
     const bool waits = !events.empty() && (std::holds_alternative<detail::TrialAsks>(events.back()) ||
                                            (reports != nullptr && reports->waits));
-    if (!waits) next(from.slot, *from.worker, detail::TrialWait{});
-    if (*from.worker != 0 || events.empty()) return std::nullopt;
+    if (!waits) next(from.slot, from.worker, detail::TrialWait{});
+    if (from.worker != 0 || events.empty()) return std::nullopt;
     return events;
   }
   if (group_.size > 1 && end->threw) {
     if (!slot.threw) {
-      slot.threw = Error{ErrorCode::kUserError, "worker " + std::to_string(*from.worker) + ": " + *end->threw};
+      slot.threw = Error{ErrorCode::kUserError, "worker " + std::to_string(from.worker) + ": " + *end->threw};
       slot.threw_at = now();
       any_threw_ = true;
     }
@@ -155,7 +196,7 @@ std::optional<TrialSlots::Heard> ActorSlots::take(Slot& slot, const Awaited& fro
   }
   --slot.to_end;
   if (slot.threw) return std::nullopt;
-  if (*from.worker == 0) {
+  if (from.worker == 0) {
     slot.end = *end;
     events.pop_back();
   } else {

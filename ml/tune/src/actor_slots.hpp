@@ -20,8 +20,11 @@ namespace pharos::ml {
 /// than are there, and come when there is room.
 class ActorSlots final : public TrialSlots {
  public:
-  /// `at_once` 0: as many as there is room for.
-  ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGroupOptions group, std::size_t at_once);
+  struct Limits {
+    std::size_t at_once = 0;    // 0: as many as there is room for
+    bool shares_cores = false;  // free slots' go to trials that run; where these have one worker
+  };
+  ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGroupOptions group, Limits limits);
   ~ActorSlots() override;
 
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
@@ -48,16 +51,21 @@ class ActorSlots final : public TrialSlots {
     std::optional<detail::TrialEnds> end{};
     std::optional<Error> threw{};  // of several workers the first; perhaps because another has died
     TimePoint threw_at{};
+    std::uint64_t node = 0;   // 0: not known yet
+    std::uint32_t cores = 0;  // that its trial was told of; 0: its own
   };
   /// What a result is of.
   struct Awaited {
+    enum class What : std::uint8_t { kReady, kNode, kEvents };
     std::size_t slot;
-    std::optional<std::size_t> worker{};  // none: the slot is ready
+    What what;
+    std::size_t worker = 0;
   };
 
   void make(std::size_t slot);
   void await(pharos::detail::CellHandle cell, Awaited what);
   void next(std::size_t slot, std::size_t worker, const detail::TrialOrder& order);
+  void share_cores();
   std::optional<Heard> heard(const pharos::detail::CellHandle& cell, const Awaited& from);
   Heard lose(Slot& slot, Error why);
   void take_throws(std::vector<Message>& messages);
@@ -66,10 +74,11 @@ class ActorSlots final : public TrialSlots {
   Runtime& runtime_;
   const detail::MakeTrialWorkers make_;
   const ActorGroupOptions group_;
-  const std::size_t at_once_;
+  const Limits limits_;
   std::vector<Slot> slots_;
   std::size_t ready_ = 0;
   bool any_threw_ = false;
+  TimePoint shares_at_{};
   std::map<std::uint64_t, Ref<Bytes>> kept_;
   std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;
   pharos::detail::ReadyQueue queue_;

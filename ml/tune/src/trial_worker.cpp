@@ -1,9 +1,12 @@
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <thread>
 
 #include <pharos/actors/member.hpp>
+#include <pharos/actors/runtime.hpp>
 #include <pharos/async/completion.hpp>
 #include <pharos/base/check.hpp>
 #include <pharos/ml/group.hpp>
@@ -44,7 +47,10 @@ TrialEnds ended(const TrialRunner::Objective& objective, Trial& trial) {
 /// The objective's thread is one end of the line, the actor's is the other.
 class TrialRunner::Thread final : public TrialLine {
  public:
-  explicit Thread(Objective objective) : objective_{std::move(objective)}, thread_{[this] { run(); }} {}
+  explicit Thread(Objective objective)
+      : objective_{std::move(objective)},
+        cores_{static_cast<std::uint32_t>(std::max(context().cpus, 1.0))},
+        thread_{[this] { run(); }} {}
   ~Thread() override {
     {
       const std::lock_guard lock{mutex_};
@@ -80,7 +86,11 @@ class TrialRunner::Thread final : public TrialLine {
     stops_ = true;
   }
 
+  void set_cores(std::uint32_t cores) { cores_.store(cores, std::memory_order_relaxed); }
+
   // ---- The objective's side
+
+  std::uint32_t cores() const override { return cores_.load(std::memory_order_relaxed); }
 
   Value ask(const std::string& name, const Domain& domain) override {
     say(TrialAsks{name, domain});
@@ -136,6 +146,7 @@ class TrialRunner::Thread final : public TrialLine {
   }
 
   const Objective objective_;
+  std::atomic<std::uint32_t> cores_;
   std::mutex mutex_;
   std::condition_variable changed_;
   TrialOrder order_;
@@ -185,6 +196,14 @@ std::vector<TrialEvent> TrialRunner::run(const Objective& objective, TrialStart 
 
 void TrialRunner::stop() {
   if (thread_ != nullptr) thread_->stop();
+}
+
+void TrialRunner::set_cores(std::uint32_t cores) {
+  if (thread_ != nullptr) thread_->set_cores(cores);
+}
+
+std::uint64_t own_node() {
+  return context().node.value();
 }
 
 }  // namespace pharos::ml::detail

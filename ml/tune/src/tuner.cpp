@@ -48,10 +48,11 @@ SweepResults Tuner::run(detail::MakeTrialWorkers make, Existing existing) {
     throw_error(Error{ErrorCode::kFailedPrecondition, "this tuner has run its sweep", "Make another one."});
   }
   ActorSlots slots{
-      runtime_, std::move(make),
+      runtime_,
+      std::move(make),
       ActorGroupOptions{
           .name = "trial", .size = options_.workers, .member = options_.worker, .strategy = options_.strategy},
-      options_.at_once};
+      {.at_once = options_.at_once, .shares_cores = !options_.deterministic && options_.workers == 1}};
   const bool resumes = existing == Existing::kContinued || std::getenv("PHAROS_TUNE_RESUME") != nullptr;
   const Interrupts interrupts;
   return run_sweep(std::move(options_), slots,

@@ -215,7 +215,11 @@ Result<Trained> Training::result(Verdict verdict) {
 }
 
 Result<Trained> Training::run(Trial* trial, const Params& params, const Data& data, const Data& held_out,
-                              const TrainOptions& options) {
+                              const TrainOptions& given) {
+  TrainOptions options = given;
+  if (trial != nullptr && !options.threads && params.find("nthread") == nullptr) {
+    options.threads = [trial] { return static_cast<int>(trial->cores()); };
+  }
   if (options.early_stopping_rounds != 0 && held_out.features.empty()) {
     return refusal("early stopping was asked for without held-out rows",
                    "Hold some out: what a model is trained with, it measures ever better.");

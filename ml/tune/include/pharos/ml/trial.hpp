@@ -79,6 +79,7 @@ class PHAROS_API TrialLine {
   virtual Value ask(const std::string& name, const Domain& domain) = 0;
   /// `save` is empty where there is nothing to save.
   virtual Verdict report(std::uint64_t step, const Metrics& metrics, const Save& save) = 0;
+  virtual std::uint32_t cores() const { return 1; }
 };
 
 struct TrialBegin {
@@ -109,6 +110,11 @@ class PHAROS_API Trial {
   Communicator& communicator() const;
   std::uint32_t worker() const;
   std::uint32_t workers() const;
+
+  /// It may use so many now: those of its worker, and a part of what other workers of the sweep leave free on its node
+  /// for want of trials. To be asked again now and then. As `deterministic` sweeps, and those of several workers a
+  /// trial, have it: always those of its worker.
+  std::uint32_t cores() const { return line_.cores(); }
 
   // Parameters that the space need not have, decided on as the objective runs: always the same for a name in a trial.
   double uniform(std::string_view name, double low, double high);

@@ -77,6 +77,8 @@ class PHAROS_API TrialRunner {
   async::Async<std::vector<TrialEvent>> next(TrialOrder order);
   /// At its next report the trial learns that it is to stop, though that would not wait.
   void stop();
+  /// So many it may use from now on.
+  void set_cores(std::uint32_t cores);
 
  private:
   class Thread;
@@ -87,6 +89,9 @@ class PHAROS_API TrialRunner {
   const Objective objective_;
   std::shared_ptr<Thread> thread_;  // null: it does not report
 };
+
+/// Where the actor is that asks.
+PHAROS_API std::uint64_t own_node();
 
 // ---- Objectives
 
@@ -125,6 +130,8 @@ class FunctionWorker {
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }
+  void set_cores(std::uint32_t cores) { runner_.set_cores(cores); }
+  std::uint64_t node() { return own_node(); }
 
  private:
   TrialRunner runner_;
@@ -196,6 +203,8 @@ class ClassWorker {
 
   async::Async<std::vector<TrialEvent>> next(TrialOrder order) { return runner_.next(std::move(order)); }
   void stop() { runner_.stop(); }
+  void set_cores(std::uint32_t cores) { runner_.set_cores(cores); }
+  std::uint64_t node() { return own_node(); }
 
  private:
   TrialRunner runner_;

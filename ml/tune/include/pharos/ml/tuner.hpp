@@ -101,6 +101,8 @@ class PHAROS_API TrialWorkers {
   virtual void connect() const = 0;
   virtual pharos::detail::CellHandle next(std::size_t worker, const TrialOrder& order) const = 0;
   virtual void stop() const = 0;
+  virtual void set_cores(std::uint32_t cores) const = 0;
+  virtual pharos::detail::CellHandle node() const = 0;  ///< of the first, as a number
   virtual void end() const = 0;
   virtual void kill() const = 0;
 };
@@ -120,6 +122,10 @@ class GroupOfTrialWorkers final : public TrialWorkers {
   void stop() const override {
     for (const Ref<void>& each : group_.template call_all<&Worker::stop>()) static_cast<void>(each);
   }
+  void set_cores(std::uint32_t cores) const override {
+    static_cast<void>(group_.template call<&Worker::set_cores>(0, cores));
+  }
+  pharos::detail::CellHandle node() const override { return group_.template call<&Worker::node>(0).cell(); }
   void end() const override { group_.stop(); }
   void kill() const override { group_.kill(); }
 

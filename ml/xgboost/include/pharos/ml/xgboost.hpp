@@ -87,8 +87,8 @@ struct TrainOptions {
   std::optional<Goal> goal{};
   /// Where it is given, XGBoost's own metrics are those that `eval_metric` names, and none by default.
   OwnMetric own_metric{};
-  /// Asked before each round: threads that it may use from then on. None: `nthread` of the parameters (0: all cores),
-  /// or one.
+  /// Asked before each round: threads that it may use from then on. None: `nthread` of the parameters (0: all cores);
+  /// where they have none, a trial's cores(), which rise when others have ended, and else one.
   std::function<int()> threads{};
 };
 
