@@ -358,6 +358,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   tune_export->add_option("--output,-o", tuned.output, "The file (default: the standard output)");
   CLI::App* const tune_resume = add_tune("resume", "Goes on with it, by the command that began it");
+  CLI::App* const tune_import = tune->add_subcommand("import", "Makes a study of Optuna's a sweep's folder");
+  tune_import->add_option("FILE", tuned.from, "Its database (SQLite) or its journal (JournalFileBackend)")->required();
+  tune_import->add_option("DIR", tuned.folder, "The sweep's folder, which is made")->required();
+  tune_import->add_option("--study", tuned.study, "Which of several");
   tune->footer(
       "A sweep can be looked at while it runs.\n"
       "Examples:\n"
@@ -365,6 +369,7 @@ int main(int argc, char** argv) {
       "  pharos tune best sweeps/first --format json\n"
       "  pharos tune export sweeps/first --format svg --output first.svg\n"
       "  pharos tune resume sweeps/first\n"
+      "  pharos tune import optuna.db sweeps/mlp --study mlp\n"
       "Exit codes: 0 done, 1 there is no sweep or its journal cannot be read, 2 the arguments make no sense; resume: "
       "the\n"
       "program's own.");
@@ -395,6 +400,7 @@ int main(int argc, char** argv) {
   if (*tune_show) return status_of(pharos::console::show_sweep(tuned));
   if (*tune_best) return status_of(pharos::console::print_best_trial(tuned));
   if (*tune_export) return status_of(pharos::console::export_sweep(tuned));
+  if (*tune_import) return status_of(pharos::console::import_study(tuned));
   if (*tune_resume) return status_of(pharos::console::resume_sweep(tuned));
   if (*run_it) return pharos::console::run(std::move(run));
   if (*stop_it) return status_of(stop(place));

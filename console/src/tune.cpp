@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/optuna_study.hpp>
 #include <pharos/ml/sweep_results.hpp>
 
 namespace pharos::console {
@@ -89,6 +90,15 @@ Result<void> resume_sweep(const TuneOptions& options) {
     ::execv(arguments.front(), arguments.data());
     return Error::from_errno("starting " + words.front() + ", which began the sweep", errno,
                              "Build it again where it was.");
+  });
+}
+
+Result<void> import_study(const TuneOptions& options) {
+  return without_exceptions([&]() -> Result<void> {
+    const std::size_t trials = ml::import_optuna_study(options.from, options.folder, options.study);
+    std::cout << trials << " trials are in " << options.folder << " now. To look at them:\n  pharos tune show "
+              << options.folder << '\n';
+    return {};
   });
 }
 

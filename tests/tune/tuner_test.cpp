@@ -13,6 +13,7 @@
 #include <thread>
 
 #include <pharos/ml/communicator.hpp>
+#include <pharos/ml/optuna_study.hpp>
 #include <pharos/ml/tuner.hpp>
 #include <pharos/pharos.hpp>
 
@@ -416,6 +417,43 @@ TEST_F(TunerTest, AsManyRunAtOnceAsThereIsRoomFor) {
   its.worker = {.cpus = 1};
   const SweepResults results = Tuner{runtime, std::move(its)}.run<&of_params>();
   EXPECT_EQ(results.count(State::kComplete), 12U);
+}
+
+double of_study(const Params& params) {
+  return params.get<double>("eta") * params.get<int>("depth");
+}
+
+TEST_F(TunerTest, AStudyOfOptunasIsGoneOnWith) {
+  const TemporaryFolder folder;
+  const auto sweep = folder.path() / "sweep";
+  import_optuna_study(ROOT "/tests/tune/data/optuna_journal.log", sweep, "sizes");
+  Runtime runtime;
+  auto its = options(31);
+  its.space = Space{{"eta", log_uniform(1e-4, 1e-1)},
+                    {"depth", integers(3, 9)},
+                    {"subsample", quantised(0.5, 1, 0.25)},
+                    {"width", log_integers(4, 64)},
+                    {"booster", choice({std::string{"gbtree"}, std::string{"dart"}, std::string{"None"}})},
+                    {"fixed", choice({true})}};
+  its.space.when("booster", std::string{"dart"}, Space{{"momentum", uniform(0, 1)}});
+  its.goal = Goal::kMaximise;
+  const auto told = tpe(its.space, {.seed = 1});
+  its.searcher = tpe(its.space, {.seed = 1});
+  its.scheduler = asha({.most = 8});
+  its.folder = sweep;
+  const SweepResults results = Tuner{runtime, std::move(its)}.restore<&of_study>();
+  ASSERT_EQ(results.trials().size(), 31U);
+  EXPECT_EQ(results.count(State::kComplete), 9U + 20U);
+  EXPECT_EQ(results.trials()[3].state, State::kStopped);
+  // It has learned what a searcher does that is told of them.
+  for (std::uint64_t trial = 0; trial < 11; ++trial) {
+    const TrialResult& its_result = results.trials()[trial];
+    told->began(trial, its_result.params);
+    Outcome outcome{.value = -its_result.value.value_or(0), .step = its_result.step};
+    if (its_result.state == State::kStopped) outcome.state = Outcome::State::kStopped;
+    told->tell(trial, outcome);
+  }
+  EXPECT_EQ(results.trials()[11].params, told->ask(11));
 }
 
 TEST_F(TunerTest, ATunerRunsOneSweep) {

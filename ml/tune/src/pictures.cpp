@@ -30,10 +30,12 @@ struct Picture {
 Picture picture_of(const SweepResults& results) {
   Picture picture;
   const double sign = results.goal() == Goal::kMaximise ? -1 : 1;
+  const bool any_complete = results.count(TrialResult::State::kComplete) != 0;
   for (const TrialResult& trial : results.trials()) {
     if (!trial.value || !std::isfinite(*trial.value)) continue;
     const Point point{static_cast<double>(trial.number), *trial.value, trial.state == TrialResult::State::kComplete};
     picture.points.push_back(point);
+    if (any_complete && !point.complete) continue;  // what is said before the end need not be alike
     if (picture.best.empty() || sign * point.y < sign * picture.best.back().y) picture.best.push_back(point);
   }
   if (picture.points.empty()) return picture;

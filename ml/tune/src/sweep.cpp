@@ -261,9 +261,11 @@ void Sweep::apply(const TrialSaved& event) {
 void Sweep::apply(TrialReported& event) {
   decided_ = {};
   // How much time there was then, nobody needs to know now.
-  if (!replays_ || event.led != Led::kTimeOver) event.led = decide(event, event.params);
+  const bool is_decided = replays_ && (event.led == Led::kTimeOver || event.led == Led::kNothing);
+  if (!is_decided) event.led = decide(event, event.params);
   note(event);
   switch (event.led) {
+    case Led::kNothing: return;
     case Led::kGoOn: decided_.until = until(event.trial); return;
     case Led::kCopy: decided_.verdict = Verdict::kPause; return;
     case Led::kPause:

@@ -33,6 +33,7 @@ void note(TrialResult& trial, const TrialReported& event, const std::string& met
   if (event.params) trial.params = *event.params;
   switch (event.led) {
     case Led::kGoOn:
+    case Led::kNothing:
     case Led::kCopy: return;
     case Led::kPause: trial.state = State::kPaused; return;
     case Led::kStop:

@@ -41,6 +41,7 @@ enum class Led : std::uint8_t {
   kPause,
   kCopy,
   kTimeOver,  // of the sweep
+  kNothing,   // it was another program's trial, whose scheduler nobody asks
 };
 struct TrialReported {
   std::uint64_t trial = 0;
