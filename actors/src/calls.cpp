@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
 #include <utility>
+
+#include <pharos/scheduler/resources.hpp>
 
 #include "caller_link.hpp"
 #include "function_table.hpp"
@@ -53,6 +56,41 @@ void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& reg
   caller_->join(std::move(node), registered);
 }
 
+Context Calls::context(const Instance& instance, const wire::Holding& held) const {
+  std::map<std::string, double> amounts;
+  ByteCount memory;
+  for (const auto& [name, amount] : held.amounts) {
+    if (name == "memory") {
+      memory = ByteCount{static_cast<std::uint64_t>(amount)};
+    } else {
+      amounts.emplace(name, static_cast<double>(amount) / scheduler::Resources::kWhole);
+    }
+  }
+  const auto cpus = amounts.extract("cpu");
+  amounts.erase("gpu");  // they are named
+  return {.job = caller_->job(),
+          .node = caller_->node(),
+          .worker = worker_,
+          .actor = instance.actor,
+          .incarnation = instance.incarnation,
+          .restarted = instance.incarnation > 1,
+          .name_space = instance.actor ? instance.name_space : to_string(caller_->job()),
+          .cpus = cpus.empty() ? 0 : cpus.mapped(),
+          .gpus = held.gpus,
+          .memory = memory,
+          .resources = std::move(amounts)};
+}
+
+namespace {
+std::atomic<const Calls*> actor_of_process = nullptr;
+}  // namespace
+
+std::optional<Context> Calls::context_of_process() {
+  const Calls* const calls = actor_of_process.load(std::memory_order_acquire);
+  if (calls == nullptr) return std::nullopt;
+  return calls->context(calls->instance_, calls->instance_.holding);
+}
+
 bool Calls::stop(Duration grace) {
   async::Executor& executor = platform_->executor();
   if (!stopping()) begin_stop();
@@ -86,6 +124,7 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   instance_.incarnation = actor.incarnation;
   instance_.name_space = actor.name_space;
   instance_.holding = actor.holding;
+  if (detail::caller_of_worker() == caller_) actor_of_process.store(this, std::memory_order_release);
   note_begin(constructor, platform_->now(), CallerId{}, 0, false);
   Running running{*this, constructor, nullptr, 0, actor.trace, false};
   const UserCode inside{running, *platform_};

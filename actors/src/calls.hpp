@@ -12,6 +12,7 @@
 
 #include <pharos/actors/function.hpp>
 #include <pharos/actors/member.hpp>
+#include <pharos/actors/options.hpp>
 #include <pharos/net/peer.hpp>
 
 #include "caller.hpp"
@@ -53,6 +54,10 @@ class Calls {
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
   WorkerId worker() const { return worker_; }
+  /// Of code that this worker runs with that, as that actor if it is one.
+  Context context(const Instance& instance, const wire::Holding& held) const;
+  /// Where this process is one actor's: as its methods have it, for threads that run none of its calls.
+  static std::optional<Context> context_of_process();
   Platform& platform() { return *platform_; }
   /// A task of this worker waits for something: it takes no others meanwhile.
   bool blocked() const { return blocked_.load() != 0; }

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <string>
 #include <utility>
-
-#include <pharos/scheduler/resources.hpp>
 
 #include "caller_link.hpp"
 #include "guarded.hpp"
@@ -102,31 +99,11 @@ Context Running::context() const {
   const bool is_actors = !is_task_ && in_place_of_ == nullptr;
   const Instance& instance = is_actors ? calls_.instance() : kNone;
   const wire::Holding& held = is_task_ ? link_->holding() : calls_.instance().holding;
-  std::map<std::string, double> amounts;
-  ByteCount memory;
-  for (const auto& [name, amount] : held.amounts) {
-    if (name == "memory") {
-      memory = ByteCount{static_cast<std::uint64_t>(amount)};
-    } else {
-      amounts.emplace(name, static_cast<double>(amount) / scheduler::Resources::kWhole);
-    }
-  }
-  const auto cpus = amounts.extract("cpu");
-  amounts.erase("gpu");  // they are named
-  return {.job = calls_.caller()->job(),
-          .node = calls_.caller()->node(),
-          .worker = calls_.worker(),
-          .actor = instance.actor,
-          .incarnation = instance.incarnation,
-          .restarted = instance.incarnation > 1,
-          .name_space = is_actors ? instance.name_space : to_string(calls_.caller()->job()),
-          .attempt = attempt_,
-          .trace = trace_,
-          .deadline = deadline(),
-          .cpus = cpus.empty() ? 0 : cpus.mapped(),
-          .gpus = held.gpus,
-          .memory = memory,
-          .resources = std::move(amounts)};
+  Context its = calls_.context(instance, held);
+  its.attempt = attempt_;
+  its.trace = trace_;
+  its.deadline = deadline();
+  return its;
 }
 
 // A task for which there will be no worker soon is run by the one who waits for it.

@@ -3,6 +3,7 @@
 
 #include <pharos/actors/runtime.hpp>
 
+#include "calls.hpp"
 #include "driver.hpp"
 #include "lineage.hpp"
 #include "running_call.hpp"
@@ -127,6 +128,7 @@ Context context() {
     context.job = home->job;
     context.node = home->node;
     context.name_space = to_string(context.job);
+    if (auto of_actor = actors::Calls::context_of_process()) context = *std::move(of_actor);
     if (const auto lineage = actors::Lineage::of_this_thread()) {
       context.trace = lineage->trace;
       context.deadline = lineage->deadline;

@@ -80,7 +80,10 @@ async::Async<std::shared_ptr<Node::Worker>> Node::find_victim(Node* self) {
     if (worker->gone || worker->control == nullptr) continue;
     const bool idle = !worker->actor && !self->leases_.lessee_of(id);
     workers.push_back(worker);
-    candidates.push_back({.idle = idle, .may_run_again = worker->may_restart, .since = worker->since});
+    candidates.push_back({.idle = idle,
+                          .may_run_again = worker->may_restart,
+                          .since = worker->since,
+                          .memory = self->host_.memory_of(worker->pid)});
     if (!worker->actor && !idle) inspection->answer.workers.push_back({.worker = id});
   }
   const bool any_idle = std::any_of(candidates.begin(), candidates.end(), [](const auto& each) { return each.idle; });

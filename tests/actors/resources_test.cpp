@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -32,6 +33,13 @@ class Trainer {
   std::string gpus() { return visible_gpus(); }
   std::string gpus_when_constructed() { return visible_at_start; }
   std::vector<std::string> gpus_in_context() { return context().gpus; }
+  bool threads_have_the_same_context() {
+    const Context own = context();
+    Context its;
+    std::thread{[&] { its = context(); }}.join();
+    return own.actor && its.actor == own.actor && its.worker == own.worker && its.gpus == own.gpus &&
+           its.cpus == own.cpus && its.name_space == own.name_space && its.job == own.job;
+  }
   double cpus_in_context() { return context().cpus; }
   std::uint64_t memory_in_context() { return context().memory.bytes(); }
   double disks_in_context() { return context().resources.at("fast_disk"); }
@@ -110,6 +118,7 @@ TEST_F(ResourcesTest, EachActorSeesItsOwnGpuBeforeItIsConstructed) {
   EXPECT_EQ(first.call<&Trainer::gpus_when_constructed>().get(), first.call<&Trainer::gpus>().get());
   EXPECT_EQ(first.call<&Trainer::gpus_in_context>().get(),
             (std::vector<std::string>{first.call<&Trainer::gpus>().get()}));
+  EXPECT_TRUE(first.call<&Trainer::threads_have_the_same_context>().get());
 }
 
 TEST_F(ResourcesTest, TwoHalvesShareOneGpu) {

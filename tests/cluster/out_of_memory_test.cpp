@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <pharos/ml/tuner.hpp>
 #include <pharos/pharos.hpp>
 
 #include "child_program.hpp"
@@ -145,6 +146,32 @@ TEST_F(OutOfMemoryTest, ATaskThatTakesMemoryWithoutEndIsKilledAndItsErrorSaysWhy
   }
   EXPECT_EQ(older.call<&Hoard::process>().get(), process) << "who was there before is not to blame";
   EXPECT_EQ(runtime_->submit<&take_and_end>({}, 1).get() > 0, true) << "the node goes on";
+}
+
+/// One trial wants more than there is, each time; the others need little.
+double trial_that_takes(const ml::Params& params) {
+  const int n = params.get<int>("n");
+  return n == 2 ? take_without_end() : n;
+}
+
+TEST_F(OutOfMemoryTest, ATrialThatTakesMemoryWithoutEndIsTheOneThatFailsAndItsErrorSaysWhy) {
+  start(400, "0.5");
+  if (IsSkipped()) return;
+  std::vector<ml::Value> numbers;
+  for (std::int64_t n = 0; n < 6; ++n) numbers.emplace_back(n);
+  const ml::Space space{{"n", ml::grid(numbers)}};
+  ml::TunerOptions options{.space = space, .at_once = 2, .worker = {}, .retries = 1, .progress = false};
+  options.searcher = ml::grid_search(space);
+  const auto results = ml::Tuner{*runtime_, std::move(options)}.run<&trial_that_takes>();
+  ASSERT_EQ(results.trials().size(), 6U);
+  for (const ml::TrialResult& trial : results.trials()) {
+    const bool takes = trial.number == 2;
+    EXPECT_EQ(trial.state, takes ? ml::TrialResult::State::kFailed : ml::TrialResult::State::kComplete) << trial.error;
+    if (!takes) continue;
+    EXPECT_EQ(trial.attempts, 2u);
+    EXPECT_SAYS(trial.error, "the node killed it because memory was short: it had ");
+    EXPECT_SAYS(trial.error, " of the 400 MiB that the node's cgroup allows were in use");
+  }
 }
 
 TEST_F(OutOfMemoryTest, AnIdleWorkerGoesBeforeWhatRuns) {

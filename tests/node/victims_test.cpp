@@ -41,6 +41,17 @@ TEST(Victims, TheIdleGoFirstThenWhatIsDoneAgainThenTheRestOfEachTheNewest) {
   }
 }
 
+TEST(Victims, WhoHasNextToNothingIsSpared) {
+  const auto with = [](Candidate candidate, std::uint64_t mebibytes) {
+    candidate.memory = ByteCount{mebibytes << 20};
+    return candidate;
+  };
+  const std::vector<Candidate> candidates{with(since(1, Worth::kOther), 640), with(since(2, Worth::kRetriable), 20),
+                                          with(since(3, Worth::kIdle), 19)};
+  EXPECT_EQ(choose_victim(candidates), 1u);
+  EXPECT_EQ(choose_victim(std::span{candidates}.subspan(1)), 1u);
+}
+
 TEST(Victims, AllGoInThatOrderWhateverTheOrderOfTheirNames) {
   std::vector<Candidate> left{since(1, Worth::kOther), since(4, Worth::kIdle),  since(6, Worth::kRetriable),
                               since(3, Worth::kIdle),  since(2, Worth::kOther), since(5, Worth::kRetriable)};

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "child_program.hpp"
-#include "cluster_test.hpp"
+#include "durable_head.hpp"
 #include "journal.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
@@ -22,12 +22,12 @@ using namespace std::chrono_literals;
 using cluster::ChildProgram;
 
 /// Sweeps in programs that end in the middle, in one way or another, and are gone on with by others.
-class KilledSweeps : public cluster::ClusterTest {
+class KilledSweeps : public cluster::DurableHead {
  protected:
   static constexpr std::uint64_t kTrials = 60;
   static constexpr std::uint64_t kSteps = 6;
 
-  TemporaryFolder folder_;
+  TemporaryFolder folder_;  // the sweep's
 
   struct Seen {
     std::map<std::uint64_t, Metrics> returned;
@@ -145,6 +145,36 @@ TEST_F(KilledSweeps, AClusterThatDiesEndsTheProgramWithTheReasonAndTheSweepGoesO
   ChildProgram rest = begin();
   EXPECT_EQ(rest.wait(30s).status, 0);
   check_the_end(ran_before, before);
+}
+
+/// Nodes have room for two trials each, and what a trial has saved lies elsewhere.
+TEST_F(KilledSweeps, NodesAndTheHeadThatDieCostOnlyWhatWasUnderWay) {
+  must_end_within(180s);
+  start_durable_head();
+  for (int i = 0; i < 2; ++i) start_node("cpu=1,post=2");
+  const auto program = start_program(SWEEP_PROGRAM, {folder_.path().string(), "post"});
+  static_cast<void>(program->next_line());
+  std::mt19937_64 random{seed_of_test()};
+  for (int kill = 0; kill < 4; ++kill) {
+    wait_until_so_many_steps_ran(lines_of_ran() + 20 + random() % 20, *program);
+    if (kill % 2 == 0) {
+      auto& node = nodes_[random() % nodes_.size()];
+      ::kill(daemon_of(*node), SIGKILL);
+      node->wait();
+      std::swap(node, nodes_.back());
+      nodes_.pop_back();
+      start_node("cpu=1,post=2");
+    } else {
+      kill_head();
+      start_durable_head();
+    }
+  }
+  const auto end = program->wait(100s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  check_the_end({}, {});
+  std::size_t repeated = 0;
+  for (const auto& [step, times] : ran()) repeated += static_cast<std::size_t>(times - 1);
+  EXPECT_LE(repeated, 4U * 4 * 3);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A sweep that tests kill: sweep_program FOLDER.
+// A sweep that tests kill: sweep_program FOLDER [RESOURCE], of which a trial needs one.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -43,12 +43,14 @@ int main(int argc, char** argv) try {
   const std::string folder = argv[1];
   Runtime runtime{argc, argv};
   const ml::Space space{{"x", ml::uniform(0, 1)}};
+  Bundle worker;
+  if (argc >= 3) worker.resources[argv[2]] = 1;
   ml::Tuner tuner{runtime,
                   {.space = space,
                    .trials = 60,
                    .searcher = ml::tpe(space, {.seed = 4}),
                    .at_once = 4,
-                   .worker = {},
+                   .worker = worker,
                    .save_every = 2,
                    .folder = folder}};
   std::cout << "begins " << getpid() << ' ' << runtime.address() << std::endl;

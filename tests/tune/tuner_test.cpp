@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -417,6 +418,47 @@ TEST_F(TunerTest, AsManyRunAtOnceAsThereIsRoomFor) {
   its.worker = {.cpus = 1};
   const SweepResults results = Tuner{runtime, std::move(its)}.run<&of_params>();
   EXPECT_EQ(results.count(State::kComplete), 12U);
+}
+
+/// Which device it has, and when.
+Metrics on_a_gpu(Trial& trial) {
+  const auto seconds = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  const std::vector<std::string> gpus = context().gpus;
+  const double begin = seconds();
+  std::this_thread::sleep_for(20ms);  // what it does
+  return {{"value", static_cast<double>(trial.number())},
+          {"devices", static_cast<double>(gpus.size())},
+          {"device", std::stod(gpus.at(0))},
+          {"begin", begin},
+          {"end", seconds()}};
+}
+
+TEST_F(TunerTest, TrialsShareGpusByFractions) {
+  constexpr int kAtOnce = 4;  // on each of two
+  ::setenv("PHAROS_RESOURCES", "cpu=8,gpu=2", 1);
+  std::optional<Runtime> runtime{std::in_place};
+  ::unsetenv("PHAROS_RESOURCES");
+  auto its = options(48);
+  its.at_once = 0;
+  its.worker = {.gpus = 1.0 / kAtOnce};
+  const SweepResults results = Tuner{*runtime, std::move(its)}.run<&on_a_gpu>();
+  ASSERT_EQ(results.count(State::kComplete), 48U);
+  std::map<double, std::map<double, int>> at_once;  // by device
+  for (const TrialResult& trial : results.trials()) {
+    EXPECT_EQ(*trial.metrics.find("devices"), 1);
+    auto& its_device = at_once[*trial.metrics.find("device")];
+    ++its_device[*trial.metrics.find("begin")];
+    --its_device[*trial.metrics.find("end")];
+  }
+  EXPECT_EQ(at_once.size(), 2U);
+  for (const auto& [device, changes] : at_once) {
+    int most = 0;
+    int now = 0;
+    for (const auto& [when, more] : changes) most = std::max(most, now += more);
+    EXPECT_EQ(most, kAtOnce) << "on device " << device;
+  }
 }
 
 double of_study(const Params& params) {
