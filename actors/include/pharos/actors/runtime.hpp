@@ -226,7 +226,8 @@ PHAROS_API bool stopping();
 PHAROS_API void exit_actor();
 
 /// Where this code runs, and for whom. In a thread that an actor has started: as in its methods, but for what is of a
-/// call. In a program: the job, node and namespace of its Runtime, the newest if it has several; empty before and after.
+/// call. In a program: the job, node and namespace of its Runtime, the newest if it has several; empty before and
+/// after.
 PHAROS_API Context context();
 
 }  // namespace pharos
