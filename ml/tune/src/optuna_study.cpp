@@ -385,18 +385,18 @@ Converted convert(const StoredStudy& study) {
     if (!has_result(trial)) continue;
     const std::uint64_t number = converted.trials++;
     Params params;
-    for (const auto& [name, drawn, distribution] : trial.drawn) {
-      auto known = domains.find(distribution);
+    for (const Drawn& drawn : trial.drawn) {
+      auto known = domains.find(drawn.distribution);
       if (known == domains.end()) {
-        auto json = parse_json(with_names(distribution), "a distribution");
+        auto json = parse_json(with_names(drawn.distribution), "a distribution");
         if (!json) throw_error(std::move(json).error());
-        known = domains.emplace(distribution, domain_of(*json)).first;
+        known = domains.emplace(drawn.distribution, domain_of(*json)).first;
       }
-      params.set(name, value_in(known->second, drawn));
+      params.set(drawn.name, value_in(known->second, drawn.number));
       const auto found =
-          std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == name; });
+          std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == drawn.name; });
       if (found == parameters.end()) {
-        parameters.push_back({name, known->second});
+        parameters.push_back({drawn.name, known->second});
       } else if (auto both = together(found->domain, known->second)) {
         found->domain = *std::move(both);
       }
