@@ -66,10 +66,10 @@ std::vector<ml::Params> make_models() {
   return models;
 }
 
+/// Alone a model has one thread; as a trial also the core of one that has ended, when there is no other to begin.
 ml::Params complete(ml::Params params) {
   params.set("objective", std::string{"binary:logistic"});
   params.set("eval_metric", std::string{"auc"});
-  params.set("nthread", std::int64_t{1});
   return params;
 }
 
@@ -125,7 +125,7 @@ double sweep(Runtime& runtime, const xgboost::Data& data, const std::vector<ml::
                            .trials = kModels,
                            .first = models,
                            .at_once = kProcesses,
-                           .worker = {},
+                           .worker = {.cpus = 1},
                            .progress = false};
   options.searcher = ml::random_search(space, 1);
   ml::Tuner tuner{runtime, std::move(options)};
