@@ -606,7 +606,7 @@ TEST(DdpErrorsTest, DifferentModulesAreToldOnAllRanks) {
     EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *linear); }),
                 "rank 0 has \"weight\" Float [5, 4] where rank 2 has \"weight\" Float [6, 4]");
     torch::nn::Linear other{torch::nn::LinearOptions(4, 5).bias(ranks.rank() == 1)};
-    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *other); }), "no more tensors");
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *other); }), "nothing more");
     torch::nn::Linear third{4, 5};
     if (ranks.rank() == 1) third->weight.requires_grad_(false);
     EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp ddp(ranks, *third); }), "frozen");

@@ -23,17 +23,13 @@
 #include "exchange.hpp"
 #include "heap.hpp"
 #include "parameters.hpp"
+#include "shares.hpp"
 #include "torch_dtype.hpp"
 
 namespace pharos::ml {
-namespace {
 
 using torch::autograd::Node;
 using torch::autograd::variable_list;
-
-constexpr double kFinished = -1;  // instead of a number of samples
-
-}  // namespace
 
 // A step: gradients come in some order, each is copied to its place while the caches have it, and becomes that place.
 // As soon as a bucket and all before it are complete, it is reduced; each gradient that comes lets those that are under
@@ -41,7 +37,7 @@ constexpr double kFinished = -1;  // instead of a number of samples
 class Ddp::Core : public std::enable_shared_from_this<Core> {
  public:
   Core(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
-      : ranks_{ranks}, options_{options}, all_parameters_{parameters_of(module)}, buffers_{buffers_of(module)} {
+      : ranks_{ranks}, options_{options}, shares_{ranks}, all_parameters_{parameters_of(module)}, buffers_{buffers_of(module)} {
     for (const auto* const tensors : {&all_parameters_, &buffers_}) {
       for (const NamedTensor& each : *tensors) check_device(each);
     }
@@ -79,11 +75,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   }
 
   void weigh(double samples) {
-    if (!(samples >= 0)) {
-      throw_error(
-          Error{ErrorCode::kInvalidArgument, "a step of " + std::to_string(samples) + " samples makes no sense"});
-    }
-    exchange_samples(samples);
+    shares_.exchange(samples);
     if (samples == 0) give_nothing();
   }
   void finish(const std::function<void()>& step);
@@ -99,28 +91,10 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
     int parts = 0;           // that have come in this one
     bool finite = true;
   };
-  /// A backward of which this knows. Goes with it, whether it ends well or not.
-  class Backward {
-   public:
-    explicit Backward(std::shared_ptr<Core> core) : core_{std::move(core)} {}
-    Backward(Backward&&) = delete;
-    ~Backward() {
-      if (core_ != nullptr) core_->forget();
-    }
-    void end() {
-      core_->end();
-      core_.reset();
-    }
-
-   private:
-    std::shared_ptr<Core> core_;
-  };
 
   static void check_device(const NamedTensor& tensor);
   static void check_type(const NamedTensor& parameter);
   void make_buckets(std::span<const std::size_t> order);
-  void exchange_samples(double samples);
-  std::uint32_t first_active() const;
   void arrive(std::size_t parameter);
   void begin();
   void begin_backward();
@@ -136,6 +110,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
 
   Communicator ranks_;
   const DdpOptions options_;
+  Shares shares_;
   const std::vector<NamedTensor> all_parameters_;
   const std::vector<NamedTensor> buffers_;
   std::vector<std::string> names_;  // of those that are trained
@@ -148,8 +123,6 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   std::vector<std::size_t> came_;  // in the first step: in that order
   bool under_way_ = false;
   int holds_back_ = 0;
-  std::vector<double> samples_;  // by rank; empty: they do not weigh
-  double factor_ = 1;
   Step step_;
 };
 
@@ -208,8 +181,8 @@ void Ddp::Core::begin() {
 void Ddp::Core::begin_backward() {
   under_way_ = true;
   begin();
-  const auto backward = std::make_shared<Backward>(shared_from_this());
-  at_end_of_backward(std::make_shared<const std::function<void()>>([backward] { backward->end(); }));
+  const auto core = shared_from_this();
+  at_end_of_backward([core] { core->end(); }, [core] { core->forget(); });
 }
 
 /// Its gradient is in its place from then on, weighed.
@@ -222,7 +195,7 @@ void Ddp::Core::take(std::size_t parameter) {
     if (gradient.layout() != at::kStrided) gradient = gradient.to_dense();
     if (options_.check_numbers) states_[parameter].finite = at::isfinite(gradient).all().item<bool>();
     if (gradient.data_ptr() != view.data_ptr()) view.copy_(gradient);
-    if (factor_ != 1) view.mul_(factor_);
+    if (shares_.factor() != 1) view.mul_(shares_.factor());
     gradient = view;
   } else {
     view.zero_();
@@ -276,7 +249,7 @@ void Ddp::Core::forget() {
 void Ddp::Core::reduce_rest() {
   const auto began = std::chrono::steady_clock::now();
   exchange_->finish();
-  if (options_.broadcast_buffers) broadcast(ranks_, buffers_, first_active());
+  if (options_.broadcast_buffers) broadcast(ranks_, buffers_, shares_.first_active());
   step_.waited = std::chrono::steady_clock::now() - began;
 }
 
@@ -325,31 +298,16 @@ void Ddp::Core::rebuild() {
 
 // ---- Uneven shares
 
-void Ddp::Core::exchange_samples(double samples) {
-  samples_.resize(ranks_.size());
-  ranks_.all_gather(std::span<const double>{&samples, 1}, std::span{samples_});
-  double total = 0;
-  for (const double each : samples_) total += std::max(each, 0.0);
-  factor_ = total == 0 ? 0 : std::max(samples, 0.0) * ranks_.size() / total;
-}
-
-/// Whose buffers count.
-std::uint32_t Ddp::Core::first_active() const {
-  const auto active = std::find_if(samples_.begin(), samples_.end(), [](double each) { return each >= 0; });
-  return active == samples_.end() ? 0 : static_cast<std::uint32_t>(active - samples_.begin());
-}
-
 void Ddp::Core::finish(const std::function<void()>& step) {
   std::uint32_t last = 0;
   for (;;) {
-    last = first_active();
-    exchange_samples(kFinished);
-    if (std::all_of(samples_.begin(), samples_.end(), [](double each) { return each < 0; })) break;
+    last = shares_.first_active();
+    shares_.finish();
+    if (shares_.all_have_finished()) break;
     give_nothing();
     if (step) step();
   }
-  samples_.clear();
-  factor_ = 1;
+  shares_.forget();
   broadcast(ranks_, all_parameters_, last);
   broadcast(ranks_, buffers_, last);
 }

@@ -61,11 +61,11 @@ std::vector<std::string> gather_texts(Communicator& ranks, const std::string& te
 }
 
 /// The first line in which they differ.
-std::pair<std::string, std::string> first_difference(const std::string& one, const std::string& other) {
+std::pair<std::string, std::string> first_lines_that_differ(const std::string& one, const std::string& other) {
   std::istringstream ones{one};
   std::istringstream others{other};
   for (;;) {
-    std::string a = "no more tensors";
+    std::string a = "nothing more";
     std::string b = a;
     if (std::string line; std::getline(ones, line)) a = line;
     if (std::string line; std::getline(others, line)) b = line;
@@ -83,15 +83,20 @@ std::vector<NamedTensor> buffers_of(const torch::nn::Module& module) {
 }
 
 void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors) {
-  const auto texts = gather_texts(ranks, describe(tensors));
+  const auto difference = first_difference(ranks, describe(tensors));
+  if (!difference) return;
+  throw_error(Error{ErrorCode::kInvalidArgument, "ranks have different modules: " + *difference,
+                    "Make the same module on all ranks."});
+}
+
+std::optional<std::string> first_difference(Communicator& ranks, const std::string& text) {
+  const auto texts = gather_texts(ranks, text);
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {
     if (texts[rank] == texts[0]) continue;
-    const auto [first, other] = first_difference(texts[0], texts[rank]);
-    throw_error(Error{
-        ErrorCode::kInvalidArgument,
-        "ranks have different modules: rank 0 has " + first + " where rank " + std::to_string(rank) + " has " + other,
-        "Make the same module on all ranks."});
+    const auto [first, other] = first_lines_that_differ(texts[0], texts[rank]);
+    return "rank 0 has " + first + " where rank " + std::to_string(rank) + " has " + other;
   }
+  return std::nullopt;
 }
 
 void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std::uint32_t root) {

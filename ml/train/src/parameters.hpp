@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ std::vector<NamedTensor> buffers_of(const torch::nn::Module& module);
 /// Throws InvalidArgument on all ranks, with the first difference, unless they have the same ones: by name, shape,
 /// type, and whether they are trained.
 void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors);
+
+/// Each rank gives a text of lines: of the first rank that has another one than rank 0, where it begins to differ.
+std::optional<std::string> first_difference(Communicator& ranks, const std::string& text);
 
 /// All ranks' tensors are `root`'s from then on.
 void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std::uint32_t root);

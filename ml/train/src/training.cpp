@@ -34,7 +34,8 @@ void for_gradients(const std::vector<at::Tensor>& parameters, const F& f) {
 double clip_norm(const std::vector<at::Tensor>& parameters, double max) {
   double squares = 0;
   for_gradients(parameters, [&](const at::Tensor& gradient) {
-    const double norm = gradient.norm(2, at::kDouble).item<double>();
+    const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
+    const double norm = values.norm(2, at::kDouble).item<double>();
     squares += norm * norm;
   });
   const double norm = std::sqrt(squares);

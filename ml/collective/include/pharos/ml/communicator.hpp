@@ -137,6 +137,12 @@ class PHAROS_API Communicator {
                                              Reduction reduction = Reduction::kSum) {
     return reduce_scatter(kDTypeOf<T>, reduction, bytes_of(from), from.size(), bytes_of(to), to.size());
   }
+  /// Of elements whose type is known at run time only.
+  [[nodiscard]] Pending begin_reduce_scatter(DType dtype, std::span<const std::byte> from, std::span<std::byte> to,
+                                             Reduction reduction = Reduction::kSum) {
+    return reduce_scatter(dtype, reduction, from.data(), elements_in(dtype, from.size()), to.data(),
+                          elements_in(dtype, to.size()));
+  }
   /// `to` holds size() pieces of the length of `from`: all ranks', in their order.
   template <Element T>
   void all_gather(std::span<const T> from, std::span<T> to) {

@@ -1,0 +1,205 @@
+#include "gathering.hpp"
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "torch_dtype.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::size_t kRooms = 3;   // for the unit that is worked on, the one before it, and the next
+constexpr int kNanByte = 0xFF;      // any floating point number of such bytes is none
+
+bool is_in(std::uint32_t unit, std::span<const std::uint32_t> units) {
+  return std::find(units.begin(), units.end(), unit) != units.end();
+}
+bool is_in_backward() {
+  return torch::autograd::get_current_graph_task_id() != -1;
+}
+
+}  // namespace
+
+Gathering::Gathering(const Communicator& ranks, std::vector<ShardedUnit>& units, Staying staying)
+    : ranks_{ranks}, units_{units}, staying_{staying}, places_(units.size()), watch_{*this} {
+  std::size_t passing = 0;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (staying_ == Staying::kAll || units_[i].is_rest) {
+      places_[i].own = memories_.emplace_back(ranks_.allocate<std::byte>(units_[i].bytes)).data();
+    } else {
+      ++passing;
+      room_bytes_ = std::max(room_bytes_, units_[i].bytes);
+    }
+  }
+  while (rooms_.size() < std::min(passing, kRooms)) rooms_.push_back({ranks_.allocate<std::byte>(room_bytes_)});
+}
+
+Gathering::~Gathering() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].shards.front().whole.defined()) point(i, nullptr);
+  }
+}
+
+void Gathering::begin() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    for (const Shard& each : units_[i].shards) {
+      watch_.add(each.whole.storage().unsafeGetStorageImpl(), static_cast<std::uint32_t>(i));
+    }
+  }
+}
+
+void Gathering::refresh(bool also_frozen) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    finish(i);
+    places_[i].is_there = false;
+    if (also_frozen) places_[i].has_frozen = false;
+    if (places_[i].room != nullptr) leave(i);
+  }
+  last_ = static_cast<std::uint32_t>(-1);
+  path_.clear();
+}
+
+void Gathering::begin_counting() {
+  gathers_ = 0;
+  waited_ = {};
+}
+
+std::vector<std::size_t> Gathering::order() const {
+  std::vector<std::size_t> order = by_turn_;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].turn == kNever) order.push_back(i);
+  }
+  return order;
+}
+
+// ---- What operators work on
+
+void Gathering::touched(std::span<const std::uint32_t> numbers) noexcept {
+  if (failure_ != nullptr) return;
+  try {
+    for (const std::uint32_t each : numbers) need(each, numbers);
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) {
+  Place& place = places_[unit];
+  if (last_ == unit && place.is_there) return;
+  if (place.turn == kNever) {
+    place.turn = by_turn_.size();
+    by_turn_.push_back(unit);
+  }
+  place.used = ++clock_;
+  path_.push_back(unit);
+  if (!place.is_there) {
+    const TimePoint began = std::chrono::steady_clock::now();
+    if (staying_ == Staying::kAll) {
+      for (const std::size_t each : order()) {
+        if (!places_[each].is_there && places_[each].coming.empty()) begin_gather(each);
+      }
+    } else if (place.coming.empty()) {
+      if (place.own == nullptr) find_room(unit, beside, Growth::kAllowed);
+      begin_gather(unit);
+    }
+    finish(unit);
+    place.is_there = true;
+    waited_ += std::chrono::steady_clock::now() - began;
+  }
+  if (staying_ == Staying::kRest) fetch_next(unit);
+  last_ = unit;
+}
+
+void Gathering::begin_gather(std::size_t number) {
+  Place& place = places_[number];
+  ++gathers_;
+  for (Shard& shard : units_[number].shards) {
+    if (place.has_frozen && !shard.flat.is_trained) continue;
+    const std::span<std::byte> whole = bytes_of(shard.whole);
+    const std::size_t size = whole.size() / ranks_.size();
+    std::span<const std::byte> from = whole.subspan(ranks_.rank() * size, size);
+    if (shard.own.scalar_type() == shard.computed) {
+      from = bytes_of(shard.own);
+    } else {
+      tensor_on(whole.data() + ranks_.rank() * size, shard.computed, shard.flat.piece).copy_(shard.own);
+    }
+    place.coming.push_back(ranks_.begin_all_gather(from, whole));
+  }
+  place.has_frozen = place.own != nullptr;
+}
+
+/// What has been begun.
+void Gathering::finish(std::size_t number) {
+  for (Pending& each : places_[number].coming) each.wait();
+  places_[number].coming.clear();
+}
+
+void Gathering::advance() {
+  for (Place& place : places_) {
+    for (Pending& each : place.coming) each.done();
+  }
+}
+
+/// In forward what was touched next in the first step; in backward what was touched before.
+void Gathering::fetch_next(std::size_t number) {
+  const std::size_t turn = places_[number].turn;
+  const std::size_t next = is_in_backward() ? turn - 1 : turn + 1;  // none before the first: very many
+  if (next >= by_turn_.size()) return;
+  const std::size_t unit = by_turn_[next];
+  const std::uint32_t beside[] = {static_cast<std::uint32_t>(number), last_};
+  Place& place = places_[unit];
+  if (place.is_there || !place.coming.empty()) return;
+  if (place.own == nullptr && !find_room(unit, beside, Growth::kNone)) return;
+  begin_gather(unit);
+  place.used = ++clock_;
+}
+
+// ---- Rooms
+
+/// The one that has not been used for longest. False: all are in use, and none may be added.
+bool Gathering::find_room(std::size_t number, std::span<const std::uint32_t> beside, Growth growth) {
+  Room* found = nullptr;
+  const auto used = [&](const Room& room) { return room.holder == kNever ? 0 : places_[room.holder].used; };
+  for (Room& each : rooms_) {
+    const bool is_free = each.holder == kNever;
+    if (!is_free && (is_in(static_cast<std::uint32_t>(each.holder), beside) || each.holder == last_)) continue;
+    if (found == nullptr || used(each) < used(*found)) found = &each;
+  }
+  if (found == nullptr && growth == Growth::kNone) return false;
+  if (found == nullptr) found = &rooms_.emplace_back(Room{ranks_.allocate<std::byte>(room_bytes_)});
+  if (found->holder != kNever) leave(found->holder);
+  found->holder = number;
+  places_[number].room = found;
+  point(number, found->memory.data());
+  return true;
+}
+
+void Gathering::leave(std::size_t number) {
+  finish(number);
+  Place& place = places_[number];
+  place.is_there = false;
+  place.room->holder = kNever;
+  place.room = nullptr;
+  point(number, nullptr);
+}
+
+void Gathering::point(std::size_t number, std::byte* memory) {
+  for (const Shard& each : units_[number].shards) {
+    ml::place(each.whole, memory == nullptr ? nullptr : memory + each.place);
+  }
+}
+
+// libtorch goes on with the operator whatever happens here. It is to read numbers that nobody takes for results.
+void Gathering::fail(std::exception_ptr why) {
+  failure_ = std::move(why);
+  std::span<std::byte> largest;
+  for (const auto& each : memories_) largest = each.size() > largest.size() ? each.span() : largest;
+  for (const Room& each : rooms_) largest = each.memory.size() > largest.size() ? each.memory.span() : largest;
+  std::memset(largest.data(), kNanByte, largest.size());
+  for (std::size_t i = 0; i < units_.size(); ++i) point(i, largest.data());
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/ml/communicator.hpp>
+
+#include "shards.hpp"
+#include "watch.hpp"
+
+namespace pharos::ml {
+
+/// Parameters of units come from all ranks when an operator is about to work on them. Either each unit has memory of
+/// its own, and they come once a step; or a few rooms are used in turn.
+class Gathering final : public Watch::Owner {
+ public:
+  /// Units that stay: all, or what belongs to no block alone.
+  enum class Staying { kAll, kRest };
+
+  Gathering(const Communicator& ranks, std::vector<ShardedUnit>& units, Staying staying);
+  ~Gathering() override;
+
+  /// Null: the unit has none of its own.
+  std::byte* memory_of(std::size_t unit) const { return places_[unit].own; }
+  /// When the units have been taken over: whoever touches them from now on has them.
+  void begin();
+  /// What ranks train has changed; or all that they keep.
+  void refresh(bool also_frozen = false);
+  /// Goes on with what is under way.
+  void advance();
+
+  /// What has failed in an operator.
+  void check() const {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+  /// Units in the order in which they were first touched; then the others.
+  std::vector<std::size_t> order() const;
+  /// What has been touched since refresh(), in that order.
+  const std::vector<std::uint32_t>& path() const { return path_; }
+  std::size_t gathers() const { return gathers_; }
+  Duration waited() const { return waited_; }
+  void begin_counting();
+
+  void touched(std::span<const std::uint32_t> numbers) noexcept override;
+
+ private:
+  static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  struct Room {
+    Buffer<std::byte> memory;
+    std::size_t holder = kNever;
+  };
+  struct Place {
+    std::byte* own = nullptr;
+    Room* room = nullptr;
+    bool is_there = false;
+    bool has_frozen = false;  // which stay as they are
+    std::vector<Pending> coming{};
+    std::uint64_t used = 0;
+    std::size_t turn = kNever;
+  };
+  enum class Growth { kNone, kAllowed };
+
+  void need(std::uint32_t unit, std::span<const std::uint32_t> beside);
+  void begin_gather(std::size_t unit);
+  void finish(std::size_t unit);
+  void fetch_next(std::size_t unit);
+  bool find_room(std::size_t unit, std::span<const std::uint32_t> beside, Growth growth);
+  void leave(std::size_t unit);
+  void point(std::size_t unit, std::byte* memory);
+  void fail(std::exception_ptr why);
+
+  Communicator ranks_;
+  std::vector<ShardedUnit>& units_;
+  const Staying staying_;
+  std::vector<Place> places_;                // by unit
+  std::vector<Buffer<std::byte>> memories_;  // of units that stay
+  std::deque<Room> rooms_;
+  std::size_t room_bytes_ = 0;
+  Watch watch_;
+  std::uint32_t last_ = static_cast<std::uint32_t>(-1);
+  std::uint64_t clock_ = 0;
+  std::vector<std::size_t> by_turn_;
+  std::vector<std::uint32_t> path_;
+  std::size_t gathers_ = 0;
+  Duration waited_{};
+  std::exception_ptr failure_;
+};
+
+}  // namespace pharos::ml

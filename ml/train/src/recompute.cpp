@@ -1,0 +1,92 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <mutex>
+#include <utility>
+
+#include <pharos/ml/recompute.hpp>
+
+namespace pharos::ml {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Part = std::function<variable_list(const variable_list&)>;
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock{generator.mutex()};
+  return generator.get_state();
+}
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock{generator.mutex()};
+  generator.set_state(state);
+}
+
+/// Draws by chance as was drawn then, for as long as it lives.
+class Redrawing {
+ public:
+  explicit Redrawing(const at::Tensor& then) : now_{random_state()} { set_random_state(then); }
+  Redrawing(Redrawing&&) = delete;
+  ~Redrawing() { set_random_state(now_); }
+
+ private:
+  const at::Tensor now_;
+};
+
+struct Kept : torch::CustomClassHolder {
+  explicit Kept(Part its) : part{std::move(its)}, random{random_state()} {}
+  const Part part;
+  const at::Tensor random;
+};
+
+// The tensors that a part captures are no inputs of it: its inputs may need no gradients while those do. One more input
+// does, always.
+class Recomputed : public torch::autograd::Function<Recomputed> {
+ public:
+  static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Kept>& kept, const at::Tensor&,
+                               at::TensorList inputs) {
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    context->save_for_backward(inputs.vec());
+    return kept->part(inputs.vec());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+    variable_list inputs;
+    for (const at::Tensor& each : context->get_saved_variables()) {
+      inputs.push_back(each.defined() ? each.detach().set_requires_grad(each.requires_grad()) : each);
+    }
+    const at::AutoGradMode with_gradients{true};
+    variable_list outputs;
+    {
+      const Redrawing redrawing{kept->random};
+      outputs = kept->part(inputs);
+    }
+    variable_list roots;
+    variable_list root_gradients;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!outputs[i].requires_grad() || !gradients[i].defined()) continue;
+      roots.push_back(outputs[i]);
+      root_gradients.push_back(gradients[i]);
+    }
+    if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+    variable_list results(2);
+    for (const at::Tensor& each : inputs) results.push_back(each.defined() ? each.grad() : each);
+    return results;
+  }
+};
+
+}  // namespace
+
+variable_list checkpoint(Part part, const variable_list& inputs) {
+  if (!at::GradMode::is_enabled()) return part(inputs);
+  const at::Tensor always = at::empty({0}).set_requires_grad(true);
+  return Recomputed::apply(c10::make_intrusive<Kept>(std::move(part)), always, at::TensorList{inputs});
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,277 @@
+#include "reducing.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "torch_dtype.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::size_t kSharedRooms = 2;  // one is filled while the other is reduced
+
+}  // namespace
+
+Reducing::Reducing(const Communicator& ranks, std::vector<ShardedUnit>& units, std::span<const NamedTensor> parameters,
+                   std::vector<Sharded::Slice>& slices, bool whole)
+    : ranks_{ranks},
+      units_{units},
+      slices_{slices},
+      whole_{whole},
+      gradients_(parameters.size()),
+      progress_(units.size()),
+      had_gradient_(slices.size()) {
+  std::size_t shared_bytes = 0;
+  std::size_t sharing = 0;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].gradient_bytes == 0) continue;
+    for (const Shard& shard : units_[i].shards) {
+      if (!shard.flat.is_trained) continue;
+      for (const Flat::Member& each : shard.flat.members) {
+        const auto begin = static_cast<std::size_t>(each.begin) * c10::elementSize(shard.sent);
+        gradients_[each.parameter] = {.unit = i,
+                                      .parameter = parameters[each.parameter].tensor,
+                                      .sent = shard.sent,
+                                      .place = shard.gradient_place + begin,
+                                      .size = each.size};
+      }
+    }
+    if (whole_ || units_[i].is_rest) {
+      progress_[i].room = &rooms_.emplace_back(Room{ranks_.allocate<std::byte>(units_[i].gradient_bytes), kNobody});
+    } else {
+      ++sharing;
+      shared_bytes = std::max(shared_bytes, units_[i].gradient_bytes);
+    }
+  }
+  while (shared_rooms_.size() < std::min(sharing, kSharedRooms)) {
+    shared_rooms_.push_back(&rooms_.emplace_back(Room{ranks_.allocate<std::byte>(shared_bytes), kNobody}));
+  }
+  // Until it is known how they come: as they are there, backwards.
+  std::vector<std::size_t> order(units_.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  set_order(order);
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    for (Shard& shard : units_[i].shards) {
+      if (!shard.flat.is_trained) continue;
+      // Where all gradients have memory, the part that this rank reduces is where it stays.
+      const bool stays = whole_ && shard.sent == shard.own.scalar_type();
+      shard.gradient = stays ? result_of(shard, *progress_[i].room) : at::empty_like(shard.own);
+    }
+  }
+}
+
+void Reducing::set_order(std::span<const std::size_t> units) {
+  order_.clear();
+  std::size_t sharing = 0;
+  for (const std::size_t each : units) {
+    if (units_[each].gradient_bytes == 0) continue;
+    progress_[each].turn = order_.size();
+    order_.push_back(each);
+    if (!whole_ && !units_[each].is_rest) progress_[each].room = shared_rooms_[sharing++ % shared_rooms_.size()];
+  }
+  begin();
+}
+
+// ---- A backward
+
+void Reducing::begin() {
+  while (!under_way_.empty()) settle_front();  // of a backward that threw: it must not meet what comes now
+  for (Room& each : rooms_) each.holder = kNobody;
+  for (Progress& each : progress_) each = {.room = each.room, .turn = each.turn};
+  for (Gradient& each : gradients_) {
+    each.has = kNone;
+    each.is_copied = false;
+    if (each.unit != kNobody) ++progress_[each.unit].missing;
+  }
+  next_ = 0;
+  reductions_ = 0;
+  waited_ = {};
+}
+
+void Reducing::forget() {
+  for (Gradient& each : gradients_) {
+    if (each.unit != kNobody) each.parameter.mutable_grad().reset();
+  }
+}
+
+void Reducing::arrive(std::size_t parameter, double factor) {
+  Gradient& gradient = gradients_[parameter];
+  Progress& unit = progress_[gradient.unit];
+  if (unit.is_begun) {
+    gradient.has = kLate;
+    return;
+  }
+  if (gradient.has == kNone) --unit.missing;
+  gradient.has = kSome;
+  if (take_room(gradient.unit)) copy(gradient, factor);
+  while (next_ < order_.size() && progress_[order_[next_]].missing == 0) reduce(order_[next_++], factor);
+  advance();
+}
+
+/// A room that units share is for those whose turn comes next.
+bool Reducing::take_room(std::size_t number) {
+  const Progress& unit = progress_[number];
+  if (unit.room->holder == number) return true;
+  const bool has_own = whole_ || units_[number].is_rest;
+  if (unit.room->holder != kNobody || (!has_own && unit.turn >= next_ + shared_rooms_.size())) return false;
+  set_aside(number);
+  unit.room->holder = number;
+  return true;
+}
+
+/// What lies in a room's memory and is to be added to.
+void Reducing::set_aside(std::size_t number) {
+  if (!whole_) return;
+  for (const Shard& shard : units_[number].shards) {
+    for (const Shard::Part& part : shard.parts) {
+      at::Tensor& gradient = slices_[part.slice].values.mutable_grad();
+      if (gradient.defined()) gradient = gradient.clone();
+    }
+  }
+}
+
+void Reducing::copy(Gradient& gradient, double factor) {
+  at::Tensor& from = gradient.parameter.mutable_grad();
+  const at::Tensor to =
+      tensor_on(progress_[gradient.unit].room->memory.data() + gradient.place, gradient.sent, gradient.size);
+  if (from.defined()) {
+    if (from.layout() != at::kStrided) from = from.to_dense();
+    const at::Tensor flat = from.reshape({gradient.size});
+    if (gradient.is_copied) {
+      to.add_(flat, factor);
+    } else if (factor == 1) {
+      to.copy_(flat);
+    } else {
+      to.copy_(flat).mul_(factor);
+    }
+    from.reset();
+  } else if (!gradient.is_copied) {
+    to.zero_();
+  }
+  gradient.is_copied = true;
+}
+
+void Reducing::reduce(std::size_t number, double factor) {
+  Progress& unit = progress_[number];
+  const auto began = std::chrono::steady_clock::now();
+  while (unit.room->holder != kNobody && unit.room->holder != number) settle_front();
+  waited_ += std::chrono::steady_clock::now() - began;
+  if (unit.room->holder == kNobody) set_aside(number);
+  unit.room->holder = number;
+  UnderWay& reduction = under_way_.emplace_back(UnderWay{.unit = number, .results = {}, .pending = {}});
+  for (Shard& shard : units_[number].shards) {
+    if (!shard.flat.is_trained) {
+      reduction.results.emplace_back();
+      continue;
+    }
+    for (const Flat::Member& each : shard.flat.members) {
+      Gradient& gradient = gradients_[each.parameter];
+      if (!gradient.is_copied || gradient.parameter.grad().defined()) copy(gradient, factor);
+    }
+    const at::Tensor& result = reduction.results.emplace_back(result_of(shard, *unit.room));
+    const std::span<const std::byte> from{unit.room->memory.data() + shard.gradient_place,
+                                          shard.gradient_bytes(ranks_.size())};
+    reduction.pending.push_back(
+        ranks_.begin_reduce_scatter(*dtype_of(shard.sent), from, bytes_of(result), Reduction::kMean));
+  }
+  unit.is_begun = true;
+  ++reductions_;
+}
+
+/// Where this rank's part is reduced: where it was in the room, if that is this unit's own; where it stays, if there is
+/// nothing that it is added to; else in between.
+at::Tensor Reducing::result_of(Shard& shard, const Room& room) const {
+  if (whole_) {
+    const std::size_t begin = ranks_.rank() * shard.gradient_bytes(ranks_.size()) / ranks_.size();
+    return tensor_on(room.memory.data() + shard.gradient_place + begin, shard.sent, shard.flat.piece);
+  }
+  const bool is_added = std::any_of(shard.parts.begin(), shard.parts.end(), [&](const Shard::Part& each) {
+    return slices_[each.slice].values.grad().defined();
+  });
+  if (!is_added && shard.sent == shard.own.scalar_type()) return shard.gradient;
+  return at::empty({shard.flat.piece}, at::TensorOptions{}.dtype(shard.sent));
+}
+
+void Reducing::advance() {
+  while (!under_way_.empty()) {
+    std::vector<Pending>& pending = under_way_.front().pending;
+    if (!std::all_of(pending.begin(), pending.end(), [](Pending& each) { return each.done(); })) return;
+    settle_front();
+  }
+}
+
+void Reducing::settle_front() {
+  UnderWay& front = under_way_.front();
+  for (Pending& each : front.pending) each.wait();
+  const std::vector<Shard>& shards = units_[front.unit].shards;
+  for (std::size_t i = 0; i < shards.size(); ++i) put_down(shards[i], front.results[i]);
+  progress_[front.unit].room->holder = kNobody;
+  under_way_.pop_front();
+}
+
+void Reducing::put_down(const Shard& shard, const at::Tensor& result) {
+  for (const Shard::Part& part : shard.parts) {
+    if (!shard.flat.is_trained) continue;
+    const at::Tensor& values = slices_[part.slice].values;
+    const at::Tensor own = result.narrow(0, part.begin, values.numel());
+    at::Tensor& gradient = values.mutable_grad();
+    had_gradient_[part.slice] = gradient.defined();
+    if (gradient.defined()) {
+      gradient.add_(own);
+      continue;
+    }
+    gradient = shard.gradient.narrow(0, part.begin, values.numel());
+    if (gradient.data_ptr() != own.data_ptr()) gradient.copy_(own);
+  }
+}
+
+// ---- Its end
+
+std::vector<std::uint8_t> Reducing::state() const {
+  std::vector<std::uint8_t> state;
+  for (const Gradient& each : gradients_) state.push_back(each.has);
+  return state;
+}
+
+void Reducing::end(std::span<const std::uint8_t> all, double factor) {
+  const auto has_any = [&](std::size_t unit, std::uint8_t least) {
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      if (gradients_[i].unit == unit && all[i] >= least) return true;
+    }
+    return false;
+  };
+  for (; next_ < order_.size(); ++next_) {
+    if (has_any(order_[next_], kSome)) reduce(order_[next_], factor);
+  }
+  const auto began = std::chrono::steady_clock::now();
+  while (!under_way_.empty()) settle_front();
+  let_go_of_unused(all);
+  for (const std::size_t unit : order_) {
+    if (!has_any(unit, kLate)) continue;
+    for (Gradient& each : gradients_) each.is_copied = each.is_copied && each.unit != unit;
+    reduce(unit, factor);
+    settle_front();
+  }
+  waited_ += std::chrono::steady_clock::now() - began;
+}
+
+/// Of those that no rank has used, nothing is known: they have a gradient only if they had one.
+void Reducing::let_go_of_unused(std::span<const std::uint8_t> all) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (!progress_[i].is_begun) continue;
+    for (const Shard& shard : units_[i].shards) {
+      for (const Shard::Part& part : shard.parts) {
+        if (!shard.flat.is_trained || all[part.parameter] != kNone || had_gradient_[part.slice]) continue;
+        slices_[part.slice].values.mutable_grad().reset();
+      }
+    }
+  }
+}
+
+}  // namespace pharos::ml

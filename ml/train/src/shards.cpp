@@ -1,0 +1,136 @@
+#include "shards.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <algorithm>
+#include <optional>
+
+#include <pharos/actors/exceptions.hpp>
+
+#include "torch_dtype.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::size_t kLineBytes = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+}
+
+at::ScalarType scalar_type_of(DType type) {
+  switch (type) {
+    case DType::kF16: return at::kHalf;
+    case DType::kBF16: return at::kBFloat16;
+    case DType::kF32: return at::kFloat;
+    case DType::kF64: return at::kDouble;
+    default:
+      throw_error(Error{ErrorCode::kInvalidArgument,
+                        "a module does not compute in " + std::string{to_string(type)} + ", nor do gradients",
+                        "Give a type of floating point numbers."});
+  }
+}
+
+void check(const NamedTensor& parameter) {
+  const at::Tensor& tensor = parameter.tensor;
+  const auto refuse = [&](const std::string& why, const std::string& hint) {
+    throw_error(Error{ErrorCode::kUnsupported, "parameter \"" + parameter.name + "\" cannot be sharded: " + why, hint});
+  };
+  if (!tensor.is_cpu()) refuse("it is on " + tensor.device().str(), "Parameters are in the memory of the CPU.");
+  if (!dtype_of(tensor.scalar_type())) {
+    refuse(std::string{"it is "} + c10::toString(tensor.scalar_type()), "Give real numbers of one of the usual types.");
+  }
+  if (tensor.requires_grad() && !at::isFloatingType(tensor.scalar_type())) {
+    refuse(std::string{"it is trained, and "} + c10::toString(tensor.scalar_type()), "Freeze it.");
+  }
+  if (!tensor.is_contiguous()) {
+    refuse("it is not contiguous", "Call Tensor::contiguous() where the module makes it.");
+  }
+  if (!tensor.is_leaf()) refuse("it is computed from others", "Register leaves as parameters.");
+  if (tensor.requires_grad() && tensor.grad().defined()) {
+    refuse("it has a gradient already", "Call zero_grad(), or shard the module before it is trained.");
+  }
+}
+
+/// What changes its parameters in forward does not change those that ranks keep.
+void check(const std::string& name, const torch::nn::Module& module) {
+  const auto* const embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module);
+  if (embedding == nullptr || !embedding->options.max_norm()) return;
+  throw_error(Error{ErrorCode::kUnsupported,
+                    "\"" + name + "\" cannot be sharded: an embedding with max_norm changes its weight in forward",
+                    "Leave max_norm out, or clip the embedding's rows after the step."});
+}
+
+}  // namespace
+
+void place(const at::Tensor& tensor, std::byte* memory) {
+  auto* const storage = tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(c10::DataPtr{memory, c10::Device{c10::kCPU}});
+  storage->set_nbytes(memory == nullptr ? 0 : static_cast<std::size_t>(tensor.numel()) * tensor.itemsize());
+}
+
+at::Tensor tensor_on(std::byte* memory, at::ScalarType type, std::int64_t elements) {
+  return at::from_blob(memory, {elements}, at::TensorOptions{}.dtype(type));
+}
+
+std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::span<const NamedTensor> parameters,
+                                       const ShardOptions& options, std::uint32_t ranks) {
+  for (const NamedTensor& each : parameters) check(each);
+  for (const auto& item : module.named_modules("", false)) check(item.key(), *item.value());
+  const Modules blocks = options.blocks.empty() ? blocks_of(module) : options.blocks;
+  std::vector<ShardedUnit> units;
+  for (Unit& unit : units_of(module, parameters, blocks, ranks)) {
+    ShardedUnit& own = units.emplace_back(ShardedUnit{.name = std::move(unit.name), .is_rest = unit.is_rest});
+    for (Flat& flat : unit.flats) {
+      Shard shard{.flat = std::move(flat)};
+      const bool is_real = at::isFloatingType(shard.flat.type);
+      shard.computed = is_real && options.param ? scalar_type_of(*options.param) : shard.flat.type;
+      shard.sent = is_real && options.reduce ? scalar_type_of(*options.reduce) : shard.computed;
+      shard.place = std::exchange(own.bytes, own.bytes + aligned(shard.bytes(ranks)));
+      shard.gradient_place =
+          std::exchange(own.gradient_bytes, own.gradient_bytes + aligned(shard.gradient_bytes(ranks)));
+      own.shards.push_back(std::move(shard));
+    }
+  }
+  return units;
+}
+
+void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Communicator& ranks, std::byte* memory) {
+  const at::NoGradGuard no_grad;
+  for (Shard& shard : unit.shards) {
+    const Flat& flat = shard.flat;
+    const at::ScalarType kept = kept_type(flat.type);
+    const std::int64_t elements = flat.piece * ranks.size();
+    const std::int64_t begin = flat.piece * ranks.rank();
+    {
+      const at::Tensor values = at::zeros({elements}, at::TensorOptions{}.dtype(kept));
+      for (const Flat::Member& each : flat.members) {
+        values.narrow(0, each.begin, each.size).copy_(parameters[each.parameter].tensor.view({each.size}));
+      }
+      ranks.broadcast(bytes_of(values), 0);
+      const bool stays = memory != nullptr && shard.computed == kept;
+      shard.own = stays ? tensor_on(memory + shard.place + static_cast<std::size_t>(begin) * c10::elementSize(kept),
+                                    kept, flat.piece)
+                        : at::empty({flat.piece}, at::TensorOptions{}.dtype(kept));
+      shard.own.copy_(values.narrow(0, begin, flat.piece));
+    }
+    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t{}, 0,
+                                                         c10::DataPtr{nullptr, c10::Device{c10::kCPU}}, nullptr, false);
+    storage->set_nbytes(shard.bytes(ranks.size()));
+    shard.whole =
+        at::empty({0}, at::TensorOptions{}.dtype(shard.computed)).set_(c10::Storage{storage}, 0, {elements}, {1});
+    for (const Flat::Member& each : flat.members) {
+      const at::Tensor& parameter = parameters[each.parameter].tensor;
+      // By another type its gradients' accumulator would be another one: hooks come later.
+      parameter.set_data(
+          shard.whole.narrow(0, each.begin, each.size).view(parameter.sizes()));
+    }
+    place(shard.whole, memory == nullptr ? nullptr : memory + shard.place);
+  }
+}
+
+}  // namespace pharos::ml
