@@ -1,6 +1,6 @@
-"""PyTorch's own collectives (Gloo) and DDP on this machine's CPUs: 2 processes with one thread each.
+"""PyTorch's own collectives (Gloo), DDP and FSDP2 on this machine's CPUs: 2 processes with one thread each.
 
-torch_peer.py collective|ddp: prints a line for each figure: its name, its value and its unit.
+torch_peer.py collective|ddp|sharding: prints a line for each figure: its name, its value and its unit.
 """
 
 import os
@@ -10,6 +10,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp
 import torch.multiprocessing as mp
 
 RANKS = 2
@@ -43,14 +44,21 @@ def module() -> torch.nn.Module:
     ])
 
 
+def with_ddp(whole: torch.nn.Module) -> torch.nn.Module:
+    return torch.nn.parallel.DistributedDataParallel(whole, gradient_as_bucket_view=True, static_graph=True)
+
+
+def fully_sharded(whole: torch.nn.Module) -> torch.nn.Module:
+    for block in whole:
+        torch.distributed.fsdp.fully_shard(block)
+    return torch.distributed.fsdp.fully_shard(whole)
+
+
 class Side:
-    def __init__(self, with_ddp: bool):
-        self.module = module()
-        if with_ddp:
-            self.module = torch.nn.parallel.DistributedDataParallel(
-                self.module, gradient_as_bucket_view=True, static_graph=True)
+    def __init__(self, wrap=None):
+        self.module = module() if wrap is None else wrap(module())
         self.optimizer = torch.optim.AdamW(self.module.parameters(), 1e-4, fused=True)
-        self.meets = not with_ddp
+        self.meets = wrap is None
 
     def block(self, data: torch.Tensor) -> float:
         dist.barrier()
@@ -64,10 +72,10 @@ class Side:
         return slowest(time.perf_counter() - began)
 
 
-def measure_ddp(say) -> None:
+def measure_steps(say, name: str, wrap) -> None:
     torch.manual_seed(dist.get_rank() + 1)
     data = torch.randn(4, 128, 320)
-    sides = [Side(True), Side(False)]
+    sides = [Side(wrap), Side()]
     for side in sides:
         side.block(data)
     found = []
@@ -75,9 +83,9 @@ def measure_ddp(say) -> None:
         order = sides if pair % 2 == 0 else sides[::-1]
         times = {side: side.block(data) for side in order}
         found.append([times[side] / BLOCK_STEPS for side in sides])
-    say("torch_ddp_step_ms", statistics.median(ddp for ddp, _ in found) * 1e3, "ms")
+    say(f"torch_{name}_step_ms", statistics.median(step for step, _ in found) * 1e3, "ms")
     say("torch_local_step_ms", statistics.median(local for _, local in found) * 1e3, "ms")
-    say("torch_ddp_step_over_local", statistics.median(ddp / local for ddp, local in found), "times")
+    say(f"torch_{name}_step_over_local", statistics.median(step / local for step, local in found), "times")
 
 
 def run(rank: int, place: str, what: str) -> None:
@@ -88,12 +96,16 @@ def run(rank: int, place: str, what: str) -> None:
         if rank == 0:
             print(name, value, unit, flush=True)
 
-    {"collective": measure_collective, "ddp": measure_ddp}[what](say)
+    {
+        "collective": measure_collective,
+        "ddp": lambda say: measure_steps(say, "ddp", with_ddp),
+        "sharding": lambda say: measure_steps(say, "fsdp2", fully_sharded),
+    }[what](say)
     dist.destroy_process_group()
 
 
 def main() -> None:
-    if sys.argv[1:] not in (["collective"], ["ddp"]):
+    if sys.argv[1:] not in (["collective"], ["ddp"], ["sharding"]):
         sys.exit(__doc__)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     place = f"/tmp/torch-peer-{os.getpid()}"

@@ -1,7 +1,7 @@
 // Training steps with Ddp beside the same steps of a module that each rank has for itself: same module, data and
 // optimizer, in blocks one after the other, by members of one group.
 
-#include "torch_ddp.hpp"
+#include "torch_figures.hpp"
 
 #include <torch/torch.h>
 
@@ -21,6 +21,7 @@
 #include <pharos/ml/optimizer.hpp>
 
 #include "figures.hpp"
+#include "torch_model.hpp"
 
 namespace bench {
 namespace {
@@ -28,45 +29,10 @@ namespace {
 namespace ml = pharos::ml;
 using torch::Tensor;
 
-constexpr std::int64_t kWidth = 320;
-constexpr std::int64_t kHeads = 4;
-constexpr int kBlocks = 8;  // 9.9 million parameters
-constexpr int kSteps = 5;   // of one side, before it is the other's turn
-
-/// As torch.nn.TransformerEncoderLayer with norm_first and no dropout.
-struct BlockImpl : torch::nn::Module {
-  BlockImpl()
-      : attention_norm{register_module("attention_norm", norm())},
-        all{register_module("all", torch::nn::Linear(kWidth, 3 * kWidth))},
-        out{register_module("out", torch::nn::Linear(kWidth, kWidth))},
-        wide_norm{register_module("wide_norm", norm())},
-        wide{register_module("wide", torch::nn::Linear(kWidth, 4 * kWidth))},
-        narrow{register_module("narrow", torch::nn::Linear(4 * kWidth, kWidth))} {}
-  static torch::nn::LayerNorm norm() { return torch::nn::LayerNorm{torch::nn::LayerNormOptions({kWidth})}; }
-
-  Tensor forward(const Tensor& x) {
-    const auto parts = all(attention_norm(x)).chunk(3, -1);
-    const auto heads = [&](const Tensor& part) { return part.unflatten(-1, {kHeads, -1}).transpose(1, 2); };
-    const Tensor seen = at::scaled_dot_product_attention(heads(parts[0]), heads(parts[1]), heads(parts[2]));
-    const Tensor then = x + out(seen.transpose(1, 2).flatten(2));
-    return then + narrow(torch::relu(wide(wide_norm(then))));
-  }
-
-  torch::nn::LayerNorm attention_norm;
-  torch::nn::Linear all;
-  torch::nn::Linear out;
-  torch::nn::LayerNorm wide_norm;
-  torch::nn::Linear wide;
-  torch::nn::Linear narrow;
-};
-TORCH_MODULE(Block);
-
 /// A module with its optimizer.
 class Side {
  public:
   explicit Side(ml::Communicator* ranks) {
-    torch::manual_seed(0);
-    for (int i = 0; i < kBlocks; ++i) module_->push_back(Block{});
     if (ranks != nullptr) ddp_.emplace(*ranks, *module_);
     optimizer_.emplace(std::vector<ml::ParameterGroup>{{.parameters = module_->parameters(), .weight_decay = 0.01}},
                        ml::AdamW{.lr = 1e-4});
@@ -91,7 +57,7 @@ class Side {
   }
 
  private:
-  torch::nn::Sequential module_;
+  torch::nn::Sequential module_ = blocks();
   std::optional<ml::Ddp> ddp_;
   std::optional<ml::Optimizer> optimizer_;
 };
@@ -107,16 +73,8 @@ class Rank {
     Side without{nullptr};
     const auto data = ranks.allocate<float>(with.gradient_bytes() / sizeof(float));
 
-    const auto slowest = [&](const std::function<void()>& block) {
-      ranks.barrier();
-      const auto began = Clock::now();
-      block();
-      double time = seconds_since(began);
-      ranks.all_reduce(std::span{&time, 1}, ml::Reduction::kMax);
-      return time;
-    };
     const auto steps = [&](Side& side, bool meet) {
-      return slowest([&] {
+      return slowest(ranks, [&] {
         for (int i = 0; i < kSteps; ++i) {
           side.step(x);
           if (meet) ranks.barrier();
@@ -124,14 +82,14 @@ class Rank {
       });
     };
     const auto add = [&] {
-      return slowest([&] {
+      return slowest(ranks, [&] {
         for (float& each : data.span()) each += 1;
       });
     };
     steps(with, false);
     steps(without, true);
     add();
-    const auto reduce = [&] { return slowest([&] { ranks.all_reduce(data.span(), ml::Reduction::kMean); }); };
+    const auto reduce = [&] { return slowest(ranks, [&] { ranks.all_reduce(data.span(), ml::Reduction::kMean); }); };
     const auto backward = [&] {
       double time = 0;
       for (int i = 0; i < kSteps; ++i) time += without.backward(x);
@@ -174,22 +132,6 @@ Sides measured(pharos::Runtime& runtime, std::int64_t batch, std::int64_t tokens
     sides.backward.push_back(all[i + 4]);
   }
   return sides;
-}
-
-void say(const char* name, double value, const char* unit) {
-  std::printf("%s %.9g %s\n", name, value, unit);
-}
-
-/// The median of what each pair gives, with the interval in which it lies with 95 of 100 (from the order of the
-/// values).
-void say_with_interval(const std::string& name, std::vector<double> values, const char* unit) {
-  std::sort(values.begin(), values.end());
-  const double n = static_cast<double>(values.size());
-  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(n / 2 - 0.98 * std::sqrt(n))));
-  const auto high = std::min(values.size() - 1, values.size() - 1 - low);
-  say(name.c_str(), median(values), unit);
-  say((name + "_low").c_str(), values[low], unit);
-  say((name + "_high").c_str(), values[high], unit);
 }
 
 }  // namespace

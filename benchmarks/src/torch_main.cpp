@@ -11,7 +11,7 @@
 #include <pharos/pharos.hpp>
 
 #include "created_actors.hpp"
-#include "torch_ddp.hpp"
+#include "torch_figures.hpp"
 
 namespace {
 
@@ -31,10 +31,12 @@ int main(int argc, char** argv) {
     const std::string_view what = argc < 2 ? "" : argv[1];
     if (what == "ddp") {
       bench::measure_ddp(runtime);
+    } else if (what == "sharding") {
+      bench::measure_sharding(runtime);
     } else if (what == "actors") {
       std::printf("process_actors_per_s_torch %f /s\n", bench::actors_per_s<Accumulator, &Accumulator::sum>(runtime));
     } else {
-      std::fprintf(stderr, "usage: pharos-bench-torch actors|ddp\n");
+      std::fprintf(stderr, "usage: pharos-bench-torch actors|ddp|sharding\n");
       return 2;
     }
     return 0;

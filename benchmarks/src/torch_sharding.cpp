@@ -1,0 +1,270 @@
+// Training steps of a module that ranks divide among them, beside the same steps of one that each rank has for itself:
+// same module, data and optimizer, in blocks one after the other, by members of one group. And how much memory they
+// take.
+
+#include <c10/core/CPUAllocator.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <pharos/ml/group.hpp>
+#include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/recompute.hpp>
+#include <pharos/ml/sharded.hpp>
+
+#include "figures.hpp"
+#include "torch_figures.hpp"
+#include "torch_model.hpp"
+
+namespace bench {
+namespace {
+
+namespace ml = pharos::ml;
+using torch::Tensor;
+
+/// The bytes that libtorch's tensors have now.
+class Counting final : public c10::Allocator {
+ public:
+  static Counting& of_process() {
+    static Counting* const one = [] {
+      auto* const made = new Counting{c10::GetCPUAllocator()};
+      c10::SetCPUAllocator(made, 255);
+      return made;
+    }();
+    return *one;
+  }
+  std::size_t bytes() const { return bytes_.load(); }
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    c10::DataPtr memory = below_->allocate(bytes);
+    bytes_ += bytes;
+    void* const data = memory.get();
+    return {data, new Block{std::move(memory), bytes}, &Counting::free, c10::Device{c10::kCPU}};
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    below_->copy_data(to, from, bytes);
+  }
+
+ private:
+  struct Block {
+    c10::DataPtr memory;
+    std::size_t bytes;
+  };
+  explicit Counting(c10::Allocator* below) : below_{below} {}
+  static void free(void* context) {
+    const std::unique_ptr<Block> block{static_cast<Block*>(context)};
+    of_process().bytes_ -= block->bytes;
+  }
+
+  c10::Allocator* const below_;
+  std::atomic<std::size_t> bytes_{0};
+};
+
+/// Of this rank's own memory among that which ranks share: all of them have mapped as much of each.
+std::size_t shared_bytes(std::uint32_t ranks) {
+  std::ifstream maps{"/proc/self/maps"};
+  std::size_t bytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("pharos-collective") == std::string::npos) continue;
+    std::size_t read = 0;
+    const std::uint64_t begin = std::stoull(line, &read, 16);
+    bytes += std::stoull(line.substr(read + 1), nullptr, 16) - begin;
+  }
+  return bytes / ranks;
+}
+
+/// How a module is divided: not at all, or as ml::Sharding says.
+constexpr int kWhole = -1;
+
+/// A module with its optimizer.
+class Side {
+ public:
+  Side(ml::Communicator& ranks, int sharding) {
+    const ml::AdamW adam{.lr = 1e-4};
+    if (sharding == kWhole) {
+      optimizer_.emplace(std::vector<ml::ParameterGroup>{{.parameters = module_->parameters(), .weight_decay = 0.01}},
+                         adam);
+      return;
+    }
+    sharded_.emplace(*module_, ranks, static_cast<ml::Sharding>(sharding), ml::ShardOptions{});
+    optimizer_.emplace(std::vector<ml::ParameterGroup>{{.parameters = sharded_->parameters(), .weight_decay = 0.01}},
+                       adam);
+  }
+
+  void step(const Tensor& x) {
+    optimizer_->zero_grad();
+    module_->forward(x).pow(2).mean().backward();
+    optimizer_->step();
+  }
+  void step_again(const Tensor& x) {
+    optimizer_->zero_grad();
+    Tensor y = x;
+    for (const auto& each : module_->children()) {
+      y = ml::checkpoint([each](const Tensor& in) { return each->as<BlockImpl>()->forward(in); }, y);
+    }
+    y.pow(2).mean().backward();
+    optimizer_->step();
+  }
+  std::int64_t parameters() const {
+    std::int64_t count = 0;
+    for (const Tensor& each : module_->parameters()) count += each.numel();
+    return count;
+  }
+
+ private:
+  torch::nn::Sequential module_ = blocks();
+  std::optional<ml::Sharded> sharded_;
+  std::optional<ml::Optimizer> optimizer_;
+};
+
+class Rank {
+ public:
+  /// Pairs of seconds: of a step of the one side, and of the other.
+  std::vector<double> measure(int sharding, int pairs) {
+    ml::Communicator& ranks = begin();
+    Side with{ranks, sharding};
+    Side without{ranks, kWhole};
+    return pairs_of(ranks, pairs, [&] { with.step(x_); }, [&] {
+      without.step(x_);
+      ranks.barrier();
+    });
+  }
+  std::vector<double> measure_recomputing(int pairs) {
+    ml::Communicator& ranks = begin();
+    Side one{ranks, kWhole};
+    return pairs_of(ranks, pairs, [&] { one.step_again(x_); }, [&] { one.step(x_); });
+  }
+
+  /// Bytes of this rank between two steps, and the parameters that they are for.
+  std::vector<double> memory(int sharding) {
+    ml::Communicator& ranks = begin();
+    const std::size_t before = Counting::of_process().bytes() + shared_bytes(ranks.size());
+    Side side{ranks, sharding};
+    for (int i = 0; i < 3; ++i) side.step(x_);
+    const std::size_t now = Counting::of_process().bytes() + shared_bytes(ranks.size());
+    return {static_cast<double>(now - before), static_cast<double>(side.parameters())};
+  }
+
+  /// Nanoseconds of an operator while modules are watched, and while none is.
+  std::vector<double> operators(int rounds) {
+    constexpr int kOperators = 20'000;
+    ml::Communicator& ranks = begin();
+    Tensor x = torch::zeros({1});
+    const at::NoGradGuard no_grad;
+    const auto run = [&] {
+      const auto began = Clock::now();
+      for (int i = 0; i < kOperators; ++i) x.add_(x);
+      return seconds_since(began) / kOperators * 1e9;
+    };
+    std::vector<double> found;
+    torch::nn::Sequential module = blocks();
+    for (int round = 0; round < rounds; ++round) {
+      {
+        torch::nn::Linear some{4, 4};
+        const ml::Sharded sharded = ml::fully_shard(*some, ranks);
+        found.push_back(run());
+      }
+      found.push_back(run());
+    }
+    return found;
+  }
+
+ private:
+  ml::Communicator& begin() {
+    Counting::of_process();
+    torch::set_num_threads(1);
+    ml::Communicator& ranks = ml::communicator();
+    torch::manual_seed(ranks.rank() + 1);
+    x_ = torch::randn({4, 128, kWidth});
+    return ranks;
+  }
+  template <class With, class Without>
+  static std::vector<double> pairs_of(ml::Communicator& ranks, int pairs, const With& with, const Without& without) {
+    const auto block = [&](const auto& step) {
+      return slowest(ranks, [&] {
+        for (int i = 0; i < kSteps; ++i) step();
+      });
+    };
+    block(with);
+    block(without);
+    std::vector<double> found;
+    for (int pair = 0; pair < pairs; ++pair) {
+      const bool is_first = pair % 2 == 0;
+      const double first = is_first ? block(with) : block(without);
+      const double second = is_first ? block(without) : block(with);
+      found.push_back((is_first ? first : second) / kSteps);
+      found.push_back((is_first ? second : first) / kSteps);
+    }
+    return found;
+  }
+
+  Tensor x_;
+};
+
+struct Kind {
+  const char* name;
+  ml::Sharding sharding;
+  /// Bytes of each parameter between two steps with AdamW, all in float: of the parameter, its gradient, and two
+  /// numbers of the optimizer's. Of n ranks; one of so many blocks is `block` of the parameters.
+  double (*bytes)(double n, double block);
+};
+constexpr Kind kKinds[] = {
+    // What passes: three units of parameters, two of gradients.
+    {"fsdp", ml::Sharding::kParameters, [](double n, double block) { return 16 / n + (3 + 2) * 4 * block; }},
+    {"zero1", ml::Sharding::kOptimizer, [](double n, double) { return 4 + 4 + 8 / n; }},
+    {"zero2", ml::Sharding::kGradients, [](double n, double block) { return 4 + 2 * 4 * block + (4 + 8) / n; }},
+};
+
+template <class Ask>
+std::vector<double> ask(pharos::Runtime& runtime, const Ask& ask_all) {
+  const auto ranks = runtime.spawn_group<Rank>({.name = "ranks", .size = 2});
+  ml::connect(ranks);
+  return ask_all(ranks)[0];
+}
+
+void say_pairs(const std::string& name, const std::string& than, const std::vector<double>& pairs) {
+  std::vector<double> with;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < pairs.size(); i += 2) {
+    with.push_back(pairs[i]);
+    ratios.push_back(pairs[i] / pairs[i + 1]);
+  }
+  say((name + "_step_ms").c_str(), median(with) * 1e3, "ms");
+  say_with_interval(than, ratios, "times");
+}
+
+}  // namespace
+
+void measure_sharding(pharos::Runtime& runtime) {
+  constexpr double kRanks = 2;
+  for (const Kind& kind : kKinds) {
+    const int sharding = static_cast<int>(kind.sharding);
+    const std::string name = kind.name;
+    say_pairs(name, name + "_step_over_local", ask(runtime, [&](const auto& ranks) {
+                return ranks.template gather<&Rank::measure>(sharding, 40).get();
+              }));
+    const auto memory =
+        ask(runtime, [&](const auto& ranks) { return ranks.template gather<&Rank::memory>(sharding).get(); });
+    say((name + "_memory_mib").c_str(), memory[0] / (1 << 20), "MiB");
+    say((name + "_memory_over_formula").c_str(), memory[0] / (memory[1] * kind.bytes(kRanks, 1.0 / kBlocks)), "times");
+  }
+  say_pairs("recompute", "recompute_over_plain", ask(runtime, [](const auto& ranks) {
+              return ranks.template gather<&Rank::measure_recomputing>(20).get();
+            }));
+  const auto operators =
+      ask(runtime, [](const auto& ranks) { return ranks.template gather<&Rank::operators>(31).get(); });
+  std::vector<double> more;
+  for (std::size_t i = 0; i < operators.size(); i += 2) more.push_back(operators[i] - operators[i + 1]);
+  say("auto_form_overhead_ns_per_op", median(more), "ns");
+}
+
+}  // namespace bench
