@@ -1,8 +1,6 @@
 // Training steps with Ddp beside the same steps of a module that each rank has for itself: same module, data and
 // optimizer, in blocks one after the other, by members of one group.
 
-#include "torch_figures.hpp"
-
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -21,6 +19,7 @@
 #include <pharos/ml/optimizer.hpp>
 
 #include "figures.hpp"
+#include "torch_figures.hpp"
 #include "torch_model.hpp"
 
 namespace bench {

@@ -50,9 +50,7 @@ class Counting final : public c10::Allocator {
     void* const data = memory.get();
     return {data, new Block{std::move(memory), bytes}, &Counting::free, c10::Device{c10::kCPU}};
   }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override {
-    below_->copy_data(to, from, bytes);
-  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { below_->copy_data(to, from, bytes); }
 
  private:
   struct Block {
@@ -133,15 +131,18 @@ class Rank {
     ml::Communicator& ranks = begin();
     Side with{ranks, sharding};
     Side without{ranks, kWhole};
-    return pairs_of(ranks, pairs, [&] { with.step(x_); }, [&] {
-      without.step(x_);
-      ranks.barrier();
-    });
+    return pairs_of(
+        ranks, pairs, [&] { with.step(x_); },
+        [&] {
+          without.step(x_);
+          ranks.barrier();
+        });
   }
   std::vector<double> measure_recomputing(int pairs) {
     ml::Communicator& ranks = begin();
     Side one{ranks, kWhole};
-    return pairs_of(ranks, pairs, [&] { one.step_again(x_); }, [&] { one.step(x_); });
+    return pairs_of(
+        ranks, pairs, [&] { one.step_again(x_); }, [&] { one.step(x_); });
   }
 
   /// Bytes of this rank between two steps, and the parameters that they are for.

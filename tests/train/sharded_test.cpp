@@ -60,23 +60,23 @@ std::shared_ptr<Module> filled(std::shared_ptr<Module> module) {
 
 // ---- Modules
 
-struct EncoderImpl : torch::nn::Module {
-  EncoderImpl()
-      : encoder{register_module("encoder", torch::nn::TransformerEncoder(
-                                               torch::nn::TransformerEncoderLayer(
-                                                   torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(
-                                                       12).dropout(0)),
-                                               3))} {}
+struct Encoder : torch::nn::Module {
+  Encoder()
+      : encoder{register_module("encoder",
+                                torch::nn::TransformerEncoder(
+                                    torch::nn::TransformerEncoderLayer(
+                                        torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(12).dropout(0)),
+                                    3))} {}
   Tensor forward(const Tensor& x) { return encoder(x).pow(2).mean(); }
   torch::nn::TransformerEncoder encoder;
 };
 Net encoder() {
-  auto module = filled(std::make_shared<EncoderImpl>());
+  auto module = filled(std::make_shared<Encoder>());
   return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {5, 3, 8})); }};
 }
 
-struct RecurrentImpl : torch::nn::Module {
-  RecurrentImpl()
+struct Recurrent : torch::nn::Module {
+  Recurrent()
       : lstm{register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(4, 6).num_layers(2)))},
         out{register_module("out", torch::nn::Linear(6, 2))} {}
   Tensor forward(const Tensor& x) { return out(std::get<0>(lstm(x))).pow(2).mean(); }
@@ -84,28 +84,27 @@ struct RecurrentImpl : torch::nn::Module {
   torch::nn::Linear out;
 };
 Net recurrent() {
-  auto module = filled(std::make_shared<RecurrentImpl>());
+  auto module = filled(std::make_shared<Recurrent>());
   return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {5, 3, 4})); }};
 }
 
-struct ConvolutionImpl : torch::nn::Module {
-  ConvolutionImpl()
-      : layers{register_module("layers",
-                               torch::nn::Sequential(torch::nn::Conv1d(3, 5, 3), torch::nn::ReLU(),
-                                                     torch::nn::Conv1d(5, 4, 2), torch::nn::Tanh(),
-                                                     torch::nn::Conv1d(4, 2, 2)))},
+struct Convolution : torch::nn::Module {
+  Convolution()
+      : layers{register_module(
+            "layers", torch::nn::Sequential(torch::nn::Conv1d(3, 5, 3), torch::nn::ReLU(), torch::nn::Conv1d(5, 4, 2),
+                                            torch::nn::Tanh(), torch::nn::Conv1d(4, 2, 2)))},
         out{register_module("out", torch::nn::Linear(12, 3))} {}
   Tensor forward(const Tensor& x) { return out(layers->forward(x).flatten(1)).pow(2).mean(); }
   torch::nn::Sequential layers;
   torch::nn::Linear out;
 };
 Net convolution() {
-  auto module = filled(std::make_shared<ConvolutionImpl>());
+  auto module = filled(std::make_shared<Convolution>());
   return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {2, 3, 10})); }};
 }
 
-struct WordsImpl : torch::nn::Module {
-  WordsImpl()
+struct Words : torch::nn::Module {
+  Words()
       : words{register_module("words", torch::nn::Embedding(torch::nn::EmbeddingOptions(11, 6).padding_idx(0)))},
         norm{register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})))},
         out{register_module("out", torch::nn::Linear(6, 3))} {}
@@ -115,21 +114,21 @@ struct WordsImpl : torch::nn::Module {
   torch::nn::Linear out;
 };
 Net words() {
-  auto module = filled(std::make_shared<WordsImpl>());
+  auto module = filled(std::make_shared<Words>());
   return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
 }
 
 Net sparse_words() {
-  auto module = filled(std::make_shared<WordsImpl>());
+  auto module = filled(std::make_shared<Words>());
   module->words->options.sparse(true);
   return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
 }
 
 /// Blocks, and an embedding whose weight is the head's, too.
-struct LanguageImpl : torch::nn::Module {
-  LanguageImpl()
-      : words{register_module("words", torch::nn::Embedding(11, 6))}, blocks{register_module(
-                                                                          "blocks", torch::nn::ModuleList())} {
+struct Language : torch::nn::Module {
+  Language()
+      : words{register_module("words", torch::nn::Embedding(11, 6))},
+        blocks{register_module("blocks", torch::nn::ModuleList())} {
     for (int i = 0; i < 4; ++i) {
       blocks->push_back(torch::nn::Sequential(torch::nn::Linear(6, 9), torch::nn::GELU(), torch::nn::Linear(9, 6)));
     }
@@ -145,13 +144,13 @@ struct LanguageImpl : torch::nn::Module {
   Tensor head;
 };
 Net tied() {
-  auto module = filled(std::make_shared<LanguageImpl>());
+  auto module = filled(std::make_shared<Language>());
   return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
 }
 
 /// What is trained is thin, and beside what is frozen.
-struct AdapterImpl : torch::nn::Module {
-  AdapterImpl() {
+struct Adapter : torch::nn::Module {
+  Adapter() {
     for (int i = 0; i < 3; ++i) {
       const auto name = std::to_string(i);
       base.push_back(register_module("base" + name, torch::nn::Linear(7, 7)));
@@ -169,12 +168,12 @@ struct AdapterImpl : torch::nn::Module {
   std::vector<torch::nn::Linear> up;
 };
 Net adapter() {
-  auto module = filled(std::make_shared<AdapterImpl>());
+  auto module = filled(std::make_shared<Adapter>());
   return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {4, 7})); }};
 }
 
-struct LayersImpl : torch::nn::Module {
-  LayersImpl() : layers{register_module("layers", torch::nn::ModuleList())} {
+struct Layers : torch::nn::Module {
+  Layers() : layers{register_module("layers", torch::nn::ModuleList())} {
     for (int i = 0; i < 5; ++i) layers->push_back(torch::nn::Linear(6, 6));
   }
   Tensor layer(std::size_t number, const Tensor& x) {
@@ -183,7 +182,7 @@ struct LayersImpl : torch::nn::Module {
   torch::nn::ModuleList layers;
 };
 Net twice() {
-  auto module = filled(std::make_shared<LayersImpl>());
+  auto module = filled(std::make_shared<Layers>());
   return {module, [module](std::uint64_t batch) {
             Tensor x = numbers(batch, {4, 6});
             for (const std::size_t each : {0, 1, 2, 0, 3, 4, 1}) x = module->layer(each, x);
@@ -191,7 +190,7 @@ Net twice() {
           }};
 }
 Net unused() {
-  auto module = filled(std::make_shared<LayersImpl>());
+  auto module = filled(std::make_shared<Layers>());
   return {module, [module](std::uint64_t batch) {
             Tensor x = numbers(batch, {4, 6});
             for (const std::size_t each : {4, 1}) x = module->layer(each, x);
@@ -199,7 +198,7 @@ Net unused() {
           }};
 }
 Net two_forwards() {
-  auto module = filled(std::make_shared<LayersImpl>());
+  auto module = filled(std::make_shared<Layers>());
   const auto through = [module](const Tensor& from) {
     Tensor x = from;
     for (const std::size_t each : {0, 1, 2, 3, 4}) x = module->layer(each, x);
@@ -213,7 +212,7 @@ Net two_forwards() {
 }
 /// Each layer again in backward, and pairs of them, and dropout.
 Net recomputed() {
-  auto module = filled(std::make_shared<LayersImpl>());
+  auto module = filled(std::make_shared<Layers>());
   return {module, [module](std::uint64_t batch) {
             const auto part = [&](std::size_t number) {
               return [number, module](const Tensor& x) {
@@ -232,11 +231,18 @@ Net alone() {
   return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {4, 5})).pow(2).mean(); }};
 }
 
-const Case kCases[] = {{"TransformerEncoder", encoder}, {"Lstm", recurrent},     {"Convolution", convolution},
-                       {"Embedding", words},            {"SparseEmbedding", sparse_words},
-                       {"Tied", tied},                  {"Adapter", adapter},    {"Twice", twice},
-                       {"Unused", unused},              {"TwoForwards", two_forwards},
-                       {"Recomputed", recomputed},      {"Alone", alone}};
+const Case kCases[] = {{"TransformerEncoder", encoder},
+                       {"Lstm", recurrent},
+                       {"Convolution", convolution},
+                       {"Embedding", words},
+                       {"SparseEmbedding", sparse_words},
+                       {"Tied", tied},
+                       {"Adapter", adapter},
+                       {"Twice", twice},
+                       {"Unused", unused},
+                       {"TwoForwards", two_forwards},
+                       {"Recomputed", recomputed},
+                       {"Alone", alone}};
 
 // ---- Beside one process
 
@@ -332,23 +338,21 @@ class ShardedTest : public testing::TestWithParam<std::tuple<Case, Way>> {
  protected:
   static const Case& of() { return std::get<Case>(GetParam()); }
   static const Way& way() { return std::get<Way>(GetParam()); }
-  static ShardOptions options(const Net& net) {
-    return {.blocks = net.blocks, .reshard_after_forward = way().reshard};
-  }
+  static ShardOptions options(const Net& net) { return {.blocks = net.blocks, .reshard_after_forward = way().reshard}; }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Of, ShardedTest,
-    testing::Combine(testing::ValuesIn(kCases),
-                     testing::Values(Way{}, Way{.ranks = 1}, Way{.ranks = 3}, Way{.reshard = false},
-                                     Way{.sharding = Sharding::kOptimizer}, Way{.sharding = Sharding::kGradients},
-                                     Way{.sharding = Sharding::kGradients, .ranks = 3},
-                                     Way{.ranks = 2, .reach = Reach::kTcp},
-                                     Way{.ranks = 4, .reach = Reach::kMachines})),
-    [](const auto& test) {
-      std::ostringstream name;
-      name << std::get<Case>(test.param) << std::get<Way>(test.param);
-      return name.str();
-    });
+INSTANTIATE_TEST_SUITE_P(Of, ShardedTest,
+                         testing::Combine(testing::ValuesIn(kCases),
+                                          testing::Values(Way{}, Way{.ranks = 1}, Way{.ranks = 3},
+                                                          Way{.reshard = false}, Way{.sharding = Sharding::kOptimizer},
+                                                          Way{.sharding = Sharding::kGradients},
+                                                          Way{.sharding = Sharding::kGradients, .ranks = 3},
+                                                          Way{.ranks = 2, .reach = Reach::kTcp},
+                                                          Way{.ranks = 4, .reach = Reach::kMachines})),
+                         [](const auto& test) {
+                           std::ostringstream name;
+                           name << std::get<Case>(test.param) << std::get<Way>(test.param);
+                           return name.str();
+                         });
 
 TEST_P(ShardedTest, GradientsAreThoseOfOneProcess) {
   on_ranks(way(), [&](Communicator& ranks) {
@@ -420,7 +424,7 @@ TEST(ShardedNumbers, AreHalvesThatFloatsAreKeptOf) {
     const auto make = [] {
       const Net net = encoder();
       net.module->to(torch::kFloat);
-      return std::static_pointer_cast<EncoderImpl>(net.module);
+      return std::static_pointer_cast<Encoder>(net.module);
     };
     const auto input = [](std::uint64_t batch) { return numbers(batch, {5, 3, 8}).to(torch::kBFloat16); };
     const auto model = make();
@@ -446,7 +450,7 @@ TEST(ShardedNumbers, AreHalvesThatFloatsAreKeptOf) {
 
 TEST(ShardedNumbers, FollowFloatsForAWhile) {
   on_ranks({.ranks = 2}, [&](Communicator& ranks) {
-    const auto module = filled(std::make_shared<LayersImpl>());
+    const auto module = filled(std::make_shared<Layers>());
     module->to(torch::kFloat);
     const auto loss = [&](std::uint64_t batch, torch::Dtype type) {
       Tensor x = numbers(batch, {16, 6}).to(type);
@@ -501,7 +505,7 @@ TEST(ShardedUnits, AreTheChildrenOfTheLargestList) {
 
 TEST(ShardedUnits, AreWhatIsAskedFor) {
   on_ranks({}, [&](Communicator& ranks) {
-    const auto module = filled(std::make_shared<EncoderImpl>());
+    const auto module = filled(std::make_shared<Encoder>());
     const auto layers = module->encoder->layers->children();
     const Sharded sharded = fully_shard(*module, ranks, {.blocks = {layers[0], layers[2]}});
     const std::string table = sharded.table();
@@ -519,7 +523,7 @@ TEST(ShardedUnits, AreWhatIsAskedFor) {
 /// Memory for those that pass is that of three, however many there are.
 TEST(ShardedUnits, ComeAndGo) {
   on_ranks({}, [&](Communicator& ranks) {
-    const auto module = std::make_shared<LayersImpl>();
+    const auto module = std::make_shared<Layers>();
     Sharded sharded = fully_shard(*module, ranks);
     const auto here = [&] {
       int count = 0;
@@ -556,7 +560,7 @@ void expect_says(const std::string& text, const std::string& part) {
 TEST(ShardedFailures, DifferentGraphsAreFound) {
   for (const Reach reach : {Reach::kMemory, Reach::kTcp}) {
     on_ranks({.reach = reach}, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<LayersImpl>());
+      const auto module = filled(std::make_shared<Layers>());
       Sharded sharded = fully_shard(*module, ranks);
       // As many operations of the same size: nothing but the units differs.
       const std::size_t second = ranks.rank() == 0 ? 1 : 2;
@@ -577,7 +581,7 @@ TEST(ShardedFailures, DifferentGraphsAreFound) {
 TEST(ShardedFailures, AreThrownByTheNextHook) {
   for (const Reach reach : {Reach::kMemory, Reach::kTcp}) {
     on_ranks({.reach = reach}, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<LayersImpl>());
+      const auto module = filled(std::make_shared<Layers>());
       Sharded sharded = fully_shard(*module, ranks);
       if (ranks.rank() == 1) return ranks.abort("it has had enough");
       Tensor x = numbers(1, {4, 6});
@@ -596,7 +600,7 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
     const auto refused = [&](const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {}) {
       return message_of<Exception>([&] { const Sharded sharded = fully_shard(*module, ranks, options); });
     };
-    const auto renorm = std::make_shared<WordsImpl>();
+    const auto renorm = std::make_shared<Words>();
     renorm->words->options.max_norm(1.0);
     expect_says(refused(renorm), "\"words\" cannot be sharded: an embedding with max_norm");
 
@@ -608,7 +612,7 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
     trained->forward(torch::ones({1, 4})).sum().backward();
     expect_says(refused(trained), "\"weight\" cannot be sharded: it has a gradient already");
 
-    const auto layers = std::make_shared<LayersImpl>();
+    const auto layers = std::make_shared<Layers>();
     const auto other = std::make_shared<torch::nn::LinearImpl>(4, 3);
     expect_says(refused(layers, {.blocks = {other}}), "block 0 of ShardOptions::blocks is not in the module");
     expect_says(refused(layers, {.blocks = {layers->layers.ptr(), layers->layers[1]}}), "have modules in common");
@@ -625,9 +629,9 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
 TEST(ShardedShares, CountByTheirSamples) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
     on_ranks({.ranks = 3}, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<LayersImpl>());
-      const auto whole = filled(std::make_shared<LayersImpl>());
-      const auto loss = [](LayersImpl& of, const Tensor& x) {
+      const auto module = filled(std::make_shared<Layers>());
+      const auto whole = filled(std::make_shared<Layers>());
+      const auto loss = [](Layers& of, const Tensor& x) {
         Tensor y = x;
         for (const std::size_t each : {0, 1, 2, 3, 4}) y = of.layer(each, y);
         return y.pow(2).mean();

@@ -37,7 +37,11 @@ using torch::autograd::variable_list;
 class Ddp::Core : public std::enable_shared_from_this<Core> {
  public:
   Core(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
-      : ranks_{ranks}, options_{options}, shares_{ranks}, all_parameters_{parameters_of(module)}, buffers_{buffers_of(module)} {
+      : ranks_{ranks},
+        options_{options},
+        shares_{ranks},
+        all_parameters_{parameters_of(module)},
+        buffers_{buffers_of(module)} {
     for (const auto* const tensors : {&all_parameters_, &buffers_}) {
       for (const NamedTensor& each : *tensors) check_device(each);
     }

@@ -11,8 +11,8 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kRooms = 3;   // for the unit that is worked on, the one before it, and the next
-constexpr int kNanByte = 0xFF;      // any floating point number of such bytes is none
+constexpr std::size_t kRooms = 3;  // for the unit that is worked on, the one before it, and the next
+constexpr int kNanByte = 0xFF;     // any floating point number of such bytes is none
 
 bool is_in(std::uint32_t unit, std::span<const std::uint32_t> units) {
   return std::find(units.begin(), units.end(), unit) != units.end();

@@ -298,8 +298,8 @@ std::string Sharded::Core::table() const {
       kept += each.own.nbytes();
     }
     text << std::left << std::setw(static_cast<int>(width)) << unit.name << std::right << std::setw(14) << elements
-         << std::setw(14) << static_cast<double>(unit.bytes) / kMib << std::setw(10)
-         << static_cast<double>(kept) / kMib << '\n';
+         << std::setw(14) << static_cast<double>(unit.bytes) / kMib << std::setw(10) << static_cast<double>(kept) / kMib
+         << '\n';
   }
   return text.str();
 }

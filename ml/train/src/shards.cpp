@@ -126,8 +126,7 @@ void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Commu
     for (const Flat::Member& each : flat.members) {
       const at::Tensor& parameter = parameters[each.parameter].tensor;
       // By another type its gradients' accumulator would be another one: hooks come later.
-      parameter.set_data(
-          shard.whole.narrow(0, each.begin, each.size).view(parameter.sizes()));
+      parameter.set_data(shard.whole.narrow(0, each.begin, each.size).view(parameter.sizes()));
     }
     place(shard.whole, memory == nullptr ? nullptr : memory + shard.place);
   }

@@ -60,8 +60,9 @@ class Blocks {
     const auto own = [&](const torch::nn::Module& each) {
       const auto [place, is_new] = of_.emplace(&each, number);
       if (is_new || place->second == number) return;
-      throw_invalid("the blocks \"" + names_[place->second] + "\" and \"" + names_[number] + "\" have modules in common",
-                    "Give blocks of which none is inside another.");
+      throw_invalid(
+          "the blocks \"" + names_[place->second] + "\" and \"" + names_[number] + "\" have modules in common",
+          "Give blocks of which none is inside another.");
     };
     own(block);
     for (const auto& each : block.modules(false)) own(*each);

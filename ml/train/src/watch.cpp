@@ -77,7 +77,7 @@ Watch::~Watch() {
   if (of_thread.watches.empty()) at::removeCallback(of_thread.callback);
 }
 
-void Watch::add(const c10::StorageImpl* memory, std::uint32_t number) {
+void Watch::add(const void* memory, std::uint32_t number) {
   if (2 * ++taken_ > places_.size()) {
     std::vector<Place> before = std::exchange(places_, std::vector<Place>(2 * places_.size()));
     for (const Place& each : before) {
@@ -87,13 +87,13 @@ void Watch::add(const c10::StorageImpl* memory, std::uint32_t number) {
   places_[place_of(memory)] = {memory, number};
 }
 
-const std::uint32_t* Watch::find(const c10::StorageImpl* memory) const {
+const std::uint32_t* Watch::find(const void* memory) const {
   const Place& place = places_[place_of(memory)];
   return place.first == memory && memory != nullptr ? &place.second : nullptr;
 }
 
 /// Where it is, or would be.
-std::size_t Watch::place_of(const c10::StorageImpl* memory) const {
+std::size_t Watch::place_of(const void* memory) const {
   constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
   const std::size_t mask = places_.size() - 1;
   std::size_t place = (reinterpret_cast<std::uintptr_t>(memory) * kMix >> 32) & mask;

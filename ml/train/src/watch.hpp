@@ -6,10 +6,6 @@
 #include <utility>
 #include <vector>
 
-namespace c10 {
-struct StorageImpl;
-}
-
 namespace pharos::ml {
 
 /// Tells its owner, on the thread that made it, what an operator of libtorch is about to work on: before it does, in
@@ -39,14 +35,15 @@ class Watch {
   Watch(Watch&&) = delete;
   ~Watch();
 
-  void add(const c10::StorageImpl* memory, std::uint32_t number);
+  /// Memory is known by the address of its c10 storage.
+  void add(const void* memory, std::uint32_t number);
   /// Nothing: it is not watched.
-  const std::uint32_t* find(const c10::StorageImpl* memory) const;
+  const std::uint32_t* find(const void* memory) const;
   void tell(std::span<const std::uint32_t> numbers) { owner_.touched(numbers); }
 
  private:
-  using Place = std::pair<const c10::StorageImpl*, std::uint32_t>;
-  std::size_t place_of(const c10::StorageImpl* memory) const;
+  using Place = std::pair<const void*, std::uint32_t>;
+  std::size_t place_of(const void* memory) const;
 
   Owner& owner_;
   std::vector<Place> places_;  // open addressing: a power of two, less than half of it taken

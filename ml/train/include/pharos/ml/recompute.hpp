@@ -15,8 +15,8 @@
 ///
 ///   for (auto& layer : *layers) x = checkpoint([&](const at::Tensor& in) { return layer->forward(in); }, x);
 ///
-/// The part must do the same both times; what it draws by chance (dropout) is the same. What it captures must live until
-/// backward. May be nested. Gradients that come through it come by backward() only, not by autograd::grad().
+/// The part must do the same both times; what it draws by chance (dropout) is the same. What it captures must live
+/// until backward. May be nested. Gradients that come through it come by backward() only, not by autograd::grad().
 namespace pharos::ml {
 
 PHAROS_API std::vector<at::Tensor> checkpoint(
@@ -24,10 +24,12 @@ PHAROS_API std::vector<at::Tensor> checkpoint(
 
 /// Of one tensor, or of several, into one.
 template <class Part, class... Inputs>
-  requires(std::same_as<std::remove_cvref_t<Inputs>, at::Tensor> && ...)
-at::Tensor checkpoint(Part part, const Inputs&... inputs) {
-  const auto call = [part = std::move(part)]<std::size_t... i>(const std::vector<at::Tensor>& from,
-                                                               std::index_sequence<i...>) { return part(from[i]...); };
+requires(std::same_as<std::remove_cvref_t<Inputs>, at::Tensor>&&...) at::Tensor
+    checkpoint(Part part, const Inputs&... inputs) {
+  const auto call =
+      [part = std::move(part)]<std::size_t... i>(const std::vector<at::Tensor>& from, std::index_sequence<i...>) {
+    return part(from[i]...);
+  };
   return checkpoint(
              [call](const std::vector<at::Tensor>& from) {
                return std::vector<at::Tensor>{call(from, std::index_sequence_for<Inputs...>{})};
