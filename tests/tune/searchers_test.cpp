@@ -245,6 +245,11 @@ TEST(GridSearchTest, GoesThroughAllCombinationsThatThereAre) {
   }
   EXPECT_EQ(seen.size(), 9U);
   for (const auto& [params, times] : seen) EXPECT_EQ(times, 2) << params;
+  // A value that no grid has, and a grid that depends on one that is ruled out.
+  Space chain{{"a", grid({1, 2})}};
+  chain.when("a", 2, Space{{"b", grid({1, 2, 3})}});
+  chain.when("b", 3, Space{{"c", grid({1, 2})}});
+  EXPECT_EQ(grid_size(chain), 5U);
   Space large;
   for (int i = 0; i < 25; ++i) large.add(std::to_string(i), grid({0, 1}));
   EXPECT_SAYS(message_of<InvalidArgument>([&] { grid_size(large); }), "more than 1000000 combinations");

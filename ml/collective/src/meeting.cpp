@@ -29,6 +29,7 @@ constexpr Duration kLookTime = 100ms;  // between looks at whether those that ar
 constexpr std::size_t kWhyMax = 480;
 constexpr std::uint32_t kHere = 1;
 constexpr std::uint32_t kGone = 2;
+constexpr std::uint32_t kSaid = 1;  // why it has failed
 
 std::uint64_t place_of(std::uint64_t round, Meeting::Phase phase) {
   return 4 * round + static_cast<std::uint64_t>(phase);
@@ -77,7 +78,7 @@ struct alignas(64) RankLine {
 struct Meeting::Shared {
   alignas(64) std::atomic<std::uint32_t> bell;  // rung when a phase is complete, or somebody has failed
   std::atomic<std::uint32_t> sleepers;
-  alignas(64) std::atomic<std::uint32_t> failed;  // 1: is being said; 2: has been
+  alignas(64) std::atomic<std::uint32_t> failed;  // kSaid; above that, by a rank: it is about to say why
   std::uint8_t code;
   char why[kWhyMax];
   RankLine rank_lines[kRanksMax];
@@ -296,7 +297,7 @@ Result<bool> Meeting::wait_until(std::span<const Awaited> any, const std::functi
     if (spin(is_so)) break;
     shared_.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = shared_.bell.load(std::memory_order_seq_cst);
-    const bool wakes = is_so() || shared_.failed.load(std::memory_order_seq_cst) == 2;
+    const bool wakes = is_so() || shared_.failed.load(std::memory_order_seq_cst) == kSaid;
     if (!wakes) {
       say_awaited(any.empty() ? Awaited{} : any.front());
       sleep_on(shared_.bell, seen, std::clamp(when - now(), Duration{1}, kLookTime));
@@ -348,11 +349,11 @@ Result<void> Meeting::look_after(const Awaited& awaited) {
 
 Error Meeting::fail(const Error& why) {
   std::uint32_t none = 0;
-  if (shared_.failed.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+  if (shared_.failed.compare_exchange_strong(none, kSaid + 1 + rank_, std::memory_order_acq_rel)) {
     shared_.code = static_cast<std::uint8_t>(why.code());
     const std::string text = told(why);
     std::memcpy(shared_.why, text.data(), std::min(text.size(), kWhyMax - 1));
-    shared_.failed.store(2, std::memory_order_seq_cst);
+    shared_.failed.store(kSaid, std::memory_order_seq_cst);
     ring();
   }
   return *failure();
@@ -367,13 +368,12 @@ Result<void> Meeting::check() {
 }
 
 std::optional<Error> Meeting::failure() const {
-  const std::uint32_t state = shared_.failed.load(std::memory_order_acquire);
+  std::uint32_t state = shared_.failed.load(std::memory_order_acquire);
   if (state == 0) return std::nullopt;
   const TimePoint patience = now() + 1s;  // whoever says it may have died at it, or been stopped
-  while (shared_.failed.load(std::memory_order_acquire) != 2) {
-    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-      if (has_died(rank) && !is_gone(rank)) return ml::has_died(name(rank), "the group, which has failed,");
-    }
+  for (; state != kSaid; state = shared_.failed.load(std::memory_order_acquire)) {
+    const std::uint32_t who = std::min(state - kSaid - 1, ranks_ - 1);
+    if (has_died(who)) return ml::has_died(name(who), "the group, which has failed,");
     if (now() >= patience) {
       return Error{ErrorCode::kUnavailable, "the group has failed, and the rank that knows why does not say so",
                    "Look for a rank that is stopped."};
