@@ -97,9 +97,7 @@ bool Calls::stop(Duration grace) {
   if (grace != Duration{}) strand_.wait_until_idle(executor, async::Deadline::after(grace, executor));
   // Callers that have called meanwhile are given their calls back, and send nothing more.
   if (moves()) std::this_thread::sleep_for(kGiveBackTime);
-  if (!strand_.stop(executor, async::Deadline::after(kBusyTime, executor))) return false;
-  instance_.destroy();
-  return true;
+  return strand_.stop(executor, async::Deadline::after(kBusyTime, executor), [this] { instance_.destroy(); });
 }
 
 Result<void> Calls::exit_actor() {

@@ -59,10 +59,4 @@ void Strand::wait_until_idle(async::Executor& executor, async::Deadline deadline
   executor.wait(lock, idle_, deadline, [this] { return !running_; });
 }
 
-bool Strand::stop(async::Executor& executor, async::Deadline deadline) {
-  std::unique_lock lock{mutex_};
-  stopped_ = true;
-  return executor.wait(lock, idle_, deadline, [this] { return !running_; });
-}
-
 }  // namespace pharos::actors

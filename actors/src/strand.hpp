@@ -37,8 +37,21 @@ class Strand {
   void run_posted();
   /// Until none runs, or the deadline.
   void wait_until_idle(async::Executor& executor, async::Deadline deadline);
-  /// Lets no call begin any more. True when none is running at the deadline.
-  bool stop(async::Executor& executor, async::Deadline deadline);
+  /// Lets no call begin any more, and runs this as the last one when none is running. False when one is, at the
+  /// deadline.
+  template <typename F>
+  bool stop(async::Executor& executor, async::Deadline deadline, const F& last) {
+    std::unique_lock lock{mutex_};
+    stopped_ = true;
+    if (!executor.wait(lock, idle_, deadline, [this] { return !running_; })) return false;
+    running_ = true;
+    lock.unlock();
+    last();
+    lock.lock();
+    running_ = false;
+    idle_.notify_all();
+    return true;
+  }
 
  private:
   struct Entry {

@@ -364,8 +364,13 @@ void Membership::on_message(net::Peer& from, net::Parcel parcel, std::optional<s
 }
 
 void Membership::on_peer_closed(net::Peer& peer, const Error& why) {
-  if (head_link_ == nullptr || &peer != head_link_.get()) return lose(&peer);
-  lose_head(why);
+  if (head_link_ != nullptr && &peer == head_link_.get()) return lose_head(why);
+  const auto node = far_nodes_.find(&peer);
+  if (node != far_nodes_.end() && !closing_) {
+    log(LogLevel::kWarn, "a node's connection has ended, and it is given up",
+        {kv("node", node->second.id), kv("error", why)});
+  }
+  lose(&peer);
 }
 
 void Membership::close() {

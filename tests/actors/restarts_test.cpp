@@ -237,7 +237,13 @@ TEST_F(RestartsTest, ADetachedActorLivesWithoutHandlesUntilItIsKilled) {
 class Leaver {
  public:
   explicit Leaver(std::string path) : path_{std::move(path)} {}
-  ~Leaver() { std::ofstream{path_, std::ios::app} << "destroyed\n"; }
+  ~Leaver() {
+    std::ofstream{path_, std::ios::app} << "destroyed\n";
+    if (!slowly_) return;
+    std::this_thread::sleep_for(50ms);
+    std::ofstream{path_, std::ios::app} << "wholly\n";
+  }
+  void leave_slowly() { slowly_ = true; }
   /// Until it is told to stop.
   int work(int steps_max) {
     std::ofstream{path_, std::ios::app} << "works\n";
@@ -258,6 +264,7 @@ class Leaver {
 
  private:
   std::string path_;
+  bool slowly_ = false;
 };
 
 class EndsTest : public RestartsTest {
@@ -295,6 +302,17 @@ TEST_F(EndsTest, OneThatDoesNotStopInItsTimeIsKilled) {
   counter.stop(10ms);
   EXPECT_SAYS(message_of<ActorDied>([&] { stuck.get(soon()); }), "");
   EXPECT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }));
+}
+
+TEST_F(EndsTest, OneThatStopsWhenItsProgramEndsIsDestroyedOnceAndWholly) {
+  {
+    Runtime runtime;
+    const auto leaver = runtime.spawn<Leaver>(path());
+    leaver.call<&Leaver::leave_slowly>().get(soon());
+    leaver.stop();
+    ASSERT_TRUE(eventually([&] { return written() == "destroyed\n"; })) << written();
+  }
+  EXPECT_TRUE(eventually([&] { return written() == "destroyed\nwholly\n"; })) << written();
 }
 
 TEST_F(EndsTest, OneThatLeavesEndsAfterThatCallAndIsNotRestarted) {

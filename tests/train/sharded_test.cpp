@@ -457,8 +457,8 @@ TEST(ShardedNumbers, FollowFloatsForAWhile) {
       for (const std::size_t each : {0, 1, 2, 3, 4}) x = module->layer(each, x);
       return (x.to(torch::kFloat) - 0.5).pow(2).mean();
     };
-    Sharded sharded = fully_shard(*module, ranks, {.param = DType::kBF16, .reduce = DType::kF32});
-    Optimizer optimizer{sharded.groups(0.1), AdamW{.lr = 1e-2}};
+    ml::Sharded sharded = ml::fully_shard(*module, ranks, {.param = ml::DType::kBF16, .reduce = ml::DType::kF32});
+    ml::Optimizer optimizer{sharded.groups(0.1), ml::AdamW{.lr = 1e-2}};
     double first = 0;
     double last = 0;
     for (std::uint64_t step = 0; step < 60; ++step) {
