@@ -28,7 +28,8 @@ MAY_INCLUDE = {
 DOORS = {
     r"boost/(random|math)/": ["ml/tune"],
     r"(boost|asio)(/|\.hpp)": [],
-    r"(Eigen|nlohmann)/": ["ml/tune"],
+    r"Eigen/": ["ml/tune"],
+    r"nlohmann/": ["ml/tune", "ml/data", "ml/checkpoint"],
     r"(capnp|kj)/|.*\.capnp\.h": ["runtime/wire"],
     r"rocksdb/": ["runtime/storage"],
     r"(spdlog|fmt)/": ["runtime/base"],

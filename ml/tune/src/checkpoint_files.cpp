@@ -11,9 +11,9 @@
 #include <cstring>
 
 #include <pharos/base/fd.hpp>
+#include <pharos/base/whole_files.hpp>
 
 #include "crc32c.hpp"
-#include "whole_files.hpp"
 
 // A file: kMagic, the checksum of the bytes (4, lowest first), and the bytes.
 

@@ -10,8 +10,9 @@
 #include <cmath>
 #include <span>
 
+#include <pharos/base/whole_files.hpp>
+
 #include "json.hpp"
-#include "whole_files.hpp"
 
 namespace pharos::ml {
 namespace {

@@ -9,9 +9,9 @@
 #include <span>
 
 #include <pharos/base/fd.hpp>
+#include <pharos/base/whole_files.hpp>
 
 #include "crc32c.hpp"
-#include "whole_files.hpp"
 
 // Files of events: each a record of its length and the length's checksum, an Event as protobuf has it, and its
 // checksum. The numbers of fields are those of TensorBoard's event.proto, summary.proto, and its hparams plugin's

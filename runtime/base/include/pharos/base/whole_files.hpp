@@ -8,7 +8,7 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 
-namespace pharos::ml {
+namespace pharos {
 
 /// All that the file has. `what` was attempted, for the error.
 Result<std::vector<std::byte>> read_whole(const Fd& file, const std::string& what);
@@ -16,4 +16,4 @@ Result<std::vector<std::byte>> read_whole(const Fd& file, const std::string& wha
 Result<void> write_whole(const Fd& file, std::span<const std::byte> bytes, const std::string& what,
                          const std::string& remedy);
 
-}  // namespace pharos::ml
+}  // namespace pharos

@@ -1,10 +1,10 @@
-#include "whole_files.hpp"
-
 #include <unistd.h>
 
 #include <cerrno>
 
-namespace pharos::ml {
+#include <pharos/base/whole_files.hpp>
+
+namespace pharos {
 
 Result<std::vector<std::byte>> read_whole(const Fd& file, const std::string& what) {
   const off_t length = ::lseek(file.get(), 0, SEEK_END);
@@ -33,4 +33,4 @@ Result<void> write_whole(const Fd& file, std::span<const std::byte> bytes, const
   return {};
 }
 
-}  // namespace pharos::ml
+}  // namespace pharos

@@ -1,0 +1,96 @@
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include <pharos/ml/readers.hpp>
+
+#include "file_bytes.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A member of a line, whose value is no list and no object.
+struct Cell {
+  std::size_t row;
+  Json value;
+};
+
+struct Cells {
+  std::string name;
+  std::vector<Cell> cells{};
+  bool all_whole = true;
+  bool all_numbers = true;
+};
+
+template <class Value>
+std::vector<Value> filled(std::size_t rows, const Cells& from, Value missing) {
+  std::vector<Value> values(rows, missing);
+  for (const Cell& each : from.cells) {
+    if (each.value.is_boolean()) {
+      if constexpr (!std::is_same_v<Value, std::string>) values[each.row] = each.value.get<bool>() ? 1 : 0;
+    } else {
+      values[each.row] = each.value.get<Value>();
+    }
+  }
+  return values;
+}
+
+Column column_of(Cells&& from, std::size_t rows) {
+  if (from.all_whole && from.cells.size() == rows) return {std::move(from.name), filled<std::int64_t>(rows, from, 0)};
+  if (from.all_numbers) {
+    return {std::move(from.name), filled<double>(rows, from, std::numeric_limits<double>::quiet_NaN())};
+  }
+  for (Cell& each : from.cells) {
+    if (!each.value.is_string()) each.value = each.value.dump();
+  }
+  return {std::move(from.name), filled<std::string>(rows, from, "")};
+}
+
+}  // namespace
+
+Table read_json_lines(const std::filesystem::path& path) {
+  const Bytes file = bytes_of_file(path, Keep::kMapped);
+  std::string_view text{reinterpret_cast<const char*>(file.data()), file.size()};
+  std::vector<Cells> columns;
+  std::map<std::string, std::size_t, std::less<>> places;
+  std::size_t rows = 0;
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view own = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (own.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+
+    const auto where = [&] { return "line " + std::to_string(line); };
+    // What is nested is refused before it is deep.
+    bool is_flat = true;
+    const auto look = [&](int depth, Json::parse_event_t event, Json&) {
+      const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+      if (opens && depth > 0) is_flat = false;
+      return is_flat;
+    };
+    const Json json = Json::parse(own, look, false);
+    if (!is_flat) throw_unsupported(path, where() + " has a list or an object in it; only plain values can be read");
+    if (!json.is_object()) throw_corrupt(path, where() + " is no JSON object");
+    for (const auto& [name, value] : json.items()) {
+      if (value.is_null()) continue;
+      const auto [place, is_new] = places.try_emplace(name, columns.size());
+      if (is_new) columns.push_back({.name = name});
+      Cells& cells = columns[place->second];
+      cells.all_whole = cells.all_whole && (value.is_number_integer() || value.is_boolean());
+      cells.all_numbers = cells.all_numbers && (value.is_number() || value.is_boolean());
+      cells.cells.push_back({rows, value});
+    }
+    ++rows;
+  }
+  if (rows == 0) throw_corrupt(path, "it has no line");
+  std::vector<Column> typed;
+  typed.reserve(columns.size());
+  for (Cells& each : columns) typed.push_back(column_of(std::move(each), rows));
+  return {std::move(typed), rows};
+}
+
+}  // namespace pharos::ml

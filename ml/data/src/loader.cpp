@@ -1,0 +1,271 @@
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/loader.hpp>
+
+namespace pharos::ml {
+namespace {
+
+/// Memory of batches, all of one size. Any thread.
+class BatchMemory : public std::enable_shared_from_this<BatchMemory> {
+ public:
+  explicit BatchMemory(std::size_t bytes) : words_{(bytes + 7) / 8} {}
+
+  /// Comes back when nobody has it any more.
+  std::shared_ptr<std::byte> take() {
+    std::unique_ptr<std::uint64_t[]> memory;
+    {
+      const std::lock_guard lock{mutex_};
+      if (!spare_.empty()) {
+        memory = std::move(spare_.back());
+        spare_.pop_back();
+      }
+    }
+    if (memory == nullptr) memory = std::make_unique_for_overwrite<std::uint64_t[]>(words_);
+    auto* const bytes = reinterpret_cast<std::byte*>(memory.get());
+    const auto give_back = [self = shared_from_this(), kept = memory.release()](std::byte*) {
+      self->give_back(std::unique_ptr<std::uint64_t[]>{kept});
+    };
+    return {bytes, give_back};
+  }
+
+ private:
+  static constexpr std::size_t kSpareMax = 16;
+
+  void give_back(std::unique_ptr<std::uint64_t[]> memory) {
+    const std::lock_guard lock{mutex_};
+    if (spare_.size() < kSpareMax) spare_.push_back(std::move(memory));
+  }
+
+  const std::size_t words_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<std::uint64_t[]>> spare_;
+};
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+}  // namespace
+
+/// Batches have tickets, counted from the last seek: threads take them in turn, next() in their order.
+class Loader::Core {
+ public:
+  Core(DatasetPtr dataset, const LoaderOptions& options)
+      : dataset_{std::move(dataset)},
+        options_{options},
+        order_{options.order.value_or(Order::shuffled(dataset_->size(), options.seed))},
+        places_{places()} {
+    check();
+    std::size_t bytes = 0;
+    for (const Field& each : dataset_->fields()) bytes += rounded(each.bytes() * options_.batch);
+    memory_ = std::make_shared<BatchMemory>(bytes);
+    for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
+  }
+  ~Core() {
+    {
+      const std::lock_guard lock{mutex_};
+      ends_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& each : threads_) each.join();
+  }
+
+  std::optional<Batch> next() {
+    if (position_.sample >= places_) {
+      position_ = {position_.epoch + 1, 0};
+      return std::nullopt;
+    }
+    const Position now = position_;
+    Made made = threads_.empty() ? make(now, epoch_of(now.epoch)) : wait_for(now);
+    if (made.threw) std::rethrow_exception(made.threw);
+    position_.sample = std::min(places_, now.sample + batch_of_all());
+    return std::move(made.batch);
+  }
+  Position position() const { return position_; }
+  void seek(Position position) {
+    if (position.sample > places_) {
+      throw_error(
+          Error{ErrorCode::kInvalidArgument,
+                "an epoch has " + std::to_string(places_) + " samples, and none at " + std::to_string(position.sample),
+                "Go on with the dataset that the position is of."});
+    }
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [this] { return making_ == 0; });
+    made_.clear();
+    position_ = position;
+    ticket_ = position;
+    changed_.notify_all();
+  }
+  std::uint64_t samples() const { return places_; }
+  std::uint64_t batches() const { return (places_ + batch_of_all() - 1) / batch_of_all(); }
+
+ private:
+  struct Made {
+    Batch batch{};
+    std::exception_ptr threw{};
+  };
+  using Key = std::pair<std::uint64_t, std::uint64_t>;
+  static Key key_of(Position position) { return {position.epoch, position.sample}; }
+
+  std::uint64_t batch_of_all() const { return std::uint64_t{options_.batch} * options_.ranks; }
+  std::uint64_t places() const {
+    const std::uint64_t rest = order_.size() % std::max<std::uint32_t>(options_.ranks, 1);
+    if (rest == 0 || options_.tail == Tail::kUneven) return order_.size();
+    return options_.tail == Tail::kDrop ? order_.size() - rest : order_.size() - rest + options_.ranks;
+  }
+  void check() const {
+    const auto refuse = [](std::string why, std::string remedy = {}) {
+      throw_error(Error{ErrorCode::kInvalidArgument, std::move(why), std::move(remedy)});
+    };
+    if (options_.batch == 0) refuse("a batch of no samples was asked for");
+    if (options_.rank >= options_.ranks) {
+      refuse("there is no rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks));
+    }
+    if (order_.size() != dataset_->size()) {
+      refuse("the order is of " + std::to_string(order_.size()) + " samples, and the dataset has " +
+             std::to_string(dataset_->size()));
+    }
+    if (dataset_->size() < options_.ranks) {
+      refuse("the dataset has " + std::to_string(dataset_->size()) + " samples, which are fewer than the " +
+                 std::to_string(options_.ranks) + " ranks",
+             "Train with fewer ranks.");
+    }
+    if (options_.threads != 0 && options_.ahead == 0) refuse("threads can make nothing ahead where nothing may be");
+  }
+
+  /// The thread of next().
+  Made wait_for(Position now) {
+    std::unique_lock lock{mutex_};
+    for (;;) {
+      const auto found = made_.find(key_of(now));
+      if (found != made_.end()) {
+        if (found->second.threw) return {.threw = found->second.threw};  // also when it is asked for again
+        Made made = std::move(found->second);
+        made_.erase(found);
+        changed_.notify_all();
+        return made;
+      }
+      changed_.wait(lock);
+    }
+  }
+  void run() {
+    std::optional<std::pair<std::uint64_t, Order::Epoch>> epoch;
+    std::unique_lock lock{mutex_};
+    for (;;) {
+      changed_.wait(lock, [this] { return ends_ || made_.size() + making_ < options_.ahead; });
+      if (ends_) return;
+      if (ticket_.sample >= places_) ticket_ = {ticket_.epoch + 1, 0};
+      const Position now = ticket_;
+      ticket_.sample += batch_of_all();
+      ++making_;
+      lock.unlock();
+      if (!epoch || epoch->first != now.epoch) epoch.emplace(now.epoch, epoch_of(now.epoch));
+      Made made = make(now, epoch->second);
+      lock.lock();
+      --making_;
+      made_.emplace(key_of(now), std::move(made));
+      changed_.notify_all();
+    }
+  }
+  /// Any thread. The last one's is kept: PyTorch's are lists.
+  Order::Epoch epoch_of(std::uint64_t number) {
+    const std::lock_guard lock{epoch_mutex_};
+    if (!epoch_ || epoch_->first != number) epoch_.emplace(number, order_.epoch(number));
+    return epoch_->second;
+  }
+
+  Made make(Position at, const Order::Epoch& order) const {
+    std::uint64_t sample = 0;
+    try {
+      const std::uint64_t of_all = std::min(places_ - at.sample, batch_of_all());
+      Batch batch{.samples_of_all = static_cast<std::size_t>(of_all), .epoch = at.epoch};
+      for (std::uint64_t place = options_.rank; place < of_all; place += options_.ranks) {
+        batch.numbers.push_back(order[(at.sample + place) % order_.size()]);
+      }
+      batch.samples = batch.numbers.size();
+      if (batch.numbers.empty()) batch.numbers.push_back(order[at.sample]);
+
+      const std::shared_ptr<std::byte> memory = memory_->take();
+      std::vector<std::span<std::byte>> to;
+      std::byte* begin = memory.get();
+      for (const Field& each : dataset_->fields()) {
+        const std::size_t bytes = each.bytes();
+        std::vector<std::int64_t> shape{static_cast<std::int64_t>(batch.numbers.size())};
+        shape.insert(shape.end(), each.shape.begin(), each.shape.end());
+        const std::span<const std::byte> all{begin, bytes * batch.numbers.size()};
+        batch.fields.push_back({each.name, Array{each.dtype, std::move(shape), Bytes{memory, all}}});
+        to.emplace_back(begin, bytes);
+        begin += rounded(bytes * options_.batch);
+      }
+      for (const std::uint64_t each : batch.numbers) {
+        sample = each;
+        dataset_->read(sample, mixed(order_.seed(), at.epoch, sample), to);
+        for (std::span<std::byte>& field : to) field = {field.data() + field.size(), field.size()};
+      }
+      return {std::move(batch), nullptr};
+    } catch (...) {
+      Error why = pharos::detail::current_exception().with("sample " + std::to_string(sample) + " of the dataset");
+      try {
+        throw_error(std::move(why));
+      } catch (...) {
+        return {.threw = std::current_exception()};
+      }
+    }
+  }
+
+  const DatasetPtr dataset_;
+  const LoaderOptions options_;
+  const Order order_;
+  const std::uint64_t places_;
+  std::shared_ptr<BatchMemory> memory_;
+  Position position_;
+
+  std::mutex epoch_mutex_;
+  std::optional<std::pair<std::uint64_t, Order::Epoch>> epoch_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Position ticket_;
+  std::map<Key, Made> made_;
+  std::size_t making_ = 0;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;  // the last: they use the others
+};
+
+const Array& Batch::operator[](std::string_view name) const {
+  const auto found = std::ranges::find(fields, name, &NamedArray::name);
+  if (found == fields.end()) {
+    throw_error(Error{ErrorCode::kNotFound, "the batch has no field \"" + std::string{name} + "\""});
+  }
+  return found->array;
+}
+
+Loader::Loader(DatasetPtr dataset, const LoaderOptions& options)
+    : core_{std::make_unique<Core>(std::move(dataset), options)} {}
+Loader::~Loader() = default;
+std::optional<Batch> Loader::next() {
+  return core_->next();
+}
+Position Loader::position() const {
+  return core_->position();
+}
+void Loader::seek(Position position) {
+  core_->seek(position);
+}
+std::uint64_t Loader::samples() const {
+  return core_->samples();
+}
+std::uint64_t Loader::batches() const {
+  return core_->batches();
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,177 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/base/whole_files.hpp>
+#include <pharos/ml/readers.hpp>
+
+#include "file_bytes.hpp"
+#include "shapes.hpp"
+
+// The head's length (8 bytes, lowest first); the head: a JSON object with dtype, shape and data_offsets of each tensor,
+// and texts as "__metadata__"; the tensors, one behind the other without gaps.
+
+namespace pharos::ml {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kHeadBytesMax = std::size_t{100} << 20;  // as the format's own library has it
+constexpr std::size_t kAlignment = 64;
+constexpr int kDepth = 3;
+
+struct TypeName {
+  const char* name;
+  FileNumbers numbers;
+};
+using Kind = FileNumbers::Kind;
+constexpr TypeName kTypes[] = {
+    {"BOOL", {Kind::kBool, 1}},    {"U8", {Kind::kUnsigned, 1}},  {"I8", {Kind::kSigned, 1}},
+    {"I16", {Kind::kSigned, 2}},   {"U16", {Kind::kUnsigned, 2}}, {"I32", {Kind::kSigned, 4}},
+    {"U32", {Kind::kUnsigned, 4}}, {"I64", {Kind::kSigned, 8}},   {"F16", {Kind::kReal, 2}},
+    {"BF16", {Kind::kBFloat, 2}},  {"F32", {Kind::kReal, 4}},     {"F64", {Kind::kReal, 8}}};
+
+const char* name_of(DType dtype) {
+  constexpr const char* kNames[] = {"U8", "I8", "I32", "I64", "F16", "BF16", "F32", "F64"};
+  return kNames[static_cast<std::size_t>(dtype)];
+}
+
+Json parsed_head(const std::filesystem::path& path, std::string_view text) {
+  const auto look = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepth; };
+  Json head = Json::parse(text, look, false);
+  if (!head.is_object()) throw_corrupt(path, "its head is no JSON object");
+  return head;
+}
+
+bool is_length(const Json& json) {
+  return json.is_number_unsigned() && json.get<std::uint64_t>() <= INT64_MAX;
+}
+
+}  // namespace
+
+SafeTensors SafeTensors::read(const std::filesystem::path& path, Keep keep) {
+  const Bytes file = bytes_of_file(path, keep);
+  std::uint64_t length = 0;
+  if (file.size() < sizeof length) throw_corrupt(path, "it is shorter than its head's length");
+  std::memcpy(&length, file.data(), sizeof length);
+  if (length > kHeadBytesMax || length > file.size() - sizeof length) {
+    throw_corrupt(path, "its head of " + std::to_string(length) + " bytes does not fit into the file, which has " +
+                            std::to_string(file.size()));
+  }
+  const auto* const text = reinterpret_cast<const char*>(file.data()) + sizeof length;
+  const Json head = parsed_head(path, {text, static_cast<std::size_t>(length)});
+  const Bytes data{file.owner(), file.span().subspan(sizeof length + length)};
+
+  SafeTensors read;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+  for (const auto& [name, value] : head.items()) {
+    const auto refuse = [&, &name = name](const std::string& why) {
+      throw_corrupt(path, "the tensor \"" + name + "\" " + why);
+    };
+    if (name == "__metadata__") {
+      for (const auto& [key, its] : value.items()) {
+        if (!its.is_string()) throw_corrupt(path, "its metadata has a value that is no text");
+        read.metadata_.emplace_back(key, its.get<std::string>());
+      }
+      continue;
+    }
+    const bool has_all = value.is_object() && value.contains("dtype") && value["dtype"].is_string() &&
+                         value.contains("shape") && value["shape"].is_array() && value.contains("data_offsets") &&
+                         value["data_offsets"].is_array() && value["data_offsets"].size() == 2;
+    if (!has_all) refuse("has no dtype, shape or data_offsets");
+    const Json& shape = value["shape"];
+    const Json& offsets = value["data_offsets"];
+    if (!std::all_of(shape.begin(), shape.end(), is_length) ||
+        !std::all_of(offsets.begin(), offsets.end(), is_length)) {
+      refuse("has a length or a place that is no whole number");
+    }
+    const auto type_name = value["dtype"].get<std::string>();
+    const auto type = std::ranges::find(kTypes, type_name, [](const TypeName& each) { return std::string{each.name}; });
+    if (type == std::end(kTypes)) throw_unsupported(path, "the tensor \"" + name + "\" is of type " + type_name);
+    const auto begin = offsets[0].get<std::uint64_t>();
+    const auto end = offsets[1].get<std::uint64_t>();
+    if (begin > end || end > data.size()) refuse("does not lie in the file");
+    const auto lengths = shape.get<std::vector<std::int64_t>>();
+    const auto elements = bytes_of_shape(DType::kU8, lengths);
+    if (!elements || *elements > data.size() || *elements * type->numbers.bytes != end - begin) {
+      refuse("has " + std::to_string(end - begin) + " bytes, which its shape and type do not take");
+    }
+    places.emplace_back(begin, end);
+    read.tensors_.push_back(
+        {name, array_of(path, type->numbers, lengths, Bytes{data.owner(), data.span().subspan(begin, end - begin)})});
+  }
+  std::ranges::sort(places);
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    if (places[i].first < places[i - 1].second) throw_corrupt(path, "two of its tensors lie on each other");
+  }
+  std::ranges::sort(read.tensors_, {}, &NamedArray::name);
+  return read;
+}
+
+const Array* SafeTensors::find(std::string_view name) const {
+  const auto found =
+      std::ranges::lower_bound(tensors_, name, {}, [](const auto& each) { return std::string_view{each.name}; });
+  return found == tensors_.end() || found->name != name ? nullptr : &found->array;
+}
+
+const Array& SafeTensors::operator[](std::string_view name) const {
+  const Array* const found = find(name);
+  if (found == nullptr) {
+    throw_error(Error{ErrorCode::kNotFound, "the file has no tensor \"" + std::string{name} + "\""});
+  }
+  return *found;
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& tensors,
+                       const std::vector<std::pair<std::string, std::string>>& metadata) {
+  Json head = Json::object();
+  if (!metadata.empty()) {
+    Json& texts = head["__metadata__"] = Json::object();
+    for (const auto& [key, value] : metadata) texts[key] = value;
+  }
+  std::uint64_t at = 0;
+  for (const NamedArray& each : tensors) {
+    if (head.contains(each.name)) {
+      throw_error(Error{ErrorCode::kInvalidArgument,
+                        "writing " + path.string() + ": there are two tensors \"" + each.name + "\"",
+                        "Give each a name of its own."});
+    }
+    const std::uint64_t bytes = each.array.rows() * each.array.row_bytes();
+    head[each.name] = {
+        {"dtype", name_of(each.array.dtype())}, {"shape", each.array.shape()}, {"data_offsets", {at, at + bytes}}};
+    at += bytes;
+  }
+  // Tensors begin at a multiple of that, so that they can be used where they are mapped.
+  std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.append((kAlignment - (text.size() + sizeof(std::uint64_t)) % kAlignment) % kAlignment, ' ');
+  const std::uint64_t length = text.size();
+
+  const std::string what = "writing " + path.string();
+  const auto check = [&](const Result<void>& done) {
+    if (!done) throw_error(done.error());
+  };
+  const std::filesystem::path begun = path.string() + ".begun";
+  const Fd file{::open(begun.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  if (!file) throw_error(Error::from_errno(what, errno));
+  const std::string remedy = "Make room, or give another folder.";
+  check(write_whole(file, std::as_bytes(std::span{&length, 1}), what, remedy));
+  check(write_whole(file, std::as_bytes(std::span{text}), what, remedy));
+  for (const NamedArray& each : tensors) {
+    const Array dense = each.array.dense();
+    check(write_whole(file, dense.bytes().span().first(dense.rows() * dense.row_bytes()), what, remedy));
+  }
+  if (::fdatasync(file.get()) != 0) throw_error(Error::from_errno(what, errno, remedy));
+  if (::rename(begun.c_str(), path.c_str()) != 0) throw_error(Error::from_errno(what, errno));
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,103 @@
+#include "zip.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "file_bytes.hpp"
+
+// An archive ends with its directory and a record that says where that begins; larger ones have a second such record,
+// with wider numbers. PKWARE's APPNOTE, sections 4.3.7 to 4.3.16.
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::size_t kEndBytes = 22;
+constexpr std::size_t kCommentMax = 65535;
+constexpr std::size_t kLocatorBytes = 20;
+constexpr std::size_t kWideEndBytes = 56;
+constexpr std::size_t kEntryBytes = 46;
+constexpr std::size_t kLocalBytes = 30;
+constexpr std::uint32_t kNarrow = 0xffffffff;  // the number is elsewhere, and wider
+
+class ZipReader {
+ public:
+  ZipReader(const std::filesystem::path& path, const Bytes& archive) : path_{path}, archive_{archive} {}
+
+  std::map<std::string, Bytes> read() {
+    const std::uint64_t end = find_end();
+    std::uint64_t entries = number<std::uint16_t>(end + 10);
+    std::uint64_t place = number<std::uint32_t>(end + 16);
+    if ((place == kNarrow || entries == 0xffff) && end >= kLocatorBytes &&
+        number<std::uint32_t>(end - kLocatorBytes) == 0x07064b50) {
+      const auto wide = number<std::uint64_t>(end - kLocatorBytes + 8);
+      if (number<std::uint32_t>(wide) != 0x06064b50) fail();
+      part(wide, kWideEndBytes);
+      entries = number<std::uint64_t>(wide + 32);
+      place = number<std::uint64_t>(wide + 48);
+    }
+    std::map<std::string, Bytes> files;
+    for (; entries > 0; --entries) {
+      if (number<std::uint32_t>(place) != 0x02014b50) fail();
+      const std::size_t name_bytes = number<std::uint16_t>(place + 28);
+      const std::size_t extra_bytes = number<std::uint16_t>(place + 30);
+      const auto name = part(place + kEntryBytes, name_bytes);
+      std::string text{reinterpret_cast<const char*>(name.data()), name.size()};
+      if (number<std::uint16_t>(place + 10) != 0) throw_unsupported(path_, text + " is compressed in it");
+      Bytes file = file_of(place, place + kEntryBytes + name_bytes, extra_bytes);
+      if (!files.emplace(std::move(text), std::move(file)).second) fail();
+      place += kEntryBytes + name_bytes + extra_bytes + number<std::uint16_t>(place + 32);
+    }
+    return files;
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw_corrupt(path_, "it is damaged: its directory makes no sense"); }
+  std::span<const std::byte> part(std::uint64_t begin, std::uint64_t bytes) const {
+    if (begin > archive_.size() || bytes > archive_.size() - begin) fail();
+    return archive_.span().subspan(begin, bytes);
+  }
+  template <class Number>
+  Number number(std::uint64_t place) const {
+    Number value{};
+    std::memcpy(&value, part(place, sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::uint64_t find_end() const {
+    if (archive_.size() < kEndBytes) fail();
+    const std::uint64_t last = archive_.size() - kEndBytes;
+    for (std::uint64_t place = last + 1; place-- > last - std::min<std::uint64_t>(last, kCommentMax);) {
+      if (number<std::uint32_t>(place) == 0x06054b50) return place;
+    }
+    fail();
+  }
+  Bytes file_of(std::uint64_t entry, std::uint64_t extra, std::size_t extra_bytes) const {
+    std::uint64_t bytes = number<std::uint32_t>(entry + 24);
+    std::uint64_t local = number<std::uint32_t>(entry + 42);
+    const std::uint64_t end = extra + extra_bytes;
+    while (extra + 4 <= end) {
+      std::uint64_t field = extra + 4;
+      const std::uint64_t next = field + number<std::uint16_t>(extra + 2);
+      if (number<std::uint16_t>(extra) == 1) {  // whole size, then size in the archive, then place
+        if (bytes == kNarrow) bytes = number<std::uint64_t>(field), field += 8;
+        if (number<std::uint32_t>(entry + 20) == kNarrow) field += 8;
+        if (local == kNarrow) local = number<std::uint64_t>(field);
+      }
+      extra = next;
+    }
+    if (number<std::uint32_t>(local) != 0x04034b50) fail();
+    const std::uint64_t begin =
+        local + kLocalBytes + number<std::uint16_t>(local + 26) + number<std::uint16_t>(local + 28);
+    return {archive_.owner(), part(begin, bytes)};
+  }
+
+  const std::filesystem::path& path_;
+  const Bytes& archive_;
+};
+
+}  // namespace
+
+std::map<std::string, Bytes> files_in_zip(const std::filesystem::path& path, const Bytes& archive) {
+  return ZipReader{path, archive}.read();
+}
+
+}  // namespace pharos::ml
