@@ -32,7 +32,7 @@ Array read_idx(const std::filesystem::path& path, Keep keep) {
   for (std::size_t place = 4; place < head; place += 4) {
     shape.push_back(std::int64_t{at(place)} << 24 | at(place + 1) << 16 | at(place + 2) << 8 | at(place + 3));
   }
-  const Array array = array_of(path, numbers, std::move(shape), Bytes{file.owner(), file.span().subspan(head)});
+  Array array = array_of(path, numbers, std::move(shape), Bytes{file.owner(), file.span().subspan(head)});
   const std::size_t used = head + array.elements() * numbers.bytes;
   if (used != file.size()) {
     throw_corrupt(path, "it has " + std::to_string(file.size() - used) + " bytes behind its last number");

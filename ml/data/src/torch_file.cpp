@@ -170,7 +170,7 @@ class Unpickler {
       case 'h': return get(byte());
       case 'j': return get(number<std::uint32_t>());
       case '}': return push(Dictionary{});
-      case ']': return push(List{});
+      case ']':
       case ')': return push(List{});
       case 't': {
         List tuple{until_mark()};
