@@ -157,6 +157,7 @@ class LifeSign {
 inline void run_children(std::uint32_t count, const std::function<void(std::uint32_t)>& body,
                          const std::vector<std::uint32_t>& may_die = {}) {
   std::vector<pid_t> children;
+  std::fflush(nullptr);
   for (std::uint32_t rank = 0; rank < count; ++rank) {
     const pid_t child = ::fork();
     if (child != 0) {

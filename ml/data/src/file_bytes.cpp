@@ -75,6 +75,10 @@ Bytes bytes_of_file(const std::filesystem::path& path, Keep keep) {
   return Bytes{*std::move(bytes)};
 }
 
+Bytes map_file(const std::filesystem::path& path) {
+  return bytes_of_file(path, Keep::kMapped);
+}
+
 void throw_corrupt(const std::filesystem::path& path, const std::string& why) {
   throw_error(Error{ErrorCode::kCorrupt, path.string() + ": " + why});
 }

@@ -9,15 +9,16 @@
 namespace pharos {
 namespace {
 
-constexpr std::array kNames{"slab_leased",    "slot_begun",       "slot_provided", "object_written",  "object_sealed",
-                            "result_sent",    "object_kept",      "object_taken",  "object_let_go",   "object_ended",
-                            "slab_given_up",  "object_asked_for", "store_opened",  "slab_lent",       "process_gone",
-                            "object_spilled", "object_out",       "memory_gone",   "object_returns",  "object_returned",
-                            "object_claimed", "object_imported",  "chunk_sent",    "chunk_received",  "program_sent",
-                            "records_opened", "records_read",     "records_ready", "records_written", "records_said",
-                            "rank_here",      "memory_offered",   "memory_mapped", "data_given",      "part_reduced",
-                            "result_taken",   "letter_written",   "letter_read",   "begin_told",      "part_sent",
-                            "part_came",      "lane_begins",      "lane_ended",    "daemon_forked"};
+constexpr std::array kNames{
+    "slab_leased",    "slot_begun",       "slot_provided",  "object_written",  "object_sealed",   "result_sent",
+    "object_kept",    "object_taken",     "object_let_go",  "object_ended",    "slab_given_up",   "object_asked_for",
+    "store_opened",   "slab_lent",        "process_gone",   "object_spilled",  "object_out",      "memory_gone",
+    "object_returns", "object_returned",  "object_claimed", "object_imported", "chunk_sent",      "chunk_received",
+    "program_sent",   "records_opened",   "records_read",   "records_ready",   "records_written", "records_said",
+    "rank_here",      "memory_offered",   "memory_mapped",  "data_given",      "part_reduced",    "result_taken",
+    "letter_written", "letter_read",      "begin_told",     "part_sent",       "part_came",       "lane_begins",
+    "lane_ended",     "daemon_forked",    "state_copied",   "save_begun",      "save_written",    "save_said",
+    "saves_there",    "manifest_written", "old_goes"};
 static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
 
 // Written before the order is seen.

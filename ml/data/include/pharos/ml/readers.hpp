@@ -24,6 +24,9 @@ enum class Keep : std::uint8_t {
   kInMemory,  ///< read now, and never again
 };
 
+/// The whole file, as it lies on disk.
+PHAROS_API Bytes map_file(const std::filesystem::path& path);
+
 /// MNIST's format. Numbers of more than a byte are turned around, in memory; int16 becomes i32.
 PHAROS_API Array read_idx(const std::filesystem::path& path, Keep keep = Keep::kMapped);
 

@@ -10,8 +10,8 @@
 
 /// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
 /// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp, head_deaths_test.cpp, run_command_test.cpp,
-/// tests/collective/failpoints_test.cpp for ranks or tests/process/keeper_test.cpp kills or stops at each. Without an
-/// order one costs a load and a branch.
+/// tests/collective/failpoints_test.cpp for ranks, tests/checkpoint/interrupted_test.cpp or
+/// tests/process/keeper_test.cpp kills or stops at each. Without an order one costs a load and a branch.
 namespace pharos {
 
 enum class Failpoint : std::uint8_t {
@@ -65,7 +65,15 @@ enum class Failpoint : std::uint8_t {
   kLaneEnded,      ///< and a machine's other ranks do not know
   // A keeper and its daemon.
   kDaemonForked,  ///< and its keeper does not know
-  kEnd,           ///< of this list
+  // A training and its checkpoints.
+  kStateCopied,      ///< and not given to the thread that writes
+  kSaveBegun,        ///< a rank's part has its head; can fail: the disk is full
+  kSaveWritten,      ///< and all, which is not synced
+  kSaveSaid,         ///< durable, and others can see it
+  kSavesThere,       ///< of all ranks, without a manifest
+  kManifestWritten,  ///< and what is newest is not said
+  kOldGoes,          ///< a checkpoint that is not wanted any more is about to be removed
+  kEnd,              ///< of this list
 };
 
 /// "slot_begun".

@@ -1,0 +1,503 @@
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <pharos/actors/writable.hpp>
+#include <pharos/base/failpoint.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/base/random.hpp>
+#include <pharos/ml/checkpoints.hpp>
+
+#include "agreement.hpp"
+#include "folder.hpp"
+#include "part_file.hpp"
+#include "saved_tensors.hpp"
+
+namespace pharos::ml {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kUnderWayMax = 2;
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+std::string new_id() {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::uint64_t random = random_u64();
+  std::string id(8, '0');
+  for (char& each : id) each = kDigits[std::exchange(random, random >> 4) & 15];
+  return id;
+}
+
+std::string name_of_rank(const std::string& name, std::uint32_t rank) {
+  return name + '@' + std::to_string(rank);
+}
+
+/// A copy of what this rank saves.
+class Copy {
+ public:
+  /// In the object store, unless that is full.
+  Copy(Runtime* runtime, std::size_t bytes) : bytes_{bytes} {
+    if (runtime != nullptr && bytes != 0) {
+      try {
+        stored_.emplace(runtime->create_bytes(bytes));
+        return;
+      } catch (const Exhausted& e) {
+        log(LogLevel::kWarn, "a checkpoint's copy lies in memory of its own", {kv("why", std::string_view{e.what()})});
+      }
+    }
+    own_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  }
+  std::span<std::byte> span() { return {stored_ ? stored_->data() : own_.get(), bytes_}; }
+
+ private:
+  std::size_t bytes_;
+  std::optional<Writable<std::byte>> stored_;
+  std::unique_ptr<std::byte[]> own_;
+};
+
+/// What a rank is to write, and its copy.
+struct Save {
+  std::string id;
+  Moment moment;
+  Part part;
+  std::unique_ptr<Copy> copy;
+};
+
+/// Where an entry of the part comes from.
+struct Source {
+  PartEntry entry;
+  std::span<const std::byte> bytes;
+};
+
+/// What this rank writes: its own slices, its share of those that all have, and values.
+std::vector<Source> sources_of(const State& state, std::uint32_t rank, std::uint32_t ranks,
+                               std::vector<std::vector<std::byte>>& values) {
+  std::vector<Source> sources;
+  std::vector<std::uint64_t> load(ranks);
+  for (const StateSlice& each : state.slices()) {
+    const std::uint64_t count = each.bytes.size() / size_of(each.dtype);
+    if (each.is_shared) {
+      const auto least = std::ranges::min_element(load);
+      *least += each.bytes.size();
+      if (least - load.begin() != rank) continue;
+    } else if (count == 0) {
+      continue;
+    }
+    sources.push_back(
+        {{.name = each.name, .dtype = each.dtype, .shape = each.shape, .begin = each.begin, .count = count},
+         each.bytes});
+  }
+  for (const State::Value& each : state.values()) {
+    if (!each.is_of_rank && rank != 0) continue;
+    values.push_back(each.save());
+    const auto bytes = static_cast<std::int64_t>(values.back().size());
+    sources.push_back({{.name = each.is_of_rank ? name_of_rank(each.name, rank) : each.name,
+                        .dtype = DType::kU8,
+                        .shape = {bytes},
+                        .count = values.back().size()},
+                       {}});
+  }
+  std::size_t value = values.size();
+  for (auto each = sources.rbegin(); value > 0; ++each) each->bytes = values[--value];
+  // Wide numbers first: all lie where such may lie, one behind the other.
+  std::ranges::stable_sort(sources, std::ranges::greater{},
+                           [](const Source& each) { return size_of(each.entry.dtype); });
+  return sources;
+}
+
+}  // namespace
+
+/// The caller copies and hands over; the thread writes. Between them: jobs_, bounded.
+class Checkpoints::Core {
+ public:
+  Core(Communicator ranks, const CheckpointOptions& options) : ranks_{std::move(ranks)}, options_{options} {
+    std::optional<Error> failed;
+    if (options_.folder.empty()) {
+      failed = Error{ErrorCode::kInvalidArgument, "checkpoints have no folder", "Set CheckpointOptions::folder."};
+    } else if (ranks_.rank() == 0) {
+      std::error_code error;
+      fs::create_directories(options_.folder, error);
+      if (error) failed = Error::from_errno("making " + options_.folder.string(), error.value());
+      if (!failed) remove_incomplete(options_.folder);
+    }
+    if (auto first = first_error(ranks_, failed)) throw_error(*std::move(first));
+    writing_ = std::thread{[this] { run(); }};
+  }
+  ~Core() {
+    {
+      const std::lock_guard lock{mutex_};
+      ends_ = true;
+      end_ = now() + kEndTime;
+    }
+    changed_.notify_all();
+    writing_.join();
+  }
+
+  void save(const State& state, const Moment& moment) {
+    const TimePoint began = now();
+    state.call_before_save();
+    auto job = std::make_unique<Save>();
+    job->id = agree_on(moment);
+    job->moment = moment;
+    std::vector<std::vector<std::byte>> values;
+    const std::vector<Source> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
+    std::size_t bytes = 0;
+    for (const Source& each : sources) bytes += each.bytes.size();
+    {
+      std::unique_lock lock{mutex_};
+      changed_.wait(lock, [this] { return jobs_.size() + (busy_ ? 1 : 0) < kUnderWayMax; });
+      if (!spare_.empty()) {
+        job->copy = std::move(spare_.back());
+        spare_.pop_back();
+      }
+    }
+    if (job->copy == nullptr || job->copy->span().size() != bytes) {
+      job->copy.reset();
+      job->copy = std::make_unique<Copy>(options_.runtime, bytes);
+    }
+    std::byte* to = job->copy->span().data();
+    job->part.file = part_file_name(ranks_.rank());
+    for (const Source& each : sources) {
+      std::memcpy(to, each.bytes.data(), each.bytes.size());
+      to += each.bytes.size();
+      job->part.entries.push_back(each.entry);
+    }
+    failpoint(Failpoint::kStateCopied);
+    {
+      const std::lock_guard lock{mutex_};
+      jobs_.push_back(std::move(job));
+    }
+    changed_.notify_all();
+    last_bytes_ = bytes;
+    last_stall_ = now() - began;
+  }
+
+  void finish() {
+    std::optional<Error> failed;
+    {
+      std::unique_lock lock{mutex_};
+      changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+      failed = last_error_;
+    }
+    if (auto first = first_error(ranks_, failed)) throw_error(*std::move(first));
+  }
+  std::optional<Error> last_error() const {
+    const std::lock_guard lock{mutex_};
+    return last_error_;
+  }
+
+  std::optional<Moment> load(const State& state) {
+    std::string names;
+    bool was_one = false;
+    if (ranks_.rank() == 0) {
+      for (const std::string& each : complete_in(options_.folder)) names += each + '\n';
+      was_one = !names.empty() || fs::exists(options_.folder / kNewestFile);
+    }
+    names = text_of_first(ranks_, (was_one ? "1" : "0") + names);
+    was_one = names.front() == '1';
+    names.erase(0, 1);
+
+    std::string reasons;
+    while (!names.empty()) {
+      const std::string name = names.substr(0, names.find('\n'));
+      names.erase(0, name.size() + 1);
+      Moment moment;
+      const std::optional<Error> failed = first_error(ranks_, load_from(options_.folder / name, state, moment));
+      if (!failed) {
+        state.call_after_load();
+        return moment;
+      }
+      if (failed->code() == ErrorCode::kInvalidArgument) {
+        throw_error(Error{*failed}.with("loading " + (options_.folder / name).string()));
+      }
+      if (ranks_.rank() == 0) {
+        log(LogLevel::kError, "a checkpoint cannot be read, an older one is tried", {kv("why", failed->to_string())});
+      }
+      reasons += (reasons.empty() ? "" : "; ") + failed->story();
+    }
+    if (!was_one) return std::nullopt;
+    throw_error(Error{ErrorCode::kCorrupt,
+                      "there were checkpoints in " + options_.folder.string() +
+                          ", and none can be read: " + (reasons.empty() ? "their manifests are gone" : reasons),
+                      "Bring one back, or give another folder to begin anew."});
+  }
+
+  Duration last_stall() const { return last_stall_; }
+  std::size_t last_bytes() const { return last_bytes_; }
+
+ private:
+  /// The checkpoint's id. Throws when ranks are at different steps.
+  std::string agree_on(const Moment& moment) {
+    const std::string id = text_of_first(ranks_, ranks_.rank() == 0 ? new_id() : "");
+    const std::uint64_t size = ranks_.size();
+    std::vector<std::int64_t> steps(size);
+    const auto own = static_cast<std::int64_t>(moment.step);
+    ranks_.all_gather(std::span<const std::int64_t>{&own, 1}, std::span{steps});
+    for (std::size_t rank = 0; rank < steps.size(); ++rank) {
+      if (steps[rank] == steps[0]) continue;
+      throw_error(Error{ErrorCode::kInvalidArgument,
+                        "rank " + std::to_string(rank) + " saves step " + std::to_string(steps[rank]) +
+                            ", and rank 0 step " + std::to_string(steps[0]),
+                        "All ranks save together."});
+    }
+    return id;
+  }
+
+  std::optional<Error> load_from(const fs::path& path, const State& state, Moment& moment) {
+    try {
+      auto opened = SavedTensors::open(path);
+      if (!opened) return std::move(opened).error();
+      moment = opened->manifest().moment;
+      for (const StateSlice& each : state.slices()) {
+        auto loaded = load_slice(*opened, each);
+        if (!loaded) return std::move(loaded).error().with("\"" + each.name + "\"");
+      }
+      for (const State::Value& each : state.values()) {
+        auto loaded = load_value(*opened, each);
+        if (!loaded) return std::move(loaded).error().with("\"" + each.name + "\"");
+      }
+    } catch (...) {
+      return pharos::detail::current_exception();
+    }
+    return std::nullopt;
+  }
+  static Result<void> load_slice(SavedTensors& from, const StateSlice& slice) {
+    const SavedTensors::Tensor* tensor = from.find(slice.name);
+    if (tensor == nullptr && !slice.or_else.empty()) tensor = from.find(slice.or_else);
+    if (tensor == nullptr) {
+      return Error{ErrorCode::kInvalidArgument, "the checkpoint has none of that name", "Is it of another model?"};
+    }
+    if (tensor->shape != slice.shape) {
+      return Error{ErrorCode::kInvalidArgument, "it is " + describe(tensor->dtype, tensor->shape) +
+                                                    " in the checkpoint, and " + describe(slice.dtype, slice.shape) +
+                                                    " here"};
+    }
+    return from.read(*tensor, slice.begin, slice.dtype, slice.bytes);
+  }
+  Result<void> load_value(SavedTensors& from, const State::Value& value) const {
+    const auto* const tensor = from.find(value.is_of_rank ? name_of_rank(value.name, ranks_.rank()) : value.name);
+    if (tensor == nullptr && value.is_of_rank) return {};
+    if (tensor == nullptr) return Error{ErrorCode::kInvalidArgument, "the checkpoint has none of that name"};
+    std::vector<std::byte> bytes(tensor->elements);
+    PHAROS_TRY_VOID(from.read(*tensor, 0, DType::kU8, bytes));
+    value.load(bytes);
+    return {};
+  }
+
+  // ---- The thread that writes
+
+  void run() {
+    std::unique_lock lock{mutex_};
+    for (;;) {
+      changed_.wait(lock, [this] { return ends_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      const std::unique_ptr<Save> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      auto written = write(*job);
+      if (!written) {
+        log(LogLevel::kError, "a checkpoint could not be written",
+            {kv("step", job->moment.step), kv("why", written.error().to_string())});
+      }
+      lock.lock();
+      last_error_ = written ? std::nullopt : std::optional{written.error()};
+      spare_.push_back(std::move(job->copy));
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  Result<void> write(Save& job) {
+    const fs::path folder = options_.folder / folder_name(job.moment.step, job.id);
+    std::error_code error;
+    fs::create_directory(folder, error);
+    if (error) return Error::from_errno("making " + folder.string(), error.value());
+    auto written = write_part(folder, job.part, job.copy->span(), job.id, job.moment);
+    if (written) written = write_text(folder / part_text_name(ranks_.rank()), to_text(job.part));
+    if (!written) {
+      // Rank 0 hears of it by a file, for which there is room again.
+      fs::remove(folder / job.part.file, error);
+      const auto said = write_text(folder / failed_name(ranks_.rank()), written.error().story());
+      return said && ranks_.rank() == 0 ? complete(job, folder) : written;
+    }
+    failpoint(Failpoint::kSaveSaid);
+    return ranks_.rank() == 0 ? complete(job, folder) : Result<void>{};
+  }
+  static std::string failed_name(std::uint32_t rank) { return part_text_name(rank) + ".failed"; }
+
+  Result<void> complete(const Save& job, const fs::path& folder) {
+    auto manifest = gathered(job, folder);
+    if (!manifest) {
+      std::error_code error;
+      fs::remove_all(folder, error);
+      return std::move(manifest).error();
+    }
+    failpoint(Failpoint::kSavesThere);
+    PHAROS_TRY_VOID(write_text(folder / kManifestFile, to_text(*manifest)));
+    failpoint(Failpoint::kManifestWritten);
+    PHAROS_TRY_VOID(sync_folder(options_.folder));
+    // It is complete: what goes wrong from here on takes room, and nothing else.
+    std::error_code error;
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) fs::remove(folder / part_text_name(rank), error);
+    auto tidied = remove_old();
+    if (tidied) tidied = write_text(options_.folder / kNewestFile, folder.filename().string() + '\n');
+    if (!tidied) log(LogLevel::kWarn, "around a checkpoint", {kv("why", tidied.error().to_string())});
+    return {};
+  }
+
+  /// Waits for all ranks' parts.
+  Result<Manifest> gathered(const Save& job, const fs::path& folder) {
+    Manifest manifest{.id = job.id, .moment = job.moment};
+    const TimePoint until = now() + options_.timeout;
+    Duration pause = std::chrono::microseconds{500};
+    for (std::uint32_t rank = 0; rank < ranks_.size();) {
+      const fs::path path = folder / part_text_name(rank);
+      if (fs::exists(path)) {
+        PHAROS_TRY(const std::string text, read_text(path));
+        PHAROS_TRY(Part part, parse_part(text));
+        manifest.parts.push_back(std::move(part));
+        ++rank;
+        continue;
+      }
+      if (const fs::path failed = folder / failed_name(rank); fs::exists(failed)) {
+        auto why = read_text(failed);
+        return Error{ErrorCode::kUnavailable, "rank " + std::to_string(rank) +
+                                                  " could not write its part: " + (why ? *why : why.error().story())};
+      }
+      // Ranks of other machines have nothing but the folder to say it by.
+      std::unique_lock lock{mutex_};
+      changed_.wait_for(lock, pause);
+      if (now() > std::min(until, end_)) {
+        return Error{ErrorCode::kDeadlineExceeded, "rank " + std::to_string(rank) + " has not written its part"};
+      }
+      pause = std::min<Duration>(2 * pause, std::chrono::milliseconds{20});
+    }
+    PHAROS_TRY_VOID(check_whole(manifest));
+    return manifest;
+  }
+
+  Result<void> remove_old() {
+    const std::vector<std::string> names = complete_in(options_.folder);
+    std::set<std::string> kept;
+    for (std::size_t i = 0; i < std::max<std::size_t>(options_.keep_last, 1) && i < names.size(); ++i) {
+      kept.insert(names[i]);
+    }
+    if (options_.keep_best != 0) {
+      std::vector<std::pair<double, std::string>> ranked;
+      for (const std::string& name : names) {
+        const auto manifest = read_manifest(options_.folder / name);
+        if (!manifest) continue;
+        for (const auto& [metric, value] : manifest->moment.metrics) {
+          if (metric == options_.metric && value == value) {
+            ranked.emplace_back(options_.is_better_lower ? value : -value, name);
+          }
+        }
+      }
+      std::ranges::stable_sort(ranked, {}, [](const auto& each) { return each.first; });
+      for (std::size_t i = 0; i < options_.keep_best && i < ranked.size(); ++i) kept.insert(ranked[i].second);
+    }
+    for (const std::string& name : names) {
+      if (kept.contains(name)) continue;
+      failpoint(Failpoint::kOldGoes);
+      PHAROS_TRY_VOID(remove_checkpoint(options_.folder, name));
+    }
+    return {};
+  }
+
+  /// For parts of others, when this one ends.
+  static constexpr Duration kEndTime = std::chrono::seconds{10};
+
+  Communicator ranks_;
+  const CheckpointOptions options_;
+  Duration last_stall_{};
+  std::size_t last_bytes_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Save>> jobs_;
+  std::vector<std::unique_ptr<Copy>> spare_;  // warm: the next save costs no page faults
+  std::optional<Error> last_error_;
+  TimePoint end_ = TimePoint::max();  // of waiting for other ranks, once this ends
+  bool busy_ = false;
+  bool ends_ = false;
+  std::thread writing_;  // the last: it uses the others
+};
+
+Checkpoints::Checkpoints(const Communicator& ranks, const CheckpointOptions& options)
+    : core_{std::make_unique<Core>(ranks, options)} {}
+Checkpoints::~Checkpoints() = default;
+void Checkpoints::save(const State& state, const Moment& moment) {
+  core_->save(state, moment);
+}
+void Checkpoints::finish() {
+  core_->finish();
+}
+std::optional<Error> Checkpoints::last_error() const {
+  return core_->last_error();
+}
+std::optional<Moment> Checkpoints::load(const State& state) {
+  return core_->load(state);
+}
+Duration Checkpoints::last_stall() const {
+  return core_->last_stall();
+}
+std::size_t Checkpoints::last_bytes() const {
+  return core_->last_bytes();
+}
+
+std::vector<SavedCheckpoint> checkpoints_in(const fs::path& folder) {
+  std::vector<SavedCheckpoint> found;
+  for (const std::string& name : complete_in(folder)) {
+    const auto manifest = read_manifest(folder / name);
+    if (!manifest) continue;
+    SavedCheckpoint saved{
+        .path = folder / name, .moment = manifest->moment, .ranks = static_cast<std::uint32_t>(manifest->parts.size())};
+    for (const Part& each : manifest->parts) saved.bytes += each.bytes;
+    found.push_back(std::move(saved));
+  }
+  return found;
+}
+
+namespace {
+
+SavedTensors opened(const fs::path& checkpoint) {
+  auto saved = SavedTensors::open(checkpoint);
+  if (!saved) throw_error(std::move(saved).error());
+  return *std::move(saved);
+}
+
+NamedArray whole_tensor(SavedTensors& saved, std::string_view name, const SavedTensors::Tensor& tensor) {
+  std::vector<std::byte> bytes(tensor.elements * size_of(tensor.dtype));
+  const auto read = saved.read(tensor, 0, tensor.dtype, bytes);
+  if (!read) throw_error(read.error());
+  return {std::string{name}, Array{tensor.dtype, tensor.shape, Bytes{std::move(bytes)}}};
+}
+
+}  // namespace
+
+void verify_checkpoint(const fs::path& checkpoint) {
+  SavedTensors saved = opened(checkpoint);
+  for (const auto& [name, tensor] : saved.tensors()) static_cast<void>(whole_tensor(saved, name, tensor));
+}
+
+std::vector<NamedArray> tensors_of_checkpoint(const fs::path& checkpoint, const std::string& prefix) {
+  SavedTensors saved = opened(checkpoint);
+  std::vector<NamedArray> tensors;
+  for (const auto& [name, tensor] : saved.tensors()) {
+    if (name.starts_with(prefix)) tensors.push_back(whole_tensor(saved, name.substr(prefix.size()), tensor));
+  }
+  return tensors;
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,260 @@
+#include "manifest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include <pharos/object_store/checksum.hpp>
+
+// {"checksum": "16 hexadecimal digits", "manifest": {…}}: the checksum is of the text of the second.
+
+namespace pharos::ml {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using object_store::checksum_of;
+using object_store::pieces_of;
+
+constexpr std::string_view kFormat = "pharos checkpoint 1";
+constexpr int kDepth = 8;
+constexpr std::array kTypes{DType::kU8,  DType::kI8,   DType::kI32, DType::kI64,
+                            DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
+
+std::string hex(std::uint64_t value) {
+  std::array<char, 16> digits{};
+  digits.fill('0');
+  std::array<char, 16> own{};
+  const auto [end, error] = std::to_chars(own.data(), own.data() + own.size(), value, 16);
+  const auto length = static_cast<std::size_t>(end - own.data());
+  std::copy_n(own.data(), length, digits.data() + digits.size() - length);
+  return {digits.data(), digits.size()};
+}
+std::optional<std::uint64_t> from_hex(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16) return std::nullopt;
+  return value;
+}
+
+Json json_of(const Part& part) {
+  Json entries = Json::array();
+  for (const PartEntry& each : part.entries) {
+    std::string checksums;
+    for (const std::uint64_t piece : each.checksums) checksums += hex(piece);
+    entries.push_back({{"name", each.name},
+                       {"dtype", to_string(each.dtype)},
+                       {"shape", each.shape},
+                       {"begin", each.begin},
+                       {"count", each.count},
+                       {"place", each.place},
+                       {"checksums", std::move(checksums)}});
+  }
+  return {{"file", part.file}, {"bytes", part.bytes}, {"entries", std::move(entries)}};
+}
+
+std::string sealed(const Json& content) {
+  const std::string text = content.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return "{\"checksum\": \"" + hex(checksum_of(std::as_bytes(std::span{text}))) + "\", \"manifest\": " + text + "}\n";
+}
+
+Error corrupt(std::string why) {
+  return {ErrorCode::kCorrupt, std::move(why)};
+}
+
+Result<Json> unsealed(std::string_view text) {
+  constexpr std::string_view kBegin = "{\"checksum\": \"";
+  constexpr std::string_view kMiddle = "\", \"manifest\": ";
+  constexpr std::size_t kHead = kBegin.size() + 16 + kMiddle.size();
+  if (!text.ends_with("}\n") || text.size() < kHead + 2 || !text.starts_with(kBegin) ||
+      text.substr(kBegin.size() + 16, kMiddle.size()) != kMiddle) {
+    return corrupt("it has no checksum, or is cut off");
+  }
+  const auto expected = from_hex(text.substr(kBegin.size(), 16));
+  const std::string_view content = text.substr(kHead, text.size() - kHead - 2);
+  if (expected != checksum_of(std::as_bytes(std::span{content}))) return corrupt("its checksum is another one");
+  const auto look = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepth; };
+  Json json = Json::parse(content, look, false);
+  if (!json.is_object()) return corrupt("it is no JSON");
+  return json;
+}
+
+/// Reads members of one object; remembers whether one was not there, or of another kind.
+class Members {
+ public:
+  explicit Members(const Json& json) : json_{json}, ok_{json.is_object()} {}
+
+  std::string text(const char* name) {
+    return get(
+        name, [](const Json& j) { return j.is_string(); }, std::string{});
+  }
+  std::uint64_t number(const char* name) {
+    return get(
+        name, [](const Json& j) { return j.is_number_unsigned(); }, std::uint64_t{});
+  }
+  const Json& list(const char* name) {
+    static const Json kNone = Json::array();
+    const auto found = ok_ ? json_.find(name) : json_.end();
+    if (ok_ && found != json_.end() && found->is_array()) return *found;
+    ok_ = false;
+    return kNone;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  template <class Is, class Value>
+  Value get(const char* name, Is is, Value none) {
+    if (!ok_) return none;
+    const auto found = json_.find(name);
+    if (found != json_.end() && is(*found)) return found->template get<Value>();
+    ok_ = false;
+    return none;
+  }
+  const Json& json_;
+  bool ok_;
+};
+
+std::optional<std::uint64_t> elements_of(std::span<const std::int64_t> shape) {
+  std::uint64_t elements = 1;
+  for (const std::int64_t each : shape) {
+    if (each < 0 || __builtin_mul_overflow(elements, static_cast<std::uint64_t>(each), &elements)) return std::nullopt;
+  }
+  return elements;
+}
+
+Result<PartEntry> entry_of(const Json& json, std::uint64_t file_bytes) {
+  Members members{json};
+  PartEntry entry{.name = members.text("name")};
+  const std::string dtype = members.text("dtype");
+  for (const Json& each : members.list("shape")) {
+    if (!each.is_number_integer()) return corrupt("a length of \"" + entry.name + "\" is no number");
+    entry.shape.push_back(each.get<std::int64_t>());
+  }
+  entry.begin = members.number("begin");
+  entry.count = members.number("count");
+  entry.place = members.number("place");
+  const std::string checksums = members.text("checksums");
+  const auto type = std::ranges::find_if(kTypes, [&](DType each) { return to_string(each) == dtype; });
+  const auto elements = elements_of(entry.shape);
+  const auto refuse = [&] { return corrupt("what it says of \"" + entry.name + "\" makes no sense"); };
+  if (!members.ok() || type == kTypes.end() || !elements) return refuse();
+  entry.dtype = *type;
+  std::uint64_t bytes = 0;
+  if (entry.begin > *elements || entry.count > *elements - entry.begin ||
+      __builtin_mul_overflow(entry.count, size_of(entry.dtype), &bytes) || entry.place > file_bytes ||
+      bytes > file_bytes - entry.place || checksums.size() != pieces_of(bytes) * 16) {
+    return refuse();
+  }
+  for (std::size_t place = 0; place < checksums.size(); place += 16) {
+    const auto checksum = from_hex(std::string_view{checksums}.substr(place, 16));
+    if (!checksum) return refuse();
+    entry.checksums.push_back(*checksum);
+  }
+  return entry;
+}
+
+Result<Part> part_of(const Json& json) {
+  Members members{json};
+  Part part{.file = members.text("file"), .bytes = members.number("bytes")};
+  // A name, and no way to another folder.
+  if (part.file.empty() || part.file.find('/') != std::string::npos || part.file.front() == '.') {
+    return corrupt("a part has no name of a file");
+  }
+  for (const Json& each : members.list("entries")) {
+    PHAROS_TRY(PartEntry entry, entry_of(each, part.bytes));
+    part.entries.push_back(std::move(entry));
+  }
+  if (!members.ok()) return corrupt("what it says of " + part.file + " makes no sense");
+  return part;
+}
+
+}  // namespace
+
+std::string to_text(const Part& part) {
+  return sealed(json_of(part));
+}
+
+std::string to_text(const Manifest& manifest) {
+  Json metrics = Json::object();
+  for (const auto& [name, value] : manifest.moment.metrics) {
+    // JSON has no others.
+    metrics[name] = std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+  }
+  Json parts = Json::array();
+  for (const Part& each : manifest.parts) parts.push_back(json_of(each));
+  return sealed({{"format", kFormat},
+                 {"id", manifest.id},
+                 {"step", manifest.moment.step},
+                 {"epoch", manifest.moment.epoch},
+                 {"metrics", std::move(metrics)},
+                 {"parts", std::move(parts)}});
+}
+
+Result<Part> parse_part(std::string_view text) {
+  PHAROS_TRY(const Json json, unsealed(text));
+  return part_of(json);
+}
+
+Result<Manifest> parse_manifest(std::string_view text) {
+  PHAROS_TRY(const Json json, unsealed(text));
+  Members members{json};
+  const std::string format = members.text("format");
+  if (format != kFormat) {
+    return Error{ErrorCode::kUnsupported,
+                 "its format is \"" + format + "\", and this program reads \"" + std::string{kFormat} + "\""};
+  }
+  Manifest manifest{.id = members.text("id"), .moment = {members.number("step"), members.number("epoch")}};
+  if (const auto metrics = json.find("metrics"); metrics != json.end()) {
+    for (const auto& [name, value] : metrics->items()) {
+      const double number = value.is_number() ? value.get<double>()
+                            : value == "inf"  ? HUGE_VAL
+                            : value == "-inf" ? -HUGE_VAL
+                                              : std::nan("");
+      manifest.moment.metrics.emplace_back(name, number);
+    }
+  }
+  for (const Json& each : members.list("parts")) {
+    PHAROS_TRY(Part part, part_of(each));
+    manifest.parts.push_back(std::move(part));
+  }
+  if (!members.ok()) return corrupt("it has not all that it should");
+  return manifest;
+}
+
+Result<void> check_whole(const Manifest& manifest) {
+  struct Tensor {
+    const PartEntry* first = nullptr;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> slices{};
+  };
+  std::map<std::string_view, Tensor> tensors;
+  for (const Part& part : manifest.parts) {
+    for (const PartEntry& each : part.entries) {
+      Tensor& tensor = tensors[each.name];
+      if (tensor.first == nullptr) tensor.first = &each;
+      if (tensor.first->dtype != each.dtype || tensor.first->shape != each.shape) {
+        return corrupt("ranks do not agree on what \"" + each.name + "\" is");
+      }
+      tensor.slices.emplace_back(each.begin, each.begin + each.count);
+    }
+  }
+  for (auto& [name, tensor] : tensors) {
+    std::ranges::sort(tensor.slices);
+    std::uint64_t have = 0;
+    for (const auto& [begin, end] : tensor.slices) {
+      if (begin > have) break;
+      have = std::max(have, end);
+    }
+    const std::uint64_t all = *elements_of(tensor.first->shape);
+    if (have < all) {
+      return corrupt("no rank has elements of \"" + std::string{name} + "\" from " + std::to_string(have) + " on, of " +
+                     std::to_string(all));
+    }
+  }
+  return {};
+}
+
+}  // namespace pharos::ml

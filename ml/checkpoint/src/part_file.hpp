@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <pharos/base/result.hpp>
+
+#include "manifest.hpp"
+
+namespace pharos::ml {
+
+/// A rank's part: a file of safetensors, whose tensors are the entries, one behind the other in `bytes`. On disk when
+/// this comes back. Fills in the entries' places and checksums.
+Result<void> write_part(const std::filesystem::path& folder, Part& part, std::span<const std::byte> bytes,
+                        const std::string& id, const Moment& moment);
+
+/// A small file, whole or not at all.
+Result<void> write_text(const std::filesystem::path& path, const std::string& text);
+Result<std::string> read_text(const std::filesystem::path& path);
+/// What has been named in it lasts.
+Result<void> sync_folder(const std::filesystem::path& folder);
+
+}  // namespace pharos::ml
