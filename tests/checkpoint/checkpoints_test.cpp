@@ -188,7 +188,7 @@ TEST_F(CheckpointFolder, TakesOtherNamesForWhatItHasNone) {
              .shape = {2},
              .bytes = std::as_writable_bytes(std::span{master}),
              .is_shared = true,
-             .or_else = "model.x"});
+             .from = {"whole.x", "model.x"}});
   ASSERT_TRUE(checkpoints.load(state));
   EXPECT_EQ(master, model);
 }

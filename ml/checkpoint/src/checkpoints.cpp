@@ -238,7 +238,7 @@ class Checkpoints::Core {
  private:
   /// The checkpoint's id. Throws when ranks are at different steps.
   std::string agree_on(const Moment& moment) {
-    const std::string id = text_of_first(ranks_, ranks_.rank() == 0 ? new_id() : "");
+    std::string id = text_of_first(ranks_, ranks_.rank() == 0 ? new_id() : "");
     const std::uint64_t size = ranks_.size();
     std::vector<std::int64_t> steps(size);
     const auto own = static_cast<std::int64_t>(moment.step);
@@ -272,8 +272,10 @@ class Checkpoints::Core {
     return std::nullopt;
   }
   static Result<void> load_slice(SavedTensors& from, const StateSlice& slice) {
-    const SavedTensors::Tensor* tensor = from.find(slice.name);
-    if (tensor == nullptr && !slice.or_else.empty()) tensor = from.find(slice.or_else);
+    const SavedTensors::Tensor* tensor = slice.from.empty() ? from.find(slice.name) : nullptr;
+    for (const std::string& name : slice.from) {
+      if (tensor == nullptr) tensor = from.find(name);
+    }
     if (tensor == nullptr) {
       return Error{ErrorCode::kInvalidArgument, "the checkpoint has none of that name", "Is it of another model?"};
     }

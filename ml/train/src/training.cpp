@@ -51,22 +51,22 @@ void clip_values(const std::vector<at::Tensor>& parameters, double max) {
 // ---- GradScaler
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const {
-  return loss * scale_;
+  return loss * state_.scale;
 }
 
 bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
   bool finite = true;
   for_gradients(parameters, [&](at::Tensor& gradient) {
     if (is_half(gradient)) gradient = gradient.to(at::kFloat);
-    gradient.mul_(1 / scale_);
+    gradient.mul_(1 / state_.scale);
     finite = finite && at::isfinite(gradient).all().item<bool>();
   });
   if (!finite) {
-    scale_ /= 2;
-    good_steps_ = 0;
-  } else if (++good_steps_ == options_.steps_until_growth) {
-    scale_ = std::max(scale_, std::min(2 * scale_, kScaleMax));
-    good_steps_ = 0;
+    state_.scale /= 2;
+    state_.good_steps = 0;
+  } else if (++state_.good_steps == options_.steps_until_growth) {
+    state_.scale = std::max(state_.scale, std::min(2 * state_.scale, kScaleMax));
+    state_.good_steps = 0;
   }
   return finite;
 }
@@ -76,10 +76,10 @@ bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
 Ema::Ema(const torch::nn::Module& module, double decay) : decay_{decay} {
   for (const NamedTensor& each : parameters_of(module)) {
     const at::Tensor own = each.tensor.detach();
-    pairs_.push_back({each.tensor, is_half(own) ? own.to(at::kFloat) : own.clone(), false});
+    pairs_.push_back({each.name, each.tensor, is_half(own) ? own.to(at::kFloat) : own.clone(), false});
   }
   for (const NamedTensor& each : buffers_of(module))
-    pairs_.push_back({each.tensor, each.tensor.detach().clone(), true});
+    pairs_.push_back({each.name, each.tensor, each.tensor.detach().clone(), true});
 }
 
 Ema::~Ema() = default;
@@ -93,6 +93,12 @@ void Ema::update() {
       pair.mean.lerp_(pair.own.to(pair.mean.scalar_type()), 1 - decay_);
     }
   }
+}
+
+std::vector<Ema::Mean> Ema::means() const {
+  std::vector<Mean> means;
+  for (const Pair& each : pairs_) means.push_back({each.name, each.mean});
+  return means;
 }
 
 Ema::Applied Ema::apply() const {

@@ -26,8 +26,8 @@ struct StateSlice {
   std::span<std::byte> bytes{};  ///< where they lie: saved from there, and loaded to there
   /// All ranks have the same; one of them writes it.
   bool is_shared = false;
-  /// What it is loaded from where a checkpoint has none of its name.
-  std::string or_else{};
+  /// What it is loaded from: the first of these that a checkpoint has. Empty: its own name.
+  std::vector<std::string> from{};
 };
 
 /// What a training goes on from: slices of tensors, and values of any type that has a codec. Names those that a

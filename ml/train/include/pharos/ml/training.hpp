@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include <pharos/base/export.hpp>
@@ -34,17 +36,26 @@ class PHAROS_API GradScaler {
     std::uint64_t steps_until_growth = 2000;
   };
   GradScaler() : GradScaler{Options{}} {}
-  explicit GradScaler(const Options& options) : options_{options}, scale_{options.begin} {}
+  explicit GradScaler(const Options& options) : options_{options}, state_{options.begin} {}
 
   at::Tensor scale(const at::Tensor& loss) const;
   /// False: leave the step out. With Ddp all ranks say the same, since their gradients are the same.
   bool unscale(const std::vector<at::Tensor>& parameters);
-  double now() const { return scale_; }
+  double now() const { return state_.scale; }
+
+  /// What it goes on from.
+  struct State {
+    double scale = 0;
+    std::uint64_t good_steps = 0;
+
+    auto pharos_fields() { return std::tie(scale, good_steps); }
+  };
+  const State& state() const { return state_; }
+  void set_state(const State& state) { state_ = state; }
 
  private:
   const Options options_;
-  double scale_;
-  std::uint64_t good_steps_ = 0;
+  State state_;
 };
 
 /// A moving mean of a module's parameters, which often does better than the last ones. Its buffers are copied.
@@ -60,8 +71,16 @@ class PHAROS_API Ema {
   class Applied;
   [[nodiscard]] Applied apply() const;
 
+  struct Mean {
+    std::string name;
+    at::Tensor values;
+  };
+  /// May be written to, as a checkpoint does.
+  std::vector<Mean> means() const;
+
  private:
   struct Pair {
+    std::string name;
     at::Tensor own;
     at::Tensor mean;  // of halves in float: what is new in a step is too little for them
     bool is_buffer;
