@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/pharos)
 
 # The headers of the modules that programs see, and of those that they name as DEPS: what public headers include.
-set(to_install pharos_actors pharos_checkpoint pharos_collective pharos_data pharos_tune pharos_xgboost)
+set(to_install pharos_actors pharos_checkpoint pharos_collective pharos_data pharos_reports pharos_trainer pharos_tune pharos_xgboost)
 set(modules "")
 while(to_install)
   list(POP_FRONT to_install module)

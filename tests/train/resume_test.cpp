@@ -199,13 +199,13 @@ class Resumed : public testing::TestWithParam<Way> {
 };
 
 TEST_P(Resumed, HasTheBitsOfOneThatWasNotInterrupted) {
-  const auto [strategy, count] = GetParam();
+  const Way way = GetParam();
   const auto run = [&](const char* name, int steps, bool loads) {
     // Processes: libtorch's random numbers are the process's.
-    run_processes(count, patient(), [&](Communicator& ranks) {
+    run_processes(way.ranks, patient(), [&](Communicator& ranks) {
       at::set_num_threads(1);
       torch::manual_seed(100 + ranks.rank());
-      Training training{ranks, strategy, options(name), 0.2};
+      Training training{ranks, way.strategy, options(name), 0.2};
       EXPECT_EQ(training.load().has_value(), loads);
       training.train(steps);
       training.save();

@@ -29,7 +29,7 @@ DOORS = {
     r"boost/(random|math)/": ["ml/tune"],
     r"(boost|asio)(/|\.hpp)": [],
     r"Eigen/": ["ml/tune"],
-    r"nlohmann/": ["ml/tune", "ml/data", "ml/checkpoint"],
+    r"nlohmann/": ["ml/tune", "ml/data", "ml/checkpoint", "ml/reports"],
     r"(capnp|kj)/|.*\.capnp\.h": ["runtime/wire"],
     r"rocksdb/": ["runtime/storage"],
     r"(spdlog|fmt)/": ["runtime/base"],

@@ -182,12 +182,17 @@ class Checkpoints::Core {
     last_stall_ = now() - began;
   }
 
+  // Ranks whose disk is fast hear from the others meanwhile, so that one that does not come any more is found.
   void finish() {
     std::optional<Error> failed;
-    {
-      std::unique_lock lock{mutex_};
-      changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
-      failed = last_error_;
+    for (std::int64_t busy = 1; busy != 0;) {
+      {
+        std::unique_lock lock{mutex_};
+        const auto is_done = [this] { return jobs_.empty() && !busy_; };
+        busy = changed_.wait_for(lock, kHearTime, is_done) ? 0 : 1;
+        failed = last_error_;
+      }
+      ranks_.all_reduce(std::span{&busy, 1});
     }
     if (auto first = first_error(ranks_, failed)) throw_error(*std::move(first));
   }
@@ -417,6 +422,7 @@ class Checkpoints::Core {
     return {};
   }
 
+  static constexpr Duration kHearTime = std::chrono::milliseconds{50};
   /// For parts of others, when this one ends.
   static constexpr Duration kEndTime = std::chrono::seconds{10};
 

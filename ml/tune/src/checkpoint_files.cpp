@@ -12,8 +12,7 @@
 
 #include <pharos/base/fd.hpp>
 #include <pharos/base/whole_files.hpp>
-
-#include "crc32c.hpp"
+#include <pharos/ml/crc32c.hpp>
 
 // A file: kMagic, the checksum of the bytes (4, lowest first), and the bytes.
 

@@ -10,9 +10,8 @@
 #include <utility>
 
 #include <pharos/base/whole_files.hpp>
+#include <pharos/ml/crc32c.hpp>
 #include <pharos/wire/stored_codec.hpp>
-
-#include "crc32c.hpp"
 
 // The file: kMagic, kVersion, and frames: the length and the checksum of a payload, the checksum of these two (4 bytes
 // each, lowest first), and the payload. The first is a JournalHead, the others are events. A frame that does not end,

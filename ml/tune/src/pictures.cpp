@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <pharos/ml/curve.hpp>
 #include <pharos/ml/sweep_results.hpp>
 
 #include "tables.hpp"
@@ -55,20 +56,6 @@ Picture picture_of(const SweepResults& results) {
   return picture;
 }
 
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char each : text) {
-    switch (each) {
-      case '<': safe += "&lt;"; break;
-      case '>': safe += "&gt;"; break;
-      case '&': safe += "&amp;"; break;
-      case '"': safe += "&quot;"; break;
-      default: safe += each;
-    }
-  }
-  return safe;
-}
-
 template <class... Args>
 std::string format(const char* form, Args... args) {
   std::array<char, 256> text{};
@@ -92,7 +79,7 @@ std::string SweepResults::to_svg() const {
   std::string svg =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 814 440\" font-family=\"sans-serif\" font-size=\"13\">\n"
       "<rect width=\"814\" height=\"440\" fill=\"white\"/>\n";
-  svg += format("<text x=\"%g\" y=\"24\" font-size=\"16\">", kLeft) + escaped(metric()) + " of " +
+  svg += format("<text x=\"%g\" y=\"24\" font-size=\"16\">", kLeft) + xml_text(metric()) + " of " +
          std::to_string(picture.points.size()) + " trials";
   if (!picture.best.empty()) svg += ", best " + short_number(best().value.value_or(0));
   svg += "</text>\n";

@@ -1,45 +1,29 @@
 #include "progress.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdio>
 
 #include "tables.hpp"
 
 namespace pharos::ml {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr Duration kDrawTime = 500ms;
-constexpr Duration kLineTime = 10s;
 constexpr std::size_t kBestShown = 5;
 
 }  // namespace
 
-std::string to_text(double seconds) {
-  const auto whole = static_cast<long long>(std::llround(std::max(seconds, 0.0)));
-  if (whole < 60) return std::to_string(whole) + " s";
-  if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
-  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
-}
-
-Progress::Progress(std::string name) : name_{std::move(name)}, terminal_{::isatty(STDERR_FILENO) == 1} {}
+Progress::Progress(std::string name) : name_{std::move(name)} {}
 
 void Progress::show(const Sweep& sweep, double seconds, TimePoint now) {
-  const bool first = next_ == TimePoint{};
-  next_ = now + (terminal_ ? kDrawTime : kLineTime);
-  if (first) return;  // nothing has happened yet
+  if (!display_.wants(now)) return;
   std::string text = summary(sweep, seconds) + '\n';
-  if (terminal_) text += table_of(sweep.trials(), sweep.rules().metric, sweep.rules().goal, kBestShown, true);
-  draw(text);
+  if (display_.is_terminal()) {
+    text += table_of(sweep.trials(), sweep.rules().metric, sweep.rules().goal, kBestShown, true);
+  }
+  display_.draw(text);
 }
 
 void Progress::end(const Sweep& sweep, double seconds) {
-  draw(summary(sweep, seconds) + '\n');
+  display_.draw(summary(sweep, seconds) + '\n');
 }
 
 std::string Progress::summary(const Sweep& sweep, double seconds) const {
@@ -67,14 +51,6 @@ std::string Progress::summary(const Sweep& sweep, double seconds) const {
   }
   if (to_go > 0 && (left != 0 || endless)) text += "; about " + to_text(to_go) + " left";
   return text;
-}
-
-void Progress::draw(const std::string& text) {
-  std::string all;
-  if (terminal_ && lines_ != 0) all = "\x1b[" + std::to_string(lines_) + "A\x1b[J";
-  all += text;
-  lines_ = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  std::fwrite(all.data(), 1, all.size(), stderr);
 }
 
 }  // namespace pharos::ml

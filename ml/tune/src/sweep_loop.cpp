@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <pharos/base/log.hpp>
+#include <pharos/ml/display.hpp>
 
 #include "tables.hpp"
 
@@ -43,7 +44,7 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
                              "Give a folder that can be written to.");
   }
   if (keeps.log_reports) {
-    PHAROS_TRY(log_, ReportLog::make(folder));
+    PHAROS_TRY(log_, ReportLog::make(folder, {"trial", "step"}));
   }
   if (keeps.tensorboard) {
     PHAROS_TRY(board_, TensorBoard::make(folder / "tensorboard", space_, sweep_.rules().metric));
@@ -98,7 +99,7 @@ void SweepLoop::note_in_log(const SweepEvent& event) {
     for (auto& [name, value] : entries) {
       if (name.empty()) name = sweep_.rules().metric;
     }
-    log_->add(trial, step, seconds, entries);
+    log_->add({trial, step}, seconds, entries);
   };
   if (const auto* const reported = std::get_if<TrialReported>(&event)) {
     add(reported->trial, reported->step, reported->seconds, reported->metrics);

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include <pharos/ml/report_log.hpp>
 #include <pharos/ml/tuner.hpp>
 
 #include "checkpoint_files.hpp"
 #include "journal.hpp"
 #include "progress.hpp"
-#include "report_log.hpp"
 #include "slots.hpp"
 #include "sweep.hpp"
 #include "tensorboard.hpp"

@@ -2,13 +2,13 @@
 #include <cmath>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/display.hpp>
+#include <pharos/ml/report_log.hpp>
 #include <pharos/ml/sweep_results.hpp>
 
 #include "checkpoint_files.hpp"
 #include "journal.hpp"
 #include "json.hpp"
-#include "progress.hpp"
-#include "report_log.hpp"
 #include "tables.hpp"
 
 namespace pharos::ml {

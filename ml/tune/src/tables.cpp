@@ -38,12 +38,6 @@ bool is_better(const TrialResult& a, const TrialResult& b, Goal goal) {
   return a.number < b.number;
 }
 
-std::string short_number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.4g", value);
-  return text.data();
-}
-
 const TrialResult* best_of(const std::vector<TrialResult>& trials, Goal goal) {
   const TrialResult* best = nullptr;
   for (const TrialResult& trial : trials) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <pharos/ml/display.hpp>
 #include <pharos/ml/sweep_results.hpp>
 
 namespace pharos::ml {
@@ -19,7 +20,5 @@ std::vector<const TrialResult*> ranked(const std::vector<TrialResult>& trials, G
 /// The best, at most `rows`, a line each, below a line of names. `narrow`: no longer than a terminal's line.
 std::string table_of(const std::vector<TrialResult>& trials, const std::string& metric, Goal goal, std::size_t rows,
                      bool narrow);
-/// Four digits that count.
-std::string short_number(double value);
 
 }  // namespace pharos::ml

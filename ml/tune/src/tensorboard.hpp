@@ -5,10 +5,10 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <pharos/base/result.hpp>
 #include <pharos/ml/space.hpp>
+#include <pharos/ml/tensorboard_file.hpp>
 #include <pharos/ml/trial.hpp>
 
 #include "sweep_events.hpp"
@@ -29,16 +29,15 @@ class TensorBoard {
 
  private:
   TensorBoard(std::filesystem::path folder, std::string metric, double began)
-      : folder_{std::move(folder)}, metric_{std::move(metric)}, began_{began} {}
+      : folder_{std::move(folder)}, metric_{std::move(metric)}, began_{began}, own_{folder_, began} {}
 
-  void add_metrics(const TrialResult& trial, std::uint64_t step, double seconds, const Metrics& metrics);
-  std::string& file_of(std::uint64_t trial);
+  TensorBoardFile& file_of(const TrialResult& trial);
 
   std::filesystem::path folder_;
   std::string metric_;
-  double began_;                                           // by the calendar
-  std::map<std::filesystem::path, std::string> to_write_;  // by file
-  std::vector<bool> begun_;                                // by trial
+  double began_;  // by the calendar
+  TensorBoardFile own_;
+  std::map<std::uint64_t, TensorBoardFile> files_;  // by trial
 };
 
 }  // namespace pharos::ml

@@ -1,42 +1,13 @@
-#include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <utility>
 
+#include <pharos/ml/interrupts.hpp>
 #include <pharos/ml/tuner.hpp>
 
 #include "actor_slots.hpp"
 #include "run_sweep.hpp"
 
 namespace pharos::ml {
-namespace {
-
-std::atomic<bool> interrupt_asked = false;
-
-/// Ctrl-C ends the sweep in order, the first time; unless the program has said what it is to do.
-class Interrupts {
- public:
-  Interrupts() {
-    interrupt_asked = false;
-    struct sigaction wanted {};
-    wanted.sa_handler = [](int) { interrupt_asked = true; };
-    wanted.sa_flags = SA_RESETHAND;
-    if (::sigaction(SIGINT, nullptr, &before_) != 0 || before_.sa_handler != SIG_DFL) return;
-    ours_ = ::sigaction(SIGINT, &wanted, nullptr) == 0;
-  }
-  Interrupts(Interrupts&&) = delete;
-  ~Interrupts() {
-    if (ours_) ::sigaction(SIGINT, &before_, nullptr);
-  }
-  static bool asked() { return interrupt_asked; }
-
- private:
-  struct sigaction before_ {};
-  bool ours_ = false;
-};
-
-}  // namespace
-
 Tuner::Tuner(Runtime& runtime, TunerOptions options) : runtime_{runtime}, options_{std::move(options)} {
   complete(options_);
 }

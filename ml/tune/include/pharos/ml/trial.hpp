@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +14,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/export.hpp>
+#include <pharos/ml/metrics.hpp>
 #include <pharos/ml/space.hpp>
 #include <pharos/wire/bytes.hpp>
 #include <pharos/wire/stored_codec.hpp>
@@ -33,38 +33,6 @@
 namespace pharos::ml {
 
 class Communicator;
-
-/// Numbers by name: {{"loss", 0.1}, {"accuracy", 0.9}}. One without a name is the sweep's metric.
-class PHAROS_API Metrics {
- public:
-  using Entry = std::pair<std::string, double>;
-
-  Metrics() = default;
-  Metrics(double value) : entries_{{"", value}} {}  // NOLINT(google-explicit-constructor): `return loss;`
-  Metrics(std::initializer_list<Entry> entries) : entries_{entries} {}
-
-  const double* find(std::string_view name) const;
-  /// Instead of the one that is there.
-  void set(std::string_view name, double value);
-  const std::vector<Entry>& entries() const& { return entries_; }
-  bool empty() const { return entries_.empty(); }
-  bool operator==(const Metrics&) const = default;
-  /// "loss=0.1 accuracy=0.9"
-  std::string to_string() const;
-
-  auto pharos_fields() { return std::tie(entries_); }
-
- private:
-  std::vector<Entry> entries_;
-};
-
-/// What a trial is to do after a report. With all but kGoOn its objective returns soon; what it returns then does not
-/// count.
-enum class Verdict : std::uint8_t {
-  kGoOn,
-  kStop,   ///< others are better
-  kPause,  ///< perhaps it is called again, with what it has saved
-};
 
 namespace detail {
 

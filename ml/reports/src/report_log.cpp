@@ -1,5 +1,3 @@
-#include "report_log.hpp"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,14 +8,13 @@
 #include <cmath>
 #include <span>
 
-#include <pharos/base/whole_files.hpp>
+#include <nlohmann/json.hpp>
 
-#include "json.hpp"
+#include <pharos/base/whole_files.hpp>
+#include <pharos/ml/report_log.hpp>
 
 namespace pharos::ml {
 namespace {
-
-constexpr std::string_view kFirstColumns = "trial,step,seconds";
 
 Result<Fd> make_file(const std::filesystem::path& path) {
   Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
@@ -26,8 +23,7 @@ Result<Fd> make_file(const std::filesystem::path& path) {
 }
 
 Result<void> append(const Fd& file, std::string& text) {
-  PHAROS_TRY_VOID(
-      write_whole(file, std::as_bytes(std::span{text}), "writing the reports of a sweep", "Make room in its folder."));
+  PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{text}), "writing reports", "Make room in their folder."));
   text.clear();
   return {};
 }
@@ -56,28 +52,34 @@ void append_number(std::string& to, std::uint64_t value) {
   to.append(digits.data(), end);
 }
 
-Result<ReportLog> ReportLog::make(const std::filesystem::path& folder) {
+Result<ReportLog> ReportLog::make(const std::filesystem::path& folder, std::vector<std::string> first_columns) {
   PHAROS_TRY(Fd csv, make_file(folder / "reports.csv"));
   PHAROS_TRY(Fd json, make_file(folder / "reports.jsonl"));
-  return ReportLog{std::move(csv), std::move(json)};
+  return ReportLog{std::move(csv), std::move(json), std::move(first_columns)};
 }
 
 std::size_t ReportLog::column_of(const std::string& name) {
   const auto found = std::find(columns_.begin(), columns_.end(), name);
   if (found != columns_.end()) return static_cast<std::size_t>(found - columns_.begin());
   columns_.push_back(name);
-  json_names_.push_back("," + Json(name).dump() + ":");
+  json_names_.push_back("," + nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                        ":");
   return columns_.size() - 1;
 }
 
-void ReportLog::add(std::uint64_t trial, std::uint64_t step, double seconds,
+void ReportLog::add(std::initializer_list<std::uint64_t> first, double seconds,
                     const std::vector<Metrics::Entry>& metrics) {
   row_.assign(columns_.size(), nullptr);
-  json_lines_ += "{\"trial\":";
-  append_number(json_lines_, trial);
-  json_lines_ += ",\"step\":";
-  append_number(json_lines_, step);
-  json_lines_ += ",\"seconds\":";
+  json_lines_ += '{';
+  auto name_of_first = first_columns_.begin();
+  for (const std::uint64_t each : first) {
+    json_lines_ += '"' + *name_of_first++ + "\":";
+    append_number(json_lines_, each);
+    json_lines_ += ',';
+    append_number(csv_lines_, each);
+    csv_lines_ += ',';
+  }
+  json_lines_ += "\"seconds\":";
   append_number(json_lines_, seconds);
   for (const auto& [name, value] : metrics) {
     const std::size_t column = column_of(name);
@@ -91,10 +93,6 @@ void ReportLog::add(std::uint64_t trial, std::uint64_t step, double seconds,
     }
   }
   json_lines_ += "}\n";
-  append_number(csv_lines_, trial);
-  csv_lines_ += ',';
-  append_number(csv_lines_, step);
-  csv_lines_ += ',';
   append_number(csv_lines_, seconds);
   for (const double* const value : row_) {
     csv_lines_ += ',';
@@ -112,14 +110,16 @@ Result<void> ReportLog::write() {
 
 // Lines that are there already, and those that wait, have as many columns as there were; the new ones are empty.
 Result<void> ReportLog::widen() {
-  PHAROS_TRY(const auto bytes, read_whole(csv_, "reading the reports of a sweep"));
+  PHAROS_TRY(const auto bytes, read_whole(csv_, "reading reports"));
   std::string lines{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   lines.erase(0, lines.find('\n') == std::string::npos ? lines.size() : lines.find('\n') + 1);
   lines += csv_lines_;
-  std::string all{kFirstColumns};
+  std::string all;
+  for (const std::string& name : first_columns_) all += name + ',';
+  all += "seconds";
   for (const std::string& name : columns_) all += ',' + csv_field(name);
   all += '\n';
-  const auto wanted = static_cast<std::ptrdiff_t>(2 + columns_.size());
+  const auto wanted = static_cast<std::ptrdiff_t>(first_columns_.size() + columns_.size());
   for (std::size_t begin = 0; begin < lines.size();) {
     const std::size_t end = lines.find('\n', begin);
     const std::string_view line = std::string_view{lines}.substr(begin, end - begin);
@@ -129,7 +129,7 @@ Result<void> ReportLog::widen() {
     begin = end + 1;
   }
   if (::ftruncate(csv_.get(), 0) != 0 || ::lseek(csv_.get(), 0, SEEK_SET) != 0) {
-    return Error::from_errno("writing the reports of a sweep anew", errno);
+    return Error::from_errno("writing reports anew", errno);
   }
   written_columns_ = columns_.size();
   csv_lines_.clear();

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pharos/base/export.hpp>
+#include <pharos/ml/metrics.hpp>
+
+namespace pharos::ml {
+
+struct TrainReport {
+  std::uint64_t step = 0;
+  std::uint64_t epoch = 0;
+  double seconds = 0;  ///< since the training was begun
+  Metrics metrics{};
+};
+
+/// What has come of a training.
+struct PHAROS_API TrainResult {
+  enum class End : std::uint8_t {
+    kReturned,     ///< the function has come back by itself
+    kStopped,      ///< a callback, or TrainerOptions::time, has ended it
+    kInterrupted,  ///< Ctrl-C
+  };
+  /// A training that was begun again.
+  struct Restart {
+    double seconds = 0;
+    std::string why{};  ///< names the rank
+  };
+
+  End end = End::kReturned;
+  std::string metric;  ///< that matters
+  bool is_better_lower = true;
+  double seconds = 0;
+  std::uint64_t steps = 0;
+  std::vector<Restart> restarts{};
+  /// In the order of their steps, without those that were done again; at most 10 000, evenly, of a longer training.
+  std::vector<TrainReport> reports{};
+
+  /// Of all reports, also of those that are not kept. Null: none has the metric.
+  std::optional<TrainReport> best{};
+  /// Of the last report; null: it has none of that name.
+  std::optional<double> last(std::string_view name) const;
+  /// Where its values went, as a picture.
+  std::string to_svg() const;
+  /// For a terminal.
+  std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;
+};
+
+}  // namespace pharos::ml

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include <pharos/actors/wait.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/ml/trainer.hpp>
+
+namespace pharos::ml {
+
+/// The ranks of one attempt at a training. Owns them; one thread.
+class RankGroup {
+ public:
+  /// How it has ended.
+  enum class How : std::uint8_t {
+    kReturned,   ///< all ranks
+    kMakesRoom,  ///< all have, because one of them is to be elsewhere
+    kDied,       ///< a rank is gone, or has not come in time
+    kThrew,      ///< a rank, of its own
+  };
+  struct End {
+    How how = How::kReturned;
+    std::optional<Error> why{};
+  };
+
+  RankGroup(const detail::MakeTrainWorkers& make, const TrainerOptions& options);
+  RankGroup(RankGroup&&) = delete;
+  /// Kills those that run.
+  ~RankGroup();
+
+  /// Waits until there is room for them and they are there, or until `interrupted`: then false.
+  Result<bool> make_ready(const std::function<bool()>& interrupted);
+  void begin(const detail::TrainBegin& begin);
+  /// What rank 0 says, by then.
+  std::vector<detail::TrainEvent> wait(TimePoint until);
+  /// At their next report.
+  void stop();
+  /// None: it runs still.
+  std::optional<End> end();
+
+ private:
+  struct Rank {
+    std::optional<detail::TrainEnd> end{};
+    TimePoint greeted_at{};
+    bool has_answered = true;
+  };
+  /// What a result is of.
+  struct Awaited {
+    enum class What : std::uint8_t { kNews, kEnd, kAnswer };
+    What what;
+    std::size_t rank;
+  };
+
+  void await(pharos::detail::CellHandle cell, Awaited what);
+  void greet();
+  void take(const pharos::detail::CellHandle& cell, const Awaited& of, std::vector<detail::TrainEvent>& events);
+  void lose(std::size_t rank, Error why);
+
+  const Duration timeout_;
+  std::unique_ptr<detail::TrainWorkers> workers_;
+  std::vector<Rank> ranks_;
+  std::size_t ended_ = 0;
+  bool news_is_all_ = false;
+  std::optional<Error> died_;
+  std::optional<TimePoint> threw_at_;
+  std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;
+  pharos::detail::ReadyQueue queue_;
+};
+
+}  // namespace pharos::ml

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <pharos/base/result.hpp>
+#include <pharos/ml/display.hpp>
+#include <pharos/ml/report_log.hpp>
+#include <pharos/ml/tensorboard_file.hpp>
+#include <pharos/ml/trainer.hpp>
+
+namespace pharos::ml {
+
+/// What a training has said so far: for its result, in its folder, and on the standard error. One thread.
+class TrainLog {
+ public:
+  /// Makes what is to be in the folder.
+  static Result<TrainLog> make(const TrainerOptions& options, TimePoint began);
+
+  void add(std::uint32_t attempt, const TrainReport& report);
+  /// It goes on from there: later ones are done again.
+  void resumed(std::uint64_t step);
+  void restarted(double seconds, const std::string& why);
+  /// What has come since is in the folder, and shown if it is time.
+  Result<void> write(TimePoint now);
+  TrainResult take(TrainResult::End end, TimePoint now);
+
+ private:
+  TrainLog(const TrainerOptions& options, TimePoint began);
+  std::string status(double seconds) const;
+  void thin();
+
+  std::string name_;
+  bool shows_;
+  TimePoint began_;
+  double began_by_calendar_;
+  TrainResult result_;
+  std::uint64_t every_ = 1;  // of so many reports one is kept
+  std::uint64_t steps_ = 0;
+  double rate_from_seconds_ = 0;
+  std::uint64_t rate_from_steps_ = 0;
+  double rate_ = 0;
+  std::optional<TrainReport> newest_;
+  std::optional<ReportLog> lines_;
+  std::optional<TensorBoardFile> board_;
+  Display display_;
+};
+
+}  // namespace pharos::ml

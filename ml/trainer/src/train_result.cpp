@@ -1,0 +1,35 @@
+#include <pharos/ml/curve.hpp>
+#include <pharos/ml/display.hpp>
+#include <pharos/ml/train_result.hpp>
+
+namespace pharos::ml {
+namespace {
+
+Curve curve_of(const TrainResult& result) {
+  Curve curve;
+  curve.title = result.metric + " of " + std::to_string(result.steps) + " steps in " + to_text(result.seconds);
+  if (result.best) curve.title += ", best " + short_number(*result.best->metrics.find(result.metric));
+  for (const TrainReport& each : result.reports) {
+    if (const double* const value = each.metrics.find(result.metric)) {
+      curve.points.push_back({static_cast<double>(each.step), *value});
+    }
+  }
+  return curve;
+}
+
+}  // namespace
+
+std::optional<double> TrainResult::last(std::string_view name) const {
+  const double* const value = reports.empty() ? nullptr : reports.back().metrics.find(name);
+  return value == nullptr ? std::nullopt : std::optional{*value};
+}
+
+std::string TrainResult::to_svg() const {
+  return ml::to_svg(curve_of(*this));
+}
+
+std::string TrainResult::to_text_picture(std::size_t columns, std::size_t rows) const {
+  return ml::to_text_picture(curve_of(*this), columns, rows);
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,152 @@
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <initializer_list>
+#include <mutex>
+#include <thread>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/member.hpp>
+#include <pharos/actors/runtime.hpp>
+#include <pharos/async/completion.hpp>
+#include <pharos/ml/group.hpp>
+#include <pharos/ml/train_worker.hpp>
+
+namespace pharos::ml::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kEventsMax = 4096;  // that the trainer has not fetched: then reports wait
+constexpr Duration kNoticeTime = 50ms;    // within which it is seen that the worker is to end
+
+}  // namespace
+
+/// The function's thread is one end of the line, the actor's is the other.
+class TrainRunner::Thread final : public TrainLine {
+ public:
+  Thread(Function function, TrainBegin begin, const Communicator& ranks)
+      : function_{std::move(function)}, begin_{std::move(begin)}, ranks_{ranks}, thread_{[this] { run(); }} {}
+  ~Thread() override {
+    stop();
+    {
+      const std::lock_guard lock{mutex_};
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // ---- The actor's side
+
+  /// News, or what will be completed when there are some.
+  std::variant<TrainNews, async::Completion<void>> look() {
+    const std::lock_guard lock{mutex_};
+    if (events_.empty() && !end_) return reader_.emplace();
+    changed_.notify_all();
+    return TrainNews{std::exchange(events_, {}), end_.has_value()};
+  }
+  std::variant<TrainEnd, async::Completion<void>> look_for_end() {
+    const std::lock_guard lock{mutex_};
+    if (!end_) return waiter_.emplace();
+    return *end_;
+  }
+  void stop() { stops_.store(true, std::memory_order_relaxed); }
+  void make_room() {
+    makes_room_.store(true, std::memory_order_relaxed);
+    stop();
+  }
+
+  // ---- The function's side
+
+  void say_report(std::uint64_t step, std::uint64_t epoch, const Metrics& metrics) override {
+    say(TrainReported{step, epoch, metrics});
+  }
+  void say_resumed(std::uint64_t step) override { say(TrainResumed{step}); }
+  bool stops() const override { return stops_.load(std::memory_order_relaxed); }
+
+ private:
+  void run() {
+    TrainEnd end;
+    try {
+      TrainContext context{*this, begin_, ranks_};
+      function_(context);
+      context.finish_saving();
+    } catch (...) {
+      const Error error = pharos::detail::current_exception();
+      end.threw = TrainEnd::Threw{static_cast<std::uint8_t>(error.code()), error.story()};
+    }
+    end.makes_room = makes_room_;
+    std::unique_lock lock{mutex_};
+    end_ = std::move(end);
+    tell(lock, {std::exchange(reader_, {}), std::exchange(waiter_, {})});
+  }
+
+  void say(TrainEvent event) {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return events_.size() < kEventsMax || ends_; });
+    events_.push_back(std::move(event));
+    tell(lock, {std::exchange(reader_, {})});
+  }
+  using Waiting = std::optional<async::Completion<void>>;
+  static void tell(std::unique_lock<std::mutex>& lock, std::initializer_list<Waiting> all) {
+    lock.unlock();
+    for (const Waiting& each : all) {
+      if (each) async::Completion<void>{*each}.complete();
+    }
+  }
+
+  const Function function_;
+  const TrainBegin begin_;
+  const Communicator ranks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<TrainEvent> events_;
+  std::optional<TrainEnd> end_;
+  Waiting reader_;  // of news
+  Waiting waiter_;  // for the end
+  std::atomic<bool> stops_ = false;
+  std::atomic<bool> makes_room_ = false;
+  bool ends_ = false;
+  std::thread thread_;  // the last: it uses the others
+};
+
+TrainRunner::TrainRunner(Function function) : function_{std::move(function)} {}
+TrainRunner::~TrainRunner() = default;
+
+async::Async<TrainEnd> TrainRunner::run(TrainBegin begin) {
+  const Communicator ranks = pharos::member().size > 1 ? communicator() : Communicator::alone();
+  thread_.reset();
+  thread_ = std::make_shared<Thread>(function_, std::move(begin), ranks);
+  return run(thread_);
+}
+
+async::Async<TrainEnd> TrainRunner::run(std::shared_ptr<Thread> thread) {
+  for (;;) {
+    auto found = thread->look_for_end();
+    if (auto* const end = std::get_if<0>(&found)) co_return std::move(*end);
+    const auto deadline = async::Deadline::in(kNoticeTime);
+    static_cast<void>(co_await std::get<1>(found).wait(deadline));
+    if (pharos::stopping()) thread->make_room();
+  }
+}
+
+async::Async<TrainNews> TrainRunner::next() {
+  return next(thread_);
+}
+
+async::Async<TrainNews> TrainRunner::next(std::shared_ptr<Thread> thread) {
+  for (;;) {
+    auto found = thread->look();
+    if (auto* const news = std::get_if<0>(&found)) co_return std::move(*news);
+    auto some = co_await std::get<1>(found).wait(async::Deadline::never());
+    if (!some) throw_error(std::move(some).error());
+  }
+}
+
+void TrainRunner::stop() {
+  if (thread_ != nullptr) thread_->stop();
+}
+
+}  // namespace pharos::ml::detail

@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/ml/interrupts.hpp>
+#include <pharos/ml/trainer.hpp>
+
+#include "rank_group.hpp"
+#include "train_log.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::TrainEvent;
+
+constexpr Duration kLookTime = 100ms;
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+void check(const TrainerOptions& options) {
+  const auto refuse = [](std::string what, std::string remedy) {
+    throw_error(Error{ErrorCode::kInvalidArgument, std::move(what), std::move(remedy)});
+  };
+  if (options.scaling.workers == 0) refuse("a training without workers does nothing", "Set Scaling::workers.");
+  if (options.timeout <= Duration::zero()) refuse("ranks that never wait cannot train", "Set TrainerOptions::timeout.");
+  if (options.save_every != 0 && options.folder.empty()) {
+    refuse("checkpoints are wanted, and have no folder", "Set TrainerOptions::folder.");
+  }
+}
+
+/// One training, from attempt to attempt.
+class Run {
+ public:
+  Run(const TrainerOptions& options, const detail::MakeTrainWorkers& make, TrainLog log, TimePoint began)
+      : options_{options}, make_{make}, log_{std::move(log)}, began_{began} {}
+
+  TrainResult all() {
+    for (std::uint32_t attempt = 0;; ++attempt) {
+      const RankGroup::End end = once(attempt);
+      write();
+      switch (end.how) {
+        case RankGroup::How::kReturned: return log_.take(why_, now());
+        case RankGroup::How::kThrew: throw_error(*end.why);
+        case RankGroup::How::kMakesRoom:
+          if (stops_at_) return log_.take(why_, now());
+          begin_again("its place was wanted");
+          break;
+        case RankGroup::How::kDied:
+          if (stops_at_) return log_.take(why_, now());
+          if (deaths_++ == options_.restarts) {
+            throw_error(Error{*end.why}.with(options_.name + " was begun " + std::to_string(deaths_) + " times, and"));
+          }
+          begin_again(end.why->story());
+          break;
+      }
+    }
+  }
+
+ private:
+  void begin_again(const std::string& why) {
+    log(LogLevel::kWarn, "a training is begun again",
+        {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
+    log_.restarted(std::chrono::duration<double>(now() - began_).count(), why);
+  }
+
+  RankGroup::End once(std::uint32_t attempt) {
+    RankGroup ranks{make_, options_};
+    const auto ready = ranks.make_ready([this] { return wants_stop(); });
+    if (!ready) return {RankGroup::How::kDied, ready.error()};
+    if (!*ready) {
+      stops_at_ = now();
+      return {RankGroup::How::kDied, Error{ErrorCode::kCancelled, "stopped before its ranks were there"}};
+    }
+    ranks.begin({.attempt = attempt,
+                 .seed = options_.seed,
+                 .folder = options_.folder.empty() ? "" : std::filesystem::absolute(options_.folder).string(),
+                 .keep_last = options_.keep_last,
+                 .keep_best = options_.keep_best,
+                 .metric = options_.metric,
+                 .is_better_lower = options_.is_better_lower,
+                 .save_every = options_.save_every});
+    bool told = false;
+    for (;;) {
+      for (const TrainEvent& event : ranks.wait(now() + kLookTime)) take(attempt, event);
+      write();
+      if (auto end = ranks.end()) return *std::move(end);
+      if (wants_stop() && !std::exchange(told, true)) {
+        if (!stops_at_) stops_at_ = now();
+        ranks.stop();
+      }
+      if (stops_at_ && now() > *stops_at_ + options_.grace) {
+        return {RankGroup::How::kDied, Error{ErrorCode::kDeadlineExceeded, "its ranks have not stopped in time"}};
+      }
+    }
+  }
+
+  void take(std::uint32_t attempt, const TrainEvent& event) {
+    if (const auto* const resumed = std::get_if<detail::TrainResumed>(&event)) return log_.resumed(resumed->step);
+    const auto& reported = std::get<detail::TrainReported>(event);
+    TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(now() - began_).count(),
+                       reported.metrics};
+    log_.add(attempt, report);
+    for (const TrainCallback& each : options_.callbacks) {
+      if (each(report) == Verdict::kGoOn || called_off_) continue;
+      called_off_ = true;
+      why_ = TrainResult::End::kStopped;
+    }
+  }
+
+  bool wants_stop() {
+    if (called_off_) return true;
+    const bool is_over = options_.time != Duration{} && now() > began_ + options_.time;
+    if (is_over || Interrupts::asked()) {
+      called_off_ = true;
+      why_ = is_over ? TrainResult::End::kStopped : TrainResult::End::kInterrupted;
+    }
+    return called_off_;
+  }
+
+  void write() {
+    auto written = log_.write(now());
+    if (!written) throw_error(std::move(written).error());
+  }
+
+  const TrainerOptions& options_;
+  const detail::MakeTrainWorkers& make_;
+  TrainLog log_;
+  const TimePoint began_;
+  std::size_t deaths_ = 0;
+  bool called_off_ = false;
+  std::optional<TimePoint> stops_at_;
+  TrainResult::End why_ = TrainResult::End::kReturned;
+};
+
+}  // namespace
+
+TrainCallback early_stopping(std::string metric, std::uint64_t patience, double least, bool is_better_lower) {
+  const double worst =
+      is_better_lower ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+  return [metric = std::move(metric), patience, least, is_better_lower, best = worst,
+          since = std::uint64_t{0}](const TrainReport& report) mutable {
+    const double* const value = report.metrics.find(metric);
+    if (value == nullptr) return Verdict::kGoOn;
+    const bool is_better = is_better_lower ? *value < best - least : *value > best + least;
+    since = is_better ? 0 : since + 1;
+    if (is_better) best = *value;
+    return since >= patience ? Verdict::kStop : Verdict::kGoOn;
+  };
+}
+
+Trainer::Trainer(Runtime& runtime, TrainerOptions options) : runtime_{runtime}, options_{std::move(options)} {
+  check(options_);
+}
+
+Trainer::~Trainer() = default;
+
+TrainResult Trainer::run(const detail::MakeTrainWorkers& make) {
+  const TimePoint began = now();
+  auto log = TrainLog::make(options_, began);
+  if (!log) throw_error(std::move(log).error());
+  const Interrupts interrupts;
+  return Run{options_, make, *std::move(log), began}.all();
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,364 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/base/failpoint.hpp>
+#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/trainer.hpp>
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+#include "says.hpp"
+#include "seed.hpp"
+#include "temporary_folder.hpp"
+
+namespace pharos::ml::trainer {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using End = TrainResult::End;
+
+constexpr std::uint64_t kSteps = 40;
+constexpr std::int64_t kNumbers = 20'000;
+
+/// Numbers that all ranks move together; each rank counts its steps.
+struct Weights {
+  std::vector<double> values = std::vector<double>(kNumbers, 1.0);
+  std::uint64_t own = 0;
+
+  State state() {
+    State state;
+    state.add({.name = "model.weights",
+               .dtype = DType::kF64,
+               .shape = {kNumbers},
+               .bytes = std::as_writable_bytes(std::span{values}),
+               .is_shared = true});
+    state.add_of_rank("own", own);
+    return state;
+  }
+  double step(TrainContext& context) {
+    std::vector<double> change(values.size(), static_cast<double>(context.step() + context.rank() + 1));
+    context.communicator().all_reduce(std::span{change});
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += change[i] * 1e-3;
+    ++own;
+    return values[0];
+  }
+};
+/// What its value is after so many steps of so many ranks.
+double expected(std::uint64_t steps, std::uint32_t ranks) {
+  double value = 1;
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    double change = 0;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) change += static_cast<double>(step + rank + 1);
+    value += change * 1e-3;
+  }
+  return value;
+}
+
+/// What is to happen in a training, once: at which rank, step and attempt, in which way.
+struct Mishap {
+  enum class What : std::uint8_t { kNone, kDies, kStops, kThrows, kIsNoNumber, kLeavesAsTold };
+  What what = What::kNone;
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  std::uint32_t attempts = 1;  ///< in so many of the first
+};
+
+void happen(const Mishap& mishap, const TrainContext& context) {
+  using What = Mishap::What;
+  if (mishap.rank != context.rank() || mishap.step != context.step() || context.attempt() >= mishap.attempts) return;
+  if (mishap.what == What::kDies) ::kill(::getpid(), SIGKILL);
+  if (mishap.what == What::kStops) ::kill(::getpid(), SIGSTOP);
+  if (mishap.what == What::kThrows) throw std::runtime_error{"the data has ended"};
+}
+
+void train(TrainContext& context, const Mishap& mishap, std::uint64_t steps) {
+  Weights weights;
+  context.resume(weights.state());
+  EXPECT_EQ(weights.own, context.step()) << "what is loaded is of that step";
+  while (context.step() < steps) {
+    happen(mishap, context);
+    double value = weights.step(context);
+    if (mishap.what == Mishap::What::kIsNoNumber && mishap.rank == context.rank() && mishap.step == context.step()) {
+      value = std::numeric_limits<double>::quiet_NaN();
+    }
+    if (context.report({{"loss", value}, {"attempt", static_cast<double>(context.attempt())}}) != Verdict::kGoOn) break;
+  }
+}
+
+/// Ranks measure different things, of which some count more.
+void weighs(TrainContext& context) {
+  const double rank = context.rank();
+  context.report(rank, {.weight = rank});
+  EXPECT_EQ(*context.last().find("loss"), context.size() == 3 ? 5.0 / 3 : 0);
+  context.report({{"loss", rank}, {"size", static_cast<double>(context.size())}}, {.epoch = 7});
+}
+void says_other_things(TrainContext& context) {
+  context.report({{"loss", 1}});
+  context.report({{context.rank() == 2 ? "lost" : "loss", 1}});
+}
+void goes_on_for_ever(TrainContext& context) {
+  Weights weights;
+  context.resume(weights.state());
+  for (;;) {
+    std::this_thread::sleep_for(1ms);  // what it does
+    if (context.report(weights.step(context)) != Verdict::kGoOn) return;
+  }
+}
+void becomes_worse(TrainContext& context) {
+  for (;;) {
+    const auto step = static_cast<double>(context.step());
+    if (context.report({{"loss", std::abs(step - 10)}}) != Verdict::kGoOn) return;
+  }
+}
+void is_alone(TrainContext& context, const std::string& text, std::vector<double> data) {
+  EXPECT_EQ(text, "text");
+  EXPECT_EQ(context.size(), 1U);
+  context.report(data.at(1));
+}
+void dies_at(TrainContext& context, std::string_view where) {
+  if (context.attempt() == 0 && context.rank() == context.size() - 1) order_failpoint(*parse_failpoint(where));
+  train(context, {}, kSteps);
+}
+
+/// In the first attempt one rank is killed or stopped after a time.
+void ends_after(TrainContext& context, std::uint32_t rank, std::uint64_t microseconds, bool stops) {
+  if (context.attempt() == 0 && context.rank() == rank) {
+    std::thread{[microseconds, stops] {
+      std::this_thread::sleep_for(std::chrono::microseconds{microseconds});
+      ::kill(::getpid(), stops ? SIGSTOP : SIGKILL);
+    }}.detach();
+  }
+  train(context, {}, kSteps);
+}
+
+namespace {
+
+class TrainerTest : public cluster::ClusterTest {
+ protected:
+  TrainerOptions options(std::size_t workers) const {
+    return {.scaling = {.workers = workers, .cpus_per_worker = 0},
+            .folder = folder_.path() / "run",
+            .save_every = 5,
+            .timeout = 5s,
+            .progress = false};
+  }
+  std::vector<std::string> lines_of(const std::string& file) const {
+    std::ifstream from{folder_.path() / "run" / file};
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(from, line);) lines.push_back(line);
+    return lines;
+  }
+  std::vector<SavedCheckpoint> checkpoints() const { return checkpoints_in(folder_.path() / "run" / "checkpoints"); }
+  void expect_all_steps(const TrainResult& result, std::uint32_t ranks) const {
+    EXPECT_EQ(result.end, End::kReturned);
+    EXPECT_EQ(result.steps, kSteps);
+    ASSERT_EQ(result.reports.size(), kSteps);
+    for (std::size_t i = 0; i < kSteps; ++i) {
+      EXPECT_EQ(result.reports[i].step, i + 1);
+      EXPECT_NEAR(*result.reports[i].metrics.find("loss"), expected(i + 1, ranks), 1e-9);
+    }
+    EXPECT_EQ(checkpoints().at(0).moment.step, kSteps);
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(TrainerTest, RanksTrainTogether) {
+  Runtime runtime;
+  for (const std::uint32_t ranks : {1U, 3U}) {
+    TrainerOptions each = options(ranks);
+    each.folder = folder_.path() / std::to_string(ranks);
+    each.save_every = 0;
+    Trainer trainer{runtime, std::move(each)};
+    const TrainResult result = trainer.run<&train>(Mishap{}, kSteps);
+    ASSERT_EQ(result.reports.size(), kSteps);
+    EXPECT_NEAR(*result.last("loss"), expected(kSteps, ranks), 1e-9);
+    EXPECT_EQ(result.best->step, 1U);
+    EXPECT_TRUE(result.restarts.empty());
+  }
+}
+
+TEST_F(TrainerTest, FunctionsAreGivenWhatRunIs) {
+  Runtime runtime;
+  Trainer trainer{runtime, {.scaling = {.cpus_per_worker = 0}, .progress = false}};
+  const auto data = runtime.put(std::vector<double>{1, 2.5});
+  EXPECT_EQ(trainer.run<&is_alone>("text", data).last("loss"), 2.5);
+}
+
+TEST_F(TrainerTest, MetricsAreMeansByWeight) {
+  Runtime runtime;
+  Trainer trainer{runtime, options(3)};
+  const TrainResult result = trainer.run<&weighs>();
+  ASSERT_EQ(result.reports.size(), 2U);
+  EXPECT_DOUBLE_EQ(*result.reports[0].metrics.find("loss"), 5.0 / 3);
+  EXPECT_DOUBLE_EQ(*result.reports[1].metrics.find("loss"), 1);
+  EXPECT_DOUBLE_EQ(*result.reports[1].metrics.find("size"), 3);
+  EXPECT_EQ(result.reports[1].epoch, 7U);
+  EXPECT_EQ(lines_of("reports.csv").at(0), "attempt,epoch,step,seconds,loss,size");
+  EXPECT_TRUE(lines_of("reports.csv").at(2).starts_with("0,7,2,"));
+  EXPECT_TRUE(lines_of("reports.csv").at(2).ends_with(",1,3"));
+  EXPECT_TRUE(lines_of("reports.jsonl").at(1).ends_with("\"loss\":1,\"size\":3}"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "run" / "tensorboard" / "events.out.tfevents.pharos"));
+}
+
+TEST_F(TrainerTest, OneThatIsKilledIsNamedAndTheGroupGoesOnFromTheNewestCheckpoint) {
+  Runtime runtime;
+  for (const std::uint32_t victim : {0U, 2U}) {
+    SCOPED_TRACE(victim);
+    fs::remove_all(folder_.path() / "run");
+    Trainer trainer{runtime, options(3)};
+    const TrainResult result = trainer.run<&train>(Mishap{Mishap::What::kDies, victim, 23}, kSteps);
+    expect_all_steps(result, 3);
+    ASSERT_EQ(result.restarts.size(), 1U);
+    EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(victim));
+    EXPECT_EQ(result.reports[9].metrics.find("attempt")[0], 0);
+    EXPECT_EQ(result.reports.back().metrics.find("attempt")[0], 1);
+  }
+}
+
+TEST_F(TrainerTest, OneThatIsStoppedIsNamedAndTheGroupGoesOn) {
+  Runtime runtime;
+  TrainerOptions short_time = options(3);
+  short_time.timeout = 1s;
+  Trainer trainer{runtime, std::move(short_time)};
+  const TrainResult result = trainer.run<&train>(Mishap{Mishap::What::kStops, 1, 12}, kSteps);
+  expect_all_steps(result, 3);
+  ASSERT_EQ(result.restarts.size(), 1U);
+  EXPECT_SAYS(result.restarts[0].why, "rank 1");
+}
+
+TEST_F(TrainerTest, OneThatAlwaysDiesIsGivenUp) {
+  Runtime runtime;
+  TrainerOptions twice = options(2);
+  twice.restarts = 2;
+  Trainer trainer{runtime, std::move(twice)};
+  const std::string text = message_of<ActorDied>([&] {
+    trainer.run<&train>(Mishap{Mishap::What::kDies, 1, 7, std::numeric_limits<std::uint32_t>::max()}, kSteps);
+  });
+  EXPECT_SAYS(text, "training was begun 3 times");
+  EXPECT_SAYS(text, "rank 1");
+}
+
+TEST_F(TrainerTest, WhatAFunctionThrowsEndsTheTrainingAndNamesTheRank) {
+  Runtime runtime;
+  Trainer trainer{runtime, options(3)};
+  const std::string text = message_of<UserError>([&] {
+    trainer.run<&train>(Mishap{Mishap::What::kThrows, 1, 7}, kSteps);
+  });
+  EXPECT_SAYS(text, "rank 1");
+  EXPECT_SAYS(text, "the data has ended");
+}
+
+TEST_F(TrainerTest, ALossThatIsNoNumberEndsItAndNamesTheRank) {
+  Runtime runtime;
+  Trainer trainer{runtime, options(3)};
+  const std::string text = message_of<UserError>([&] {
+    trainer.run<&train>(Mishap{Mishap::What::kIsNoNumber, 2, 7}, kSteps);
+  });
+  EXPECT_SAYS(text, "\"loss\" of rank 2 is no finite number any more at step 8");
+}
+
+TEST_F(TrainerTest, RanksThatReportDifferentThingsAreTold) {
+  Runtime runtime;
+  Trainer trainer{runtime, options(3)};
+  const std::string text = message_of<InvalidArgument>([&] { trainer.run<&says_other_things>(); });
+  EXPECT_SAYS(text, "rank 2 and rank 0 report different metrics at step 2");
+}
+
+TEST_F(TrainerTest, OneThatHasTimeStopsWithACheckpointOfItsLastStep) {
+  Runtime runtime;
+  TrainerOptions timed = options(2);
+  timed.time = 500ms;
+  timed.save_every = 0;
+  Trainer trainer{runtime, std::move(timed)};
+  const TrainResult result = trainer.run<&goes_on_for_ever>();
+  EXPECT_EQ(result.end, End::kStopped);
+  EXPECT_GT(result.steps, 0U);
+  EXPECT_EQ(checkpoints().at(0).moment.step, result.steps);
+
+  // And goes on from there.
+  TrainerOptions again = options(2);
+  again.callbacks = {[](const TrainReport& report) { return report.step < 1000 ? Verdict::kGoOn : Verdict::kStop; }};
+  const TrainResult more = Trainer{runtime, std::move(again)}.run<&goes_on_for_ever>();
+  EXPECT_EQ(more.reports.front().step, result.steps + 1);
+  EXPECT_GE(more.steps, 1000U);
+}
+
+TEST_F(TrainerTest, EarlyStoppingEndsWhatDoesNotBecomeBetter) {
+  Runtime runtime;
+  TrainerOptions patient = options(2);
+  patient.callbacks = {early_stopping("loss", 20)};
+  const TrainResult result = Trainer{runtime, std::move(patient)}.run<&becomes_worse>();
+  EXPECT_EQ(result.end, End::kStopped);
+  EXPECT_EQ(result.best->step, 11U);
+  EXPECT_EQ(*result.best->metrics.find("loss"), 0);
+  EXPECT_GE(result.steps, 31U);
+}
+
+TEST_F(TrainerTest, ARankThatIsKilledWhereverItSavesOrWorksIsNoHarm) {
+  must_end_within(120s);
+  Runtime runtime;
+  for (const char* const where :
+       {"state_copied", "save_begun", "save_written", "save_said", "data_given", "part_reduced", "result_taken"}) {
+    for (const char* const passed : {":kill:0", ":kill:4"}) {
+      SCOPED_TRACE(std::string{where} + passed);
+      fs::remove_all(folder_.path() / "run");
+      Trainer trainer{runtime, options(2)};
+      const TrainResult result = trainer.run<&dies_at>(std::string{where} + passed);
+      expect_all_steps(result, 2);
+      EXPECT_EQ(result.restarts.size(), 1U) << "it did not come there";
+    }
+  }
+}
+
+TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAtAnyInstantIsNoHarm) {
+  std::mt19937 random{static_cast<unsigned>(seed_of_test())};
+  const char* const asked = std::getenv("PHAROS_TEST_ROUNDS");
+  const int rounds = asked == nullptr ? 20 : std::atoi(asked);
+  must_end_within(std::chrono::seconds{60 + 5 * rounds});
+  Runtime runtime;
+  for (int round = 0; round < rounds; ++round) {
+    const auto victim = static_cast<std::uint32_t>(random() % 3);
+    const std::uint64_t after = random() % 60'000;
+    const bool stops = random() % 4 == 0;
+    SCOPED_TRACE("round " + std::to_string(round) + ": rank " + std::to_string(victim) + " after " +
+                 std::to_string(after) + " us" + (stops ? ", stopped" : ""));
+    fs::remove_all(folder_.path() / "run");
+    TrainerOptions each = options(3);
+    each.timeout = 1s;
+    const TrainResult result = Trainer{runtime, std::move(each)}.run<&ends_after>(victim, after, stops);
+    expect_all_steps(result, 3);
+    EXPECT_LE(result.restarts.size(), 1U);
+    if (!result.restarts.empty()) {
+      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(victim));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(TrainerTest, OptionsThatMakeNoSenseAreRefused) {
+  Runtime runtime;
+  const auto refusal = [&](TrainerOptions given) {
+    return message_of<InvalidArgument>([&] { Trainer{runtime, std::move(given)}; });
+  };
+  EXPECT_SAYS(refusal({.scaling = {.workers = 0}}), "without workers");
+  EXPECT_SAYS(refusal({.save_every = 5}), "TrainerOptions::folder");
+  EXPECT_SAYS(refusal({.timeout = 0s}), "timeout");
+}
+
+}  // namespace
+}  // namespace pharos::ml::trainer
