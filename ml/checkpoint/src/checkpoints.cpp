@@ -67,6 +67,7 @@ class Copy {
 
 /// What a rank is to write, and its copy.
 struct Save {
+  std::uint64_t number = 0;
   std::string id;
   Moment moment;
   Part part;
@@ -120,7 +121,8 @@ std::vector<Source> sources_of(const State& state, std::uint32_t rank, std::uint
 /// The caller copies and hands over; the thread writes. Between them: jobs_, bounded.
 class Checkpoints::Core {
  public:
-  Core(Communicator ranks, const CheckpointOptions& options) : ranks_{std::move(ranks)}, options_{options} {
+  Core(Communicator ranks, const CheckpointOptions& options)
+      : ranks_{std::move(ranks)}, rank_{ranks_.rank()}, size_{ranks_.size()}, options_{options} {
     std::optional<Error> failed;
     if (options_.folder.empty()) {
       failed = Error{ErrorCode::kInvalidArgument, "checkpoints have no folder", "Set CheckpointOptions::folder."};
@@ -141,6 +143,16 @@ class Checkpoints::Core {
     }
     changed_.notify_all();
     writing_.join();
+  }
+
+  void go_on_with(const Communicator& ranks) {
+    {
+      const std::lock_guard lock{mutex_};
+      given_up_ = begun_;
+    }
+    changed_.notify_all();
+    ranks_ = ranks;
+    if (auto first = first_error(ranks_, std::nullopt)) throw_error(*std::move(first));
   }
 
   void save(const State& state, const Moment& moment) {
@@ -175,6 +187,7 @@ class Checkpoints::Core {
     failpoint(Failpoint::kStateCopied);
     {
       const std::lock_guard lock{mutex_};
+      job->number = ++begun_;
       jobs_.push_back(std::move(job));
     }
     changed_.notify_all();
@@ -331,15 +344,15 @@ class Checkpoints::Core {
     fs::create_directory(folder, error);
     if (error) return Error::from_errno("making " + folder.string(), error.value());
     auto written = write_part(folder, job.part, job.copy->span(), job.id, job.moment);
-    if (written) written = write_text(folder / part_text_name(ranks_.rank()), to_text(job.part));
+    if (written) written = write_text(folder / part_text_name(rank_), to_text(job.part));
     if (!written) {
       // Rank 0 hears of it by a file, for which there is room again.
       fs::remove(folder / job.part.file, error);
-      const auto said = write_text(folder / failed_name(ranks_.rank()), written.error().story());
-      return said && ranks_.rank() == 0 ? complete(job, folder) : written;
+      const auto said = write_text(folder / failed_name(rank_), written.error().story());
+      return said && rank_ == 0 ? complete(job, folder) : written;
     }
     failpoint(Failpoint::kSaveSaid);
-    return ranks_.rank() == 0 ? complete(job, folder) : Result<void>{};
+    return rank_ == 0 ? complete(job, folder) : Result<void>{};
   }
   static std::string failed_name(std::uint32_t rank) { return part_text_name(rank) + ".failed"; }
 
@@ -356,7 +369,7 @@ class Checkpoints::Core {
     PHAROS_TRY_VOID(sync_folder(options_.folder));
     // It is complete: what goes wrong from here on takes room, and nothing else.
     std::error_code error;
-    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) fs::remove(folder / part_text_name(rank), error);
+    for (std::uint32_t rank = 0; rank < size_; ++rank) fs::remove(folder / part_text_name(rank), error);
     auto tidied = remove_old();
     if (tidied) tidied = write_text(options_.folder / kNewestFile, folder.filename().string() + '\n');
     if (!tidied) log(LogLevel::kWarn, "around a checkpoint", {kv("why", tidied.error().to_string())});
@@ -368,7 +381,7 @@ class Checkpoints::Core {
     Manifest manifest{.id = job.id, .moment = job.moment};
     const TimePoint until = now() + options_.timeout;
     Duration pause = std::chrono::microseconds{500};
-    for (std::uint32_t rank = 0; rank < ranks_.size();) {
+    for (std::uint32_t rank = 0; rank < size_;) {
       const fs::path path = folder / part_text_name(rank);
       if (fs::exists(path)) {
         PHAROS_TRY(const std::string text, read_text(path));
@@ -385,7 +398,7 @@ class Checkpoints::Core {
       // Ranks of other machines have nothing but the folder to say it by.
       std::unique_lock lock{mutex_};
       changed_.wait_for(lock, pause);
-      if (now() > std::min(until, end_)) {
+      if (now() > std::min(until, end_) || job.number <= given_up_) {
         return Error{ErrorCode::kDeadlineExceeded, "rank " + std::to_string(rank) + " has not written its part"};
       }
       pause = std::min<Duration>(2 * pause, std::chrono::milliseconds{20});
@@ -426,7 +439,9 @@ class Checkpoints::Core {
   /// For parts of others, when this one ends.
   static constexpr Duration kEndTime = std::chrono::seconds{10};
 
-  Communicator ranks_;
+  Communicator ranks_;  // of the caller's thread
+  const std::uint32_t rank_;
+  const std::uint32_t size_;
   const CheckpointOptions options_;
   Duration last_stall_{};
   std::size_t last_bytes_ = 0;
@@ -436,6 +451,8 @@ class Checkpoints::Core {
   std::deque<std::unique_ptr<Save>> jobs_;
   std::vector<std::unique_ptr<Copy>> spare_;  // warm: the next save costs no page faults
   std::optional<Error> last_error_;
+  std::uint64_t begun_ = 0;
+  std::uint64_t given_up_ = 0;        // up to that one they are not waited for
   TimePoint end_ = TimePoint::max();  // of waiting for other ranks, once this ends
   bool busy_ = false;
   bool ends_ = false;
@@ -450,6 +467,9 @@ void Checkpoints::save(const State& state, const Moment& moment) {
 }
 void Checkpoints::finish() {
   core_->finish();
+}
+void Checkpoints::go_on_with(const Communicator& ranks) {
+  core_->go_on_with(ranks);
 }
 std::optional<Error> Checkpoints::last_error() const {
   return core_->last_error();

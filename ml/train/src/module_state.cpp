@@ -87,8 +87,9 @@ StateSlice steps_of(const std::string& name, Optimizer::State& kept, bool is_sha
 }  // namespace
 
 void add_to(State& state, torch::nn::Module& module, const std::string& prefix) {
-  for (const auto& all : {parameters_of(module), buffers_of(module)}) {
-    for (const NamedTensor& each : all) add_whole(state, {.name = prefix + each.name}, each.tensor);
+  for (const NamedTensor& each : parameters_of(module)) add_whole(state, {.name = prefix + each.name}, each.tensor);
+  for (const NamedTensor& each : buffers_of(module)) {
+    add_whole(state, {.name = prefix + each.name, .changes_early = true}, each.tensor);
   }
 }
 

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <thread>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
+
+#include "deaths.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -14,6 +18,7 @@ using pharos::detail::CellHandle;
 
 constexpr Duration kLookTime = 100ms;  // for whether it is interrupted
 constexpr Duration kGreetTime = 500ms;
+constexpr Duration kPause = 1ms;
 constexpr Duration kReasonTime = 1s;  // for a death to be known, when ranks throw because of it
 
 TimePoint now() {
@@ -26,20 +31,11 @@ ActorGroupOptions group_of(const TrainerOptions& options) {
       .name = options.name,
       .size = scaling.workers,
       .member = {.cpus = scaling.cpus_per_worker, .gpus = scaling.gpus_per_worker, .memory = scaling.memory_per_worker},
-      .strategy = scaling.placement};
+      .strategy = scaling.placement,
+      .on_death = OnDeath::kRestart,
+      .deaths_max = std::numeric_limits<std::size_t>::max()};
   if (!options.gpu_type.empty()) group.member.labels["gpu_type"] = options.gpu_type;
   return group;
-}
-
-/// Of another rank, or of the way to it: not the function's own.
-bool is_of_death(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kActorDied:
-    case ErrorCode::kWorkerDied:
-    case ErrorCode::kUnavailable:
-    case ErrorCode::kDeadlineExceeded: return true;
-    default: return false;
-  }
 }
 
 }  // namespace
@@ -59,12 +55,13 @@ RankGroup::~RankGroup() {
   }
 }
 
-Result<bool> RankGroup::make_ready(const std::function<bool()>& interrupted) {
+Result<bool> RankGroup::make_ready(const std::function<bool()>& interrupted, TimePoint until) {
   const CellHandle ready = workers_->ready();
   pharos::detail::ReadyQueue queue;
   queue.add(ready);
-  while (queue.take({.count = 1, .deadline = Deadline::in(kLookTime)}).empty()) {
+  while (queue.take({.count = 1, .deadline = Deadline::at(std::min(until, now() + kLookTime))}).empty()) {
     if (interrupted()) return false;
+    if (now() >= until) return Error{ErrorCode::kDeadlineExceeded, "there was no room for another process in time"};
   }
   try {
     Ref<void>{ready}.get();
@@ -75,16 +72,24 @@ Result<bool> RankGroup::make_ready(const std::function<bool()>& interrupted) {
   return true;
 }
 
-void RankGroup::begin(const detail::TrainBegin& begin) {
+void RankGroup::begin(detail::TrainBegin begin) {
+  begin_ = std::move(begin);
+  const std::vector<const void*> who = workers_->who();
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    await(workers_->run(rank, begin), {Awaited::What::kEnd, rank});
-    ranks_[rank].greeted_at = now();
+    ranks_[rank].who = rank < who.size() ? who[rank] : nullptr;
+    this->begin(rank);
   }
-  await(workers_->next(), {Awaited::What::kNews, 0});
 }
 
-void RankGroup::await(CellHandle cell, Awaited what) {
-  awaited_.insert_or_assign(&*cell, what);
+void RankGroup::begin(std::size_t rank) {
+  ranks_[rank].greeted_at = now();
+  ranks_[rank].has_answered = true;
+  await(workers_->run(rank, begin_), Awaited::What::kEnd, rank);
+  if (rank == 0) await(workers_->next(), Awaited::What::kNews, 0);
+}
+
+void RankGroup::await(CellHandle cell, Awaited::What what, std::size_t rank) {
+  awaited_.insert_or_assign(&*cell, Awaited{what, rank, ranks_[rank].who});
   queue_.add(std::move(cell));
 }
 
@@ -97,7 +102,7 @@ void RankGroup::greet() {
     if (each.has_answered && since > kGreetTime) {
       each.has_answered = false;
       each.greeted_at = now();
-      await(workers_->greet(rank), {Awaited::What::kAnswer, rank});
+      await(workers_->greet(rank), Awaited::What::kAnswer, rank);
     } else if (!each.has_answered && since > timeout_) {
       lose(rank, Error{ErrorCode::kDeadlineExceeded, "it has not answered in time: is it stopped?"});
     }
@@ -116,6 +121,7 @@ std::vector<detail::TrainEvent> RankGroup::wait(TimePoint until) {
 
 void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<detail::TrainEvent>& events) {
   const std::size_t rank = of.rank;
+  if (of.who != ranks_[rank].who) return;
   if (of.what == Awaited::What::kAnswer) {
     ranks_[rank].has_answered = true;
     return;
@@ -123,21 +129,73 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
   if (of.what == Awaited::What::kNews) {
     auto news = Ref<detail::TrainNews>{cell}.try_get();
     if (!news) return lose(0, std::move(news).error());
-    events.insert(events.end(), std::make_move_iterator(news->events.begin()),
-                  std::make_move_iterator(news->events.end()));
+    events.insert(events.end(), news->events.begin(), news->events.end());
     news_is_all_ = news->is_all;
-    if (!news_is_all_) await(workers_->next(), of);
+    if (!news_is_all_) await(workers_->next(), of.what, rank);
+    for (const detail::TrainEvent& each : news->events) {
+      if (const auto* const resumed = std::get_if<detail::TrainResumed>(&each)) on_death_ = resumed->on_death;
+    }
     return;
   }
   auto end = Ref<detail::TrainEnd>{cell}.try_get();
   if (!end) return lose(rank, std::move(end).error());
+  if (end->threw && begin_.replaces) {
+    const auto code = static_cast<ErrorCode>(end->threw->code);
+    // Before it had the state of the others, which wait for another one.
+    if (is_of_death(code) && code != ErrorCode::kObjectLost) return lose(rank, Error{code, end->threw->story});
+  }
   if (end->threw && !threw_at_) threw_at_ = now();
   ranks_[rank].end = *std::move(end);
   ++ended_;
 }
 
 void RankGroup::lose(std::size_t rank, Error why) {
+  lost_.insert(rank);
   if (!died_) died_ = std::move(why).with("rank " + std::to_string(rank));
+}
+
+Result<bool> RankGroup::replace(const std::function<bool()>& interrupted) {
+  const TimePoint until = now() + timeout_;
+  const auto is_there = [this](const std::vector<const void*>& who, std::size_t rank) {
+    return rank < who.size() && who[rank] == ranks_[rank].who;
+  };
+  for (const std::size_t rank : lost_) {
+    if (is_there(workers_->who(), rank)) workers_->kill(rank);  // stopped, as it seems
+  }
+  for (;;) {
+    const std::vector<const void*> who = workers_->who();
+    const bool all_gone = std::ranges::none_of(lost_, [&](std::size_t rank) { return is_there(who, rank); });
+    auto ready = all_gone ? make_ready(interrupted, until) : Result<bool>{*died_};
+    if (ready && !*ready) return false;
+    if (ready && who == workers_->who()) return rejoin(who, until);
+    if (who.empty() || now() >= until) return ready ? *died_ : std::move(ready).error();
+    if (interrupted()) return false;
+    std::this_thread::sleep_for(kPause);  // its death is known at one place, and not yet at another
+  }
+}
+
+/// Those that are new begin; the others, which wait, go on. Who dies meanwhile is lost as any other.
+Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint until) {
+  const Error why = *std::exchange(died_, std::nullopt);
+  lost_.clear();
+  begin_.replaces = true;
+  std::vector<Ref<bool>> others;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].who == who[rank]) {
+      others.emplace_back(workers_->rejoin(rank));
+    } else {
+      ranks_[rank] = {.who = who[rank]};
+      begin(rank);
+    }
+  }
+  bool one_goes_on = false;
+  for (const Ref<bool>& each : others) {
+    const auto goes_on = each.try_get(Deadline::at(until));
+    if (goes_on && !*goes_on) return why;
+    one_goes_on = one_goes_on || goes_on;
+  }
+  if (!one_goes_on) return why;
+  return true;
 }
 
 void RankGroup::stop() {
@@ -146,7 +204,10 @@ void RankGroup::stop() {
 
 // Ranks that throw because another one has died say less than its death does.
 std::optional<RankGroup::End> RankGroup::end() {
-  if (died_) return End{How::kDied, died_};
+  if (died_) {
+    const bool is_replaceable = on_death_ == OnRankDeath::kReplace && !lost_.empty() && ended_ == 0;
+    return End{is_replaceable ? How::kLost : How::kDied, died_};
+  }
   const bool all = ended_ == ranks_.size();
   if (threw_at_) {
     if (!all && now() < *threw_at_ + kReasonTime) return std::nullopt;

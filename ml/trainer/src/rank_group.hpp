@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +21,7 @@ class RankGroup {
   enum class How : std::uint8_t {
     kReturned,   ///< all ranks
     kMakesRoom,  ///< all have, because one of them is to be elsewhere
+    kLost,       ///< not yet: a rank is gone, or has not come in time, and may be replaced
     kDied,       ///< a rank is gone, or has not come in time
     kThrew,      ///< a rank, of its own
   };
@@ -34,17 +36,20 @@ class RankGroup {
   ~RankGroup();
 
   /// Waits until there is room for them and they are there, or until `interrupted`: then false.
-  Result<bool> make_ready(const std::function<bool()>& interrupted);
-  void begin(const detail::TrainBegin& begin);
+  Result<bool> make_ready(const std::function<bool()>& interrupted, TimePoint until = TimePoint::max());
+  void begin(detail::TrainBegin begin);
   /// What rank 0 says, by then.
   std::vector<detail::TrainEvent> wait(TimePoint until);
   /// At their next report.
   void stop();
   /// None: it runs still.
   std::optional<End> end();
+  /// After kLost: others take the place of those that are gone. False: it was interrupted. After an error it is over.
+  Result<bool> replace(const std::function<bool()>& interrupted);
 
  private:
   struct Rank {
+    const void* who = nullptr;
     std::optional<detail::TrainEnd> end{};
     TimePoint greeted_at{};
     bool has_answered = true;
@@ -54,18 +59,24 @@ class RankGroup {
     enum class What : std::uint8_t { kNews, kEnd, kAnswer };
     What what;
     std::size_t rank;
+    const void* who = nullptr;  // what one says whose place another has taken does not count
   };
 
-  void await(pharos::detail::CellHandle cell, Awaited what);
+  void await(pharos::detail::CellHandle cell, Awaited::What what, std::size_t rank);
+  void begin(std::size_t rank);
+  Result<bool> rejoin(const std::vector<const void*>& who, TimePoint until);
   void greet();
   void take(const pharos::detail::CellHandle& cell, const Awaited& of, std::vector<detail::TrainEvent>& events);
   void lose(std::size_t rank, Error why);
 
   const Duration timeout_;
+  detail::TrainBegin begin_;
   std::unique_ptr<detail::TrainWorkers> workers_;
   std::vector<Rank> ranks_;
   std::size_t ended_ = 0;
   bool news_is_all_ = false;
+  OnRankDeath on_death_ = OnRankDeath::kBeginAgain;
+  std::set<std::size_t> lost_;
   std::optional<Error> died_;
   std::optional<TimePoint> threw_at_;
   std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <span>
@@ -8,6 +9,9 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/ml/train_context.hpp>
+#include <pharos/wire/stored_codec.hpp>
+
+#include "deaths.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -52,54 +56,96 @@ TrainContext::TrainContext(detail::TrainLine& line, const detail::TrainBegin& be
 
 TrainContext::~TrainContext() = default;
 
-std::optional<Moment> TrainContext::resume(State state) {
+void TrainContext::resume(State state, OnRankDeath on_death) {
   state_ = std::move(state);
   has_state_ = true;
-  auto moment = checkpoints_ ? checkpoints_->load(state_) : std::nullopt;
-  if (moment) step_ = moment->step;
+  on_death_ = on_death;
+  if (on_death == OnRankDeath::kReplace) check_is_shared();
+  if (is_replacement()) {
+    take_state_of_furthest(false);
+  } else {
+    const auto moment = checkpoints_ ? checkpoints_->load(state_) : std::nullopt;
+    if (moment) step_ = moment->step;
+    has_whole_state_ = true;
+    keep();
+  }
   say_where_it_begins();
-  return moment;
+}
+
+void TrainContext::check_is_shared() const {
+  for (const StateSlice& each : state_.slices()) {
+    if (each.is_shared || size() == 1) continue;
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "ranks have divided \"" + each.name + "\" among them: who dies has a part that no other has",
+                      "Take OnRankDeath::kBeginAgain."});
+  }
+}
+
+void TrainContext::forget_state() {
+  state_ = {};
+  has_state_ = false;
+}
+
+void TrainContext::expect(std::uint64_t steps) {
+  if (rank() == 0) line_.say_expected(steps);
 }
 
 void TrainContext::say_where_it_begins() {
-  if (rank() == 0 && !std::exchange(has_said_, true)) line_.say_resumed(step_);
+  if (rank() == 0 && !std::exchange(has_said_, true)) line_.say_resumed(step_ - (has_to_tell_ ? 1 : 0), on_death_);
 }
 
 Verdict TrainContext::report(const Metrics& metrics, const ReportOptions& options) {
+  commit(metrics, options);
+  return tell();
+}
+
+void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) {
   say_where_it_begins();
+  const bool is_due = begin_.save_every != 0 && (step_ + 1) % begin_.save_every == 0;
+  Sum sum = sum_up(metrics, options.weight, options.save || is_due);
   ++step_;
-  const Sum sum = sum_up(metrics, options);
-  last_ = sum.metrics;
-  if (rank() == 0) line_.say_report(step_, options.epoch, last_);
-  if (checkpoints_ && has_state_ && (sum.saves || sum.stops)) {
-    checkpoints_->save(state_, {.step = step_, .epoch = options.epoch, .metrics = last_.entries()});
+  const double* const matters = sum.metrics.find(begin_.metric);
+  if (matters != nullptr && !std::isfinite(*matters)) check_numbers(metrics);
+  committed_ = {step_, options.epoch, sum.saves, sum.stops, std::move(sum.metrics)};
+  has_to_tell_ = true;
+  keep();
+}
+
+Verdict TrainContext::tell(const Metrics& more) {
+  for (const auto& [name, value] : more.entries()) committed_.metrics.set(name, value);
+  if (rank() == 0) line_.say_report(step_, committed_.epoch, committed_.metrics);
+  if (checkpoints_ && has_state_ && (committed_.saves || committed_.stops)) {
+    checkpoints_->save(state_, {.step = step_, .epoch = committed_.epoch, .metrics = committed_.metrics.entries()});
   }
-  if (!sum.stops) return Verdict::kGoOn;
-  if (checkpoints_) finish_saving();
-  return Verdict::kStop;
+  if (committed_.stops && checkpoints_) finish_saving();
+  has_to_tell_ = false;
+  return committed_.stops ? Verdict::kStop : Verdict::kGoOn;
 }
 
 void TrainContext::finish_saving() {
   if (checkpoints_) checkpoints_->finish();
 }
 
-// One reduction: what ranks want, whether they speak of the same, and what they have measured.
-TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, const ReportOptions& options) {
-  if (!(options.weight >= 0) || !std::isfinite(options.weight)) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "a report of rank " + std::to_string(rank()) + " has the weight " +
-                                                       std::to_string(options.weight)});
+Metrics TrainContext::mean(const Metrics& metrics, double weight) {
+  return sum_up(metrics, weight, false).metrics;
+}
+
+// What ranks want, whether they speak of the same, and what they have measured.
+TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bool saves) {
+  if (!(weight >= 0) || !std::isfinite(weight)) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "a report of rank " + std::to_string(rank()) + " has the weight " + std::to_string(weight)});
   }
   enum : std::size_t { kWeight, kSaves, kStops, kHash, kSquares, kMetrics };
   const double hash = hash_of_names(metrics);
   std::vector<double> sums(kMetrics + metrics.entries().size());
-  const bool saves = options.save || (begin_.save_every != 0 && step_ % begin_.save_every == 0);
-  sums[kWeight] = options.weight;
+  sums[kWeight] = weight;
   sums[kSaves] = saves ? 1 : 0;
   sums[kStops] = line_.stops() ? 1 : 0;
   sums[kHash] = hash;
   sums[kSquares] = hash * hash;
   for (std::size_t i = 0; i < metrics.entries().size(); ++i) {
-    sums[kMetrics + i] = options.weight == 0 ? 0 : options.weight * metrics.entries()[i].second;
+    sums[kMetrics + i] = weight == 0 ? 0 : weight * metrics.entries()[i].second;
   }
   // Ranks that report other metrics have other sums: those are looked at first.
   const std::size_t head = kMetrics;
@@ -111,8 +157,6 @@ TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, const ReportOptio
     const std::string& name = metrics.entries()[i].first;
     sum.metrics.set(name.empty() ? begin_.metric : name, sums[kWeight] > 0 ? sums[kMetrics + i] / sums[kWeight] : 0);
   }
-  const double* const matters = sum.metrics.find(begin_.metric);
-  if (matters != nullptr && !std::isfinite(*matters)) check_numbers(metrics);
   return sum;
 }
 
@@ -127,7 +171,7 @@ void TrainContext::check_names(const Metrics& metrics, double hash, double sum, 
   }
   if (others.empty()) return;  // sums of others that came to the same
   throw_error(Error{ErrorCode::kInvalidArgument,
-                    list_of(others) + " and rank 0 report different metrics at step " + std::to_string(step_) +
+                    list_of(others) + " and rank 0 report different metrics at step " + std::to_string(step_ + 1) +
                         "; those of rank " + std::to_string(rank()) + " are " + metrics.to_string(),
                     "Report the same names in the same order on all ranks, with the weight 0 where there is nothing."});
 }
@@ -147,6 +191,112 @@ void TrainContext::check_numbers(const Metrics& metrics) {
             "\"" + begin_.metric + "\" of " + which + " is no finite number any more at step " + std::to_string(step_),
             "Take a smaller learning rate, or clip gradients; Ddp with check_numbers says which parameter's "
             "gradient was the first. Checkpoints from before are there."});
+}
+
+// ---- Another rank's death
+
+/// What a rank that comes later takes from one that was there.
+struct TrainContext::Kept {
+  std::uint64_t step = 0;
+  Committed committed{};
+  std::vector<std::vector<std::byte>> values{};
+
+  auto pharos_fields() { return std::tie(step, committed, values); }
+};
+
+// Parameters and what optimizers keep change between commit() and tell() only, and then on every rank that has
+// committed: whoever is furthest has them right. Values and buffers may have changed since, and are put back.
+bool TrainContext::rejoin(const Exception& why) {
+  if (!is_replaced_after(why)) return false;
+  take_state_of_furthest(true);
+  has_said_ = false;
+  say_where_it_begins();
+  return true;
+}
+
+bool TrainContext::is_replaced_after(const Exception& why) {
+  const ErrorCode code = why.error().code();
+  const bool is_lost = code == ErrorCode::kObjectLost;  // the state, with all that had it
+  if (on_death_ != OnRankDeath::kReplace || size() == 1 || !is_of_death(code) || is_lost) return false;
+  auto ranks = line_.new_ranks(begin_.timeout);
+  if (!ranks) return false;
+  ranks_ = *std::move(ranks);
+  return true;
+}
+
+void TrainContext::keep() {
+  if (on_death_ != OnRankDeath::kReplace || size() == 1) return;
+  state_.call_before_save();
+  kept_values_.resize(state_.values().size());
+  for (std::size_t i = 0; i < kept_values_.size(); ++i) kept_values_[i] = state_.values()[i].save();
+  std::size_t at = 0;
+  for (const StateSlice& each : state_.slices()) {
+    if (!each.changes_early) continue;
+    if (kept_slices_.size() == at) kept_slices_.emplace_back(each.bytes.size());
+    std::ranges::copy(each.bytes, kept_slices_[at++].begin());
+  }
+}
+
+void TrainContext::put_back() {
+  for (std::size_t i = 0; i < kept_values_.size(); ++i) state_.values()[i].load(kept_values_[i]);
+  state_.call_before_save();
+  std::size_t at = 0;
+  for (const StateSlice& each : state_.slices()) {
+    if (each.changes_early) std::ranges::copy(kept_slices_[at++], each.bytes.begin());
+  }
+}
+
+void TrainContext::take_state_of_furthest(bool ranks_are_new) {
+  for (;; ranks_are_new = true) {
+    try {
+      if (ranks_are_new && checkpoints_) checkpoints_->go_on_with(ranks_);
+      return copy_state();
+    } catch (const Exception& why) {
+      if (!is_replaced_after(why)) throw;
+    }
+  }
+}
+
+void TrainContext::copy_state() {
+  const std::int64_t own = has_whole_state_ ? static_cast<std::int64_t>(step_) : -1;
+  std::vector<std::int64_t> all(size());
+  ranks_.all_gather(std::span<const std::int64_t>{&own, 1}, std::span{all});
+  const auto furthest = std::ranges::max_element(all);
+  if (*furthest < 0) {
+    throw_error(Error{ErrorCode::kObjectLost, "all ranks that had the state of the training whole have died"});
+  }
+  const auto from = static_cast<std::uint32_t>(furthest - all.begin());
+  if (has_whole_state_) put_back();
+  has_whole_state_ = own == *furthest;
+
+  Kept kept{step_, committed_, {}};
+  for (std::size_t i = 0; i < kept_values_.size(); ++i) {
+    if (!state_.values()[i].is_of_rank) kept.values.push_back(kept_values_[i]);
+  }
+  auto bytes = to_bytes(kept);
+  if (!bytes) throw_error(std::move(bytes).error());
+  share(*bytes, from);
+  auto taken = from_bytes<Kept>(*bytes);
+  if (!taken) throw_error(std::move(taken).error());
+  for (const StateSlice& each : state_.slices()) ranks_.begin_broadcast(each.dtype, each.bytes, from).wait();
+  std::size_t at = 0;
+  for (const State::Value& each : state_.values()) {
+    if (!each.is_of_rank) each.load(taken->values.at(at++));
+  }
+  state_.call_after_load();
+  step_ = taken->step;
+  committed_ = taken->committed;
+  has_to_tell_ = step_ > 0 && committed_.step == step_;  // perhaps once more: who has told may have died of it
+  has_whole_state_ = true;
+  keep();
+}
+
+/// All ranks have the bytes of one.
+void TrainContext::share(std::vector<std::byte>& bytes, std::uint32_t from) {
+  auto size = static_cast<std::int64_t>(bytes.size());
+  ranks_.broadcast(std::span{&size, 1}, from);
+  bytes.resize(static_cast<std::size_t>(size));
+  ranks_.begin_broadcast(DType::kU8, bytes, from).wait();
 }
 
 }  // namespace pharos::ml

@@ -18,6 +18,13 @@ double seconds_of(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+/// "[#####-----] "
+std::string bar(double share) {
+  constexpr std::size_t kWidth = 20;
+  const auto done = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * kWidth);
+  return '[' + std::string(done, '#') + std::string(kWidth - done, '-') + "] ";
+}
+
 bool is_better(double a, double b, bool is_better_lower) {
   return is_better_lower ? a < b : a > b;
 }
@@ -81,8 +88,8 @@ void TrainLog::resumed(std::uint64_t step) {
   result_.steps = step;
 }
 
-void TrainLog::restarted(double seconds, const std::string& why) {
-  result_.restarts.push_back({seconds, why});
+void TrainLog::restarted(TrainResult::Restart restart) {
+  result_.restarts.push_back(std::move(restart));
 }
 
 Result<void> TrainLog::write(TimePoint now) {
@@ -99,7 +106,10 @@ Result<void> TrainLog::write(TimePoint now) {
 }
 
 std::string TrainLog::status(double seconds) const {
-  std::string text = name_ + ": step " + std::to_string(result_.steps);
+  std::string text = name_ + ": ";
+  if (expected_ != 0) text += bar(static_cast<double>(result_.steps) / static_cast<double>(expected_));
+  text += "step " + std::to_string(result_.steps);
+  if (expected_ != 0) text += " of " + std::to_string(expected_);
   if (newest_ && newest_->epoch != 0) text += ", epoch " + std::to_string(newest_->epoch);
   if (newest_) {
     for (const auto& [name, value] : newest_->metrics.entries()) {
@@ -108,7 +118,10 @@ std::string TrainLog::status(double seconds) const {
   }
   const double rate = rate_ > 0 || seconds <= 0 ? rate_ : static_cast<double>(steps_) / seconds;
   text += "; " + short_number(rate) + " steps/s, " + to_text(seconds);
-  if (!result_.restarts.empty()) text += ", begun again " + std::to_string(result_.restarts.size()) + " times";
+  if (rate > 0 && expected_ > result_.steps) {
+    text += ", " + to_text(static_cast<double>(expected_ - result_.steps) / rate) + " left";
+  }
+  if (!result_.restarts.empty()) text += ", " + std::to_string(result_.restarts.size()) + " deaths";
   return text + '\n';
 }
 

@@ -19,9 +19,11 @@ class TrainLog {
   static Result<TrainLog> make(const TrainerOptions& options, TimePoint began);
 
   void add(std::uint32_t attempt, const TrainReport& report);
+  /// There will be so many steps.
+  void expect(std::uint64_t steps) { expected_ = steps; }
   /// It goes on from there: later ones are done again.
   void resumed(std::uint64_t step);
-  void restarted(double seconds, const std::string& why);
+  void restarted(TrainResult::Restart restart);
   /// What has come since is in the folder, and shown if it is time.
   Result<void> write(TimePoint now);
   TrainResult take(TrainResult::End end, TimePoint now);
@@ -37,6 +39,7 @@ class TrainLog {
   double began_by_calendar_;
   TrainResult result_;
   std::uint64_t every_ = 1;  // of so many reports one is kept
+  std::uint64_t expected_ = 0;
   std::uint64_t steps_ = 0;
   double rate_from_seconds_ = 0;
   std::uint64_t rate_from_steps_ = 0;

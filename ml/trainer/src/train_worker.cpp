@@ -52,6 +52,13 @@ class TrainRunner::Thread final : public TrainLine {
     if (!end_) return waiter_.emplace();
     return *end_;
   }
+  bool rejoin(const Communicator& ranks) {
+    const std::lock_guard lock{mutex_};
+    if (end_) return false;
+    new_ranks_ = ranks;
+    changed_.notify_all();
+    return true;
+  }
   void stop() { stops_.store(true, std::memory_order_relaxed); }
   void make_room() {
     makes_room_.store(true, std::memory_order_relaxed);
@@ -63,8 +70,14 @@ class TrainRunner::Thread final : public TrainLine {
   void say_report(std::uint64_t step, std::uint64_t epoch, const Metrics& metrics) override {
     say(TrainReported{step, epoch, metrics});
   }
-  void say_resumed(std::uint64_t step) override { say(TrainResumed{step}); }
+  void say_resumed(std::uint64_t step, OnRankDeath on_death) override { say(TrainResumed{step, on_death}); }
+  void say_expected(std::uint64_t steps) override { say(TrainExpects{steps}); }
   bool stops() const override { return stops_.load(std::memory_order_relaxed); }
+  std::optional<Communicator> new_ranks(Duration timeout) override {
+    std::unique_lock lock{mutex_};
+    changed_.wait_for(lock, timeout, [this] { return new_ranks_ || ends_; });
+    return std::exchange(new_ranks_, std::nullopt);
+  }
 
  private:
   void run() {
@@ -103,6 +116,7 @@ class TrainRunner::Thread final : public TrainLine {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<TrainEvent> events_;
+  std::optional<Communicator> new_ranks_;
   std::optional<TrainEnd> end_;
   Waiting reader_;  // of news
   Waiting waiter_;  // for the end
@@ -143,6 +157,10 @@ async::Async<TrainNews> TrainRunner::next(std::shared_ptr<Thread> thread) {
     auto some = co_await std::get<1>(found).wait(async::Deadline::never());
     if (!some) throw_error(std::move(some).error());
   }
+}
+
+bool TrainRunner::rejoin() {
+  return thread_ != nullptr && thread_->rejoin(communicator());
 }
 
 void TrainRunner::stop() {

@@ -52,6 +52,7 @@ class Run {
           if (stops_at_) return log_.take(why_, now());
           begin_again("its place was wanted");
           break;
+        case RankGroup::How::kLost:
         case RankGroup::How::kDied:
           if (stops_at_) return log_.take(why_, now());
           if (deaths_++ == options_.restarts) {
@@ -64,10 +65,10 @@ class Run {
   }
 
  private:
-  void begin_again(const std::string& why) {
-    log(LogLevel::kWarn, "a training is begun again",
-        {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
-    log_.restarted(std::chrono::duration<double>(now() - began_).count(), why);
+  void begin_again(const std::string& why) { note("a training is begun again", why, false); }
+  void note(const char* what, const std::string& why, bool is_replacement) {
+    log(LogLevel::kWarn, what, {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
+    log_.restarted({std::chrono::duration<double>(now() - began_).count(), why, is_replacement});
   }
 
   RankGroup::End once(std::uint32_t attempt) {
@@ -85,12 +86,16 @@ class Run {
                  .keep_best = options_.keep_best,
                  .metric = options_.metric,
                  .is_better_lower = options_.is_better_lower,
-                 .save_every = options_.save_every});
+                 .save_every = options_.save_every,
+                 .timeout = options_.timeout});
     bool told = false;
     for (;;) {
       for (const TrainEvent& event : ranks.wait(now() + kLookTime)) take(attempt, event);
       write();
-      if (auto end = ranks.end()) return *std::move(end);
+      if (auto end = ranks.end()) {
+        if (end->how != RankGroup::How::kLost) return *std::move(end);
+        if (auto over = replace(ranks, *end->why)) return *std::move(over);
+      }
       if (wants_stop() && !std::exchange(told, true)) {
         if (!stops_at_) stops_at_ = now();
         ranks.stop();
@@ -101,8 +106,24 @@ class Run {
     }
   }
 
+  /// Nothing: it goes on.
+  std::optional<RankGroup::End> replace(RankGroup& ranks, const Error& why) {
+    RankGroup::End over{RankGroup::How::kDied, why};
+    if (stops_at_ || deaths_ == options_.restarts) return over;
+    const auto replaced = ranks.replace([this] { return wants_stop(); });
+    if (!replaced || !*replaced) {
+      if (!replaced) log(LogLevel::kWarn, "a rank could not be replaced", {kv("why", replaced.error().to_string())});
+      if (wants_stop()) stops_at_ = now();
+      return over;
+    }
+    ++deaths_;
+    note("a rank of a training was replaced", why.story(), true);
+    return std::nullopt;
+  }
+
   void take(std::uint32_t attempt, const TrainEvent& event) {
     if (const auto* const resumed = std::get_if<detail::TrainResumed>(&event)) return log_.resumed(resumed->step);
+    if (const auto* const expects = std::get_if<detail::TrainExpects>(&event)) return log_.expect(expects->steps);
     const auto& reported = std::get<detail::TrainReported>(event);
     TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(now() - began_).count(),
                        reported.metrics};

@@ -65,6 +65,10 @@ class PHAROS_API Checkpoints {
   /// because of that. Throws InvalidArgument for a checkpoint of something else.
   std::optional<Moment> load(const State& state);
 
+  /// When another process has taken the place of a rank that has died: with these ranks, as many as before. What lacks
+  /// the dead one's part is given up. A rank that is new makes this instead.
+  void go_on_with(const Communicator& ranks);
+
   /// How long the last save() has kept its caller, and how many bytes this rank has copied in it.
   Duration last_stall() const;
   std::size_t last_bytes() const;

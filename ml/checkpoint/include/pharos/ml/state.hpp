@@ -26,6 +26,8 @@ struct StateSlice {
   std::span<std::byte> bytes{};  ///< where they lie: saved from there, and loaded to there
   /// All ranks have the same; one of them writes it.
   bool is_shared = false;
+  /// It may change in a step before that counts, as a module's buffers do in forward.
+  bool changes_early = false;
   /// What it is loaded from: the first of these that a checkpoint has. Empty: its own name.
   std::vector<std::string> from{};
 };

@@ -161,6 +161,10 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_broadcast(std::span<T> data, std::uint32_t root) {
     return broadcast(kDTypeOf<T>, bytes_of(data), data.size(), root);
   }
+  /// Of elements whose type is known at run time only.
+  [[nodiscard]] Pending begin_broadcast(DType dtype, std::span<std::byte> data, std::uint32_t root) {
+    return broadcast(dtype, data.data(), elements_in(dtype, data.size()), root);
+  }
   /// Both hold size() pieces of one length: piece k of `from` goes to rank k, piece k of `to` comes from it. They are
   /// not the same memory.
   template <Element T>

@@ -25,10 +25,11 @@ struct PHAROS_API TrainResult {
     kStopped,      ///< a callback, or TrainerOptions::time, has ended it
     kInterrupted,  ///< Ctrl-C
   };
-  /// A training that was begun again.
+  /// Of a training that was begun again, or had a rank replaced.
   struct Restart {
     double seconds = 0;
     std::string why{};  ///< names the rank
+    bool is_replacement = false;
   };
 
   End end = End::kReturned;

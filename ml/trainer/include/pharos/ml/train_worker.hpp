@@ -21,13 +21,17 @@ namespace pharos::ml::detail {
 /// It begins, or goes on, from there: reports of later steps do not count any more.
 struct TrainResumed {
   std::uint64_t step = 0;
+  OnRankDeath on_death = OnRankDeath::kBeginAgain;
 };
 struct TrainReported {
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;
   Metrics metrics{};
 };
-using TrainEvent = std::variant<TrainResumed, TrainReported>;
+struct TrainExpects {
+  std::uint64_t steps = 0;
+};
+using TrainEvent = std::variant<TrainResumed, TrainReported, TrainExpects>;
 struct TrainNews {
   std::vector<TrainEvent> events{};
   bool is_all = false;  ///< there will be no more
@@ -58,6 +62,8 @@ class PHAROS_API TrainRunner {
   async::Async<TrainNews> next();
   /// At its next report the training learns that it is to stop.
   void stop();
+  /// The group has been connected again, since another rank has been replaced. False: the training does not run.
+  bool rejoin();
 
  private:
   class Thread;
@@ -80,6 +86,7 @@ class TrainWorker {
   async::Async<TrainEnd> run(TrainBegin begin) { return runner_.run(std::move(begin)); }
   async::Async<TrainNews> next() { return runner_.next(); }
   void stop() { runner_.stop(); }
+  bool rejoin() { return runner_.rejoin(); }
 
  private:
   TrainRunner runner_;

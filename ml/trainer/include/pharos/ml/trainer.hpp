@@ -27,7 +27,8 @@
 ///
 /// `train` is a function of a TrainContext (see train_context.hpp) and of what is given to run(): a Ref's result comes
 /// once for each rank, mapped where it lies. When a rank dies or does not come in time, the group is made anew, and
-/// goes on from the newest checkpoint; what `train` throws by itself ends the training.
+/// goes on from the newest checkpoint; or, where all ranks have the same state (OnRankDeath::kReplace), another process
+/// takes its place, and the others go on with the step they were at. What `train` throws by itself ends the training.
 namespace pharos::ml {
 
 struct Scaling {
@@ -97,9 +98,13 @@ class PHAROS_API TrainWorkers {
   virtual pharos::detail::CellHandle run(std::size_t rank, const TrainBegin& begin) const = 0;
   virtual pharos::detail::CellHandle next() const = 0;  ///< of rank 0
   virtual pharos::detail::CellHandle greet(std::size_t rank) const = 0;
+  virtual pharos::detail::CellHandle rejoin(std::size_t rank) const = 0;
   virtual void stop() const = 0;
   virtual void end() const = 0;
   virtual void kill() const = 0;
+  virtual void kill(std::size_t rank) const = 0;
+  /// By rank: the actors that are there now, as something to compare. None: the group has failed.
+  virtual std::vector<const void*> who() const = 0;
 };
 using MakeTrainWorkers = std::function<std::unique_ptr<TrainWorkers>(const ActorGroupOptions& options)>;
 
@@ -117,11 +122,21 @@ class GroupOfTrainWorkers final : public TrainWorkers {
   pharos::detail::CellHandle greet(std::size_t rank) const override {
     return group_.template call<&pharos::detail::do_nothing<Worker>>(rank).cell();
   }
+  pharos::detail::CellHandle rejoin(std::size_t rank) const override {
+    return group_.template call<&Worker::rejoin>(rank).cell();
+  }
   void stop() const override {
     for (const Ref<void>& each : group_.template call_all<&Worker::stop>()) static_cast<void>(each);
   }
   void end() const override { group_.stop(); }
   void kill() const override { group_.kill(); }
+  void kill(std::size_t rank) const override { group_.member(rank).kill(); }
+  std::vector<const void*> who() const override {
+    const auto term = pharos::detail::term_of(*group_.core());
+    std::vector<const void*> actors;
+    for (const auto& each : term->actors) actors.push_back(each.get());
+    return term->failed ? std::vector<const void*>{} : actors;
+  }
 
  private:
   ActorGroup<Worker> group_;

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <pharos/base/export.hpp>
+#include <pharos/ml/fit_strategy.hpp>
+#include <pharos/ml/loader.hpp>
+#include <pharos/ml/metrics.hpp>
+#include <pharos/ml/module_state.hpp>
+#include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/schedule.hpp>
+#include <pharos/ml/trainer.hpp>
+
+/// Training of a class that says what is learned, with all that goes around it:
+///
+///   class Digits : public ml::Learner {
+///    public:
+///     torch::nn::Module& module() override { return *net_; }
+///     ml::DatasetPtr training_data() override { return ml::rows_of(…); }
+///     at::Tensor training_step(const ml::Batch& batch) override {
+///       return torch::cross_entropy_loss(net_(ml::tensor_of(batch["image"])), ml::tensor_of(batch["label"]));
+///     }
+///    private:
+///     Net net_;
+///   };
+///
+///   ml::Trainer trainer{runtime, {.scaling = {.workers = 4}, .folder = "runs/digits", .save_every = 100}};
+///   const ml::TrainResult result = ml::fit<Digits>(trainer, {.batch = 64, .epochs = 10});
+namespace pharos::ml {
+
+struct Optimization {
+  Rule rule = AdamW{};
+  double weight_decay = 0;
+  /// A factor of the rule's rate for each step.
+  Schedule schedule = constant();
+  /// Gradients are no longer than that, all together. 0: as long as they are.
+  double clip_norm = 0;
+};
+
+struct FitOptions;
+
+/// What is learned, and from what. Each rank makes one, with the same random numbers, and is its only thread. When a
+/// rank dies, another one is made in a new process, which has the others' state; a step that was interrupted is done
+/// again.
+class PHAROS_API Learner {
+ public:
+  Learner() = default;
+  Learner(Learner&&) = delete;
+  virtual ~Learner();
+
+  virtual torch::nn::Module& module() = 0;
+  virtual DatasetPtr training_data() = 0;
+  /// The mean loss of a batch.
+  virtual at::Tensor training_step(const Batch& batch) = 0;
+
+  /// Without: nothing is validated.
+  virtual DatasetPtr validation_data() { return nullptr; }
+  /// Means over a batch, without gradients, with the module in evaluation; reported as "validation_" and the name.
+  virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
+  virtual Optimization configure_optimizers() { return {}; }
+  /// What else is to be gone on from.
+  virtual void add_to_state(State&) {}
+
+ protected:
+  /// The training that it is learned in: ranks, steps. None in its constructor.
+  TrainContext& context() const { return *context_; }
+
+ private:
+  friend PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
+  TrainContext* context_ = nullptr;
+};
+
+struct FitOptions {
+  std::size_t batch = 32;  ///< samples of a rank in a backward
+  /// Backwards for each step of the optimizer.
+  std::size_t accumulate = 1;
+  std::uint64_t epochs = 1;
+  /// The training ends with that step, whatever the epoch. 0: with the last epoch.
+  std::uint64_t steps = 0;
+  /// Each so many epochs, and at the end.
+  std::uint64_t validate_every = 1;
+  FitStrategy strategy = FitStrategy::kByMemory;
+  /// Bytes that a rank may take for the model and what belongs to it. 0: half of what its machine has, or its cgroup
+  /// allows, shared by its ranks.
+  std::uint64_t memory = 0;
+  /// The module computes in bfloat16, and is to be given that; floats of its parameters are kept beside it.
+  bool bf16 = false;
+  std::size_t loader_threads = 1;
+  Tail tail = Tail::kUneven;
+  /// Each step's report has the seconds of its phases: data, forward, backward, communication, optimizer.
+  bool report_phases = false;
+  /// Operations for one sample, forward and backward, and what the ranks' machines can do in a second, each: then
+  /// reports have "mfu", which is flops_per_sample * samples a second / (ranks * peak_flops).
+  double flops_per_sample = 0;
+  double peak_flops = 0;
+};
+
+/// Trains it as a rank; for training functions of one's own. Each step reports "loss", "lr" and "samples_per_second".
+/// With FitStrategy::kCopies a rank that dies is replaced, and the others go on with the step they were at; what is
+/// divided is gone on with from the newest checkpoint.
+PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
+
+namespace detail {
+
+PHAROS_API void seed_all(std::uint64_t seed);
+
+template <class T, class... Args>
+void fit_as_rank(TrainContext& context, const FitOptions& options, const Args&... args) {
+  seed_all(context.seed());
+  T learner(args...);
+  fit(context, learner, options);
+}
+
+}  // namespace detail
+
+/// Makes a T from `args` at each rank of the trainer's, and trains it.
+template <class T, class... Args>
+TrainResult fit(Trainer& trainer, const FitOptions& options, Args&&... args) {
+  return trainer.run<&detail::fit_as_rank<T, pharos::detail::SentArgument<Args>...>>(options,
+                                                                                     std::forward<Args>(args)...);
+}
+
+}  // namespace pharos::ml

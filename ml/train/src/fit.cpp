@@ -1,0 +1,331 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/machine_limits.hpp>
+#include <pharos/ml/ddp.hpp>
+#include <pharos/ml/fit.hpp>
+#include <pharos/ml/sharded.hpp>
+#include <pharos/ml/training.hpp>
+
+#include "parameters.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using at::Tensor;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::size_t kept_by(const Rule& rule) {
+  struct Kept {
+    std::size_t operator()(const AdamW&) const { return 2; }
+    std::size_t operator()(const Sgd& by) const { return by.momentum == 0 ? 0 : 1; }
+    std::size_t operator()(const Lion&) const { return 1; }
+  };
+  return std::visit(Kept{}, rule);
+}
+
+/// The module on all ranks, by one of the strategies.
+class Model {
+ public:
+  Model(torch::nn::Module& module, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
+      : module_{module} {
+    if (strategy == FitStrategy::kCopies) {
+      if (options.bf16) module.to(at::kBFloat16);
+      return;
+    }
+    const auto sharding = strategy == FitStrategy::kZero1   ? Sharding::kOptimizer
+                          : strategy == FitStrategy::kZero2 ? Sharding::kGradients
+                                                            : Sharding::kParameters;
+    ShardOptions how;
+    if (options.bf16) how = {.param = DType::kBF16, .reduce = DType::kF32};
+    sharded_.emplace(module, ranks, sharding, how);
+  }
+
+  bool is_divided() const { return sharded_.has_value(); }
+  /// Copies become one, with these ranks.
+  void join(Communicator& ranks) {
+    if (ranks.size() > 1 && !sharded_) ddp_.emplace(ranks, module_);
+  }
+
+  std::vector<ParameterGroup> groups(double weight_decay) const {
+    return sharded_ ? sharded_->groups(weight_decay) : groups_of(module_, weight_decay);
+  }
+  void add_to(State& state, Optimizer& optimizer) {
+    if (sharded_) {
+      ml::add_to(state, *sharded_, module_);
+      ml::add_to(state, optimizer, *sharded_);
+    } else {
+      ml::add_to(state, module_);
+      ml::add_to(state, optimizer, module_);
+    }
+  }
+  /// Losses of batches of so many samples each become gradients of their mean, over all ranks.
+  template <class Loss>
+  double backward(const std::vector<Batch>& batches, const Loss& loss_of, double& forward_seconds) {
+    double samples = 0;
+    for (const Batch& each : batches) samples += static_cast<double>(each.samples);
+    double mean = 0;
+    // Where all ranks run the same graph, one that has nothing to learn from runs it, too.
+    const bool takes_part = samples > 0 || sharded_;
+    for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
+      const double share =
+          samples > 0 ? static_cast<double>(batches[i].samples) / samples : 1.0 / double(batches.size());
+      const double began = now();
+      const Tensor loss = loss_of(batches[i]) * share;
+      forward_seconds += now() - began;
+      mean += loss.template item<double>();
+      if (i + 1 == batches.size()) {
+        weigh(samples);
+        loss.backward();
+      } else if (ddp_) {
+        const auto held_back = ddp_->no_sync();
+        loss.backward();
+      } else if (sharded_) {
+        const auto held_back = sharded_->no_sync();
+        loss.backward();
+      } else {
+        loss.backward();
+      }
+    }
+    if (!takes_part) weigh(0);
+    return mean;
+  }
+  double clip(double max) { return sharded_ ? sharded_->clip_norm(max) : clip_norm(module_.parameters(), max); }
+  double waited() const {
+    const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
+    return std::chrono::duration<double>(waited).count();
+  }
+  std::string table() const { return sharded_ ? sharded_->table() : ""; }
+
+ private:
+  void weigh(double samples) {
+    if (sharded_) sharded_->weigh(samples);
+    if (ddp_) ddp_->weigh(samples);
+  }
+
+  torch::nn::Module& module_;
+  std::optional<Ddp> ddp_;
+  std::optional<Sharded> sharded_;
+};
+
+/// Learns from batch after batch, as one rank. Random numbers of a step follow from the seed, the step and the rank.
+class Fit {
+ public:
+  Fit(TrainContext& context, Learner& learner, const FitOptions& options)
+      : context_{context},
+        learner_{learner},
+        options_{options},
+        how_{learner.configure_optimizers()},
+        model_{learner.module(), context.communicator(), strategy(), options},
+        optimizer_{model_.groups(how_.weight_decay), how_.rule},
+        rate_{optimizer_.lr()},
+        loader_{learner.training_data(), loading(std::nullopt, options.tail)},
+        validates_{learner.validation_data()} {
+    State state;
+    model_.add_to(state, optimizer_);
+    state.add("position", position_);
+    learner.add_to_state(state);
+    const bool is_copied = std::ranges::all_of(state.slices(), &StateSlice::is_shared);
+    context.resume(std::move(state), is_copied ? OnRankDeath::kReplace : OnRankDeath::kBeginAgain);
+    context.expect(steps());
+    if (context.rank() == 0 && model_.is_divided()) std::fputs(model_.table().c_str(), stderr);
+  }
+  Fit(Fit&&) = delete;
+  ~Fit() { context_.forget_state(); }
+
+  void all() {
+    for (bool has_joined = false;;) {
+      try {
+        if (!std::exchange(has_joined, true)) {
+          model_.join(context_.communicator());
+          loader_.seek(position_);
+        }
+        while (context_.has_to_tell() || has_more()) {
+          if (!context_.has_to_tell() && !step()) continue;
+          if (tell() != Verdict::kGoOn) return;
+        }
+        return;
+      } catch (const Exception& why) {
+        if (!context_.rejoin(why)) throw;
+        has_joined = false;
+      }
+    }
+  }
+
+ private:
+  LoaderOptions loading(std::optional<Order> order, Tail tail) const {
+    return {.batch = options_.batch,
+            .rank = context_.rank(),
+            .ranks = context_.size(),
+            .order = std::move(order),
+            .seed = context_.seed(),
+            .tail = tail,
+            .threads = options_.loader_threads};
+  }
+
+  FitStrategy strategy() {
+    if (options_.strategy != FitStrategy::kByMemory) return options_.strategy;
+    if (context_.is_replacement()) return FitStrategy::kCopies;  // others are not replaced
+    Communicator& ranks = context_.communicator();
+    std::uint64_t parameters = 0;
+    std::size_t bytes = options_.bf16 ? 2 : 4;
+    for (const NamedTensor& each : parameters_of(learner_.module())) {
+      if (!each.tensor.requires_grad()) continue;
+      parameters += static_cast<std::uint64_t>(each.tensor.numel());
+      if (!options_.bf16) bytes = std::max<std::size_t>(bytes, each.tensor.element_size());
+    }
+    const std::uint64_t shared = MachineLimits{}.memory().bytes() / 2 / (ranks.shares_memory() ? ranks.size() : 1);
+    auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : shared);
+    ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks take the same
+    const FitChoice choice =
+        choose_strategy(parameters, bytes, kept_by(how_.rule), ranks.size(), static_cast<std::uint64_t>(memory));
+    if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
+    return choice.strategy;
+  }
+
+  std::uint64_t steps() const {
+    const std::uint64_t batches = loader_.batches();
+    const std::uint64_t accumulated = std::max<std::size_t>(options_.accumulate, 1);
+    const std::uint64_t all = options_.epochs * ((batches + accumulated - 1) / accumulated);
+    return options_.steps == 0 ? all : std::min(all, options_.steps);
+  }
+  bool has_more() const {
+    return loader_.position().epoch < options_.epochs && (options_.steps == 0 || context_.step() < options_.steps);
+  }
+  bool is_epoch_over() const { return loader_.position().sample >= loader_.samples(); }
+  std::vector<Batch> next() {
+    std::vector<Batch> batches;
+    while (batches.size() < std::max<std::size_t>(options_.accumulate, 1)) {
+      auto batch = loader_.next();
+      if (!batch) break;
+      batches.push_back(*std::move(batch));
+      if (is_epoch_over()) break;
+    }
+    return batches;
+  }
+  void seed_step() { detail::seed_all(mixed(context_.seed(), context_.step(), context_.rank())); }
+
+  /// False: there was nothing but an epoch's end.
+  bool step() {
+    const double began = now();
+    const std::vector<Batch> batches = next();
+    if (batches.empty()) return false;
+    const double has_data = now();
+    seed_step();
+    learner_.module().train();
+    optimizer_.zero_grad();
+    double forward = 0;
+    const double loss = model_.backward(
+        batches, [this](const Batch& batch) { return learner_.training_step(batch); }, forward);
+    if (how_.clip_norm > 0) model_.clip(how_.clip_norm);
+    const double has_gradients = now();
+
+    optimizer_.set_lr(rate_ * how_.schedule(context_.step()));
+    double samples = 0;
+    double samples_of_all = 0;
+    for (const Batch& each : batches) {
+      samples += static_cast<double>(each.samples);
+      samples_of_all += static_cast<double>(each.samples_of_all);
+    }
+    const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
+    Metrics metrics{{"loss", loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
+    if (options_.flops_per_sample > 0 && options_.peak_flops > 0) {
+      metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
+    }
+    if (options_.report_phases) {
+      metrics.set("data_s", has_data - began);
+      metrics.set("forward_s", forward);
+      metrics.set("backward_s", has_gradients - has_data - forward - model_.waited());
+      metrics.set("communication_s", model_.waited());
+    }
+    position_ = loader_.position();
+    context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch});
+    const double committed = now();
+    optimizer_.step();
+    optimizer_seconds_ = now() - committed;
+    return true;
+  }
+
+  Verdict tell() {
+    Metrics more;
+    if (options_.report_phases) more.set("optimizer_s", optimizer_seconds_);
+    if (position_.sample >= loader_.samples() && is_validated(position_.epoch)) validate(more);
+    return context_.tell(more);
+  }
+
+  bool is_validated(std::uint64_t epoch) const {
+    if (validates_ == nullptr || options_.validate_every == 0) return false;
+    return (epoch + 1) % options_.validate_every == 0 || epoch + 1 == options_.epochs;
+  }
+
+  // No sample twice: ranks that have none take part with one that does not count.
+  void validate(Metrics& metrics) {
+    const at::NoGradGuard no_grad;
+    seed_step();
+    learner_.module().eval();
+    Loader loader{validates_, loading(Order::in_turn(validates_->size()), Tail::kUneven)};
+    std::map<std::string, double> sums;
+    double samples = 0;
+    while (const auto batch = loader.next()) {
+      const auto count = static_cast<double>(batch->samples);
+      const Metrics of_batch = learner_.validation_step(*batch);
+      for (const auto& [name, value] : of_batch.entries()) {
+        sums[name] += count > 0 ? count * value : 0;
+      }
+      samples += count;
+    }
+    Metrics means;
+    for (const auto& [name, sum] : sums) means.set("validation_" + name, samples > 0 ? sum / samples : 0);
+    const Metrics of_all = context_.mean(means, samples);
+    for (const auto& [name, mean] : of_all.entries()) metrics.set(name, mean);
+    before_ = now();
+  }
+
+  TrainContext& context_;
+  Learner& learner_;
+  const FitOptions& options_;
+  const Optimization how_;
+  Model model_;
+  Optimizer optimizer_;
+  const double rate_;
+  Loader loader_;
+  const DatasetPtr validates_;
+  Position position_;  // behind the last step that was committed
+  double optimizer_seconds_ = 0;
+  double before_ = now();
+};
+
+}  // namespace
+
+Learner::~Learner() = default;
+
+void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
+  learner.context_ = &context;
+  Fit{context, learner, options}.all();
+}
+
+namespace detail {
+
+void seed_all(std::uint64_t seed) {
+  at::Generator random = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock{random.mutex()};
+  random.set_current_seed(seed);
+}
+
+}  // namespace detail
+}  // namespace pharos::ml

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iterator>
+#include <utility>
+
+#include <pharos/ml/fit_strategy.hpp>
+
+namespace pharos::ml {
+namespace {
+
+constexpr std::pair<FitStrategy, const char*> kStrategies[] = {{FitStrategy::kCopies, "copies"},
+                                                               {FitStrategy::kZero1, "ZeRO-1"},
+                                                               {FitStrategy::kZero2, "ZeRO-2"},
+                                                               {FitStrategy::kFullyShard, "fully sharded"}};
+
+std::string text_of_bytes(double bytes) {
+  std::array<char, 32> text{};
+  const bool is_small = bytes < (1 << 20);
+  std::snprintf(text.data(), text.size(), "%.1f %s", bytes / (is_small ? 1 << 10 : 1 << 20), is_small ? "KiB" : "MiB");
+  return text.data();
+}
+
+}  // namespace
+
+FitChoice choose_strategy(std::uint64_t parameters, std::size_t bytes, std::size_t kept, std::uint32_t ranks,
+                          std::uint64_t memory) {
+  const double n = ranks;
+  const auto count = static_cast<double>(parameters);
+  const double own = count * static_cast<double>(bytes);  // of the parameters, and of their gradients
+  const double optimizer =
+      count * static_cast<double>(kept * std::max<std::size_t>(bytes, 4) + (bytes < 4 ? std::size_t{4} : 0));
+  const double needs[] = {own + own + optimizer, own + own + optimizer / n, own + (own + optimizer) / n,
+                          (own + own + optimizer) / n};
+  FitChoice choice{.strategy = FitStrategy::kFullyShard, .arithmetic = {}};
+  bool is_chosen = false;
+  std::string lines;
+  for (std::size_t i = 0; i < std::size(kStrategies); ++i) {
+    const auto [strategy, name] = kStrategies[i];
+    const bool fits = needs[i] <= static_cast<double>(memory);
+    const bool is_this = !is_chosen && (fits || i + 1 == std::size(kStrategies) || ranks == 1);
+    if (is_this) choice.strategy = strategy;
+    is_chosen = is_chosen || is_this;
+    lines += std::string{is_this ? "* " : "  "} + name + std::string(14 - std::string{name}.size(), ' ') +
+             text_of_bytes(needs[i]) + (fits ? "" : ", too much") + '\n';
+  }
+  choice.arithmetic = std::to_string(parameters) + " parameters on " + std::to_string(ranks) +
+                      " ranks: " + text_of_bytes(own) + " of parameters, as much of gradients, " +
+                      text_of_bytes(optimizer) + " that the optimizer keeps; " +
+                      text_of_bytes(static_cast<double>(memory)) + " for each rank\n" + lines;
+  return choice;
+}
+
+}  // namespace pharos::ml

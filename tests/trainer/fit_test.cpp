@@ -1,0 +1,385 @@
+// Learners on groups of actors: the same curve by every strategy, also when a rank is killed.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/fit.hpp>
+#include <pharos/pharos.hpp>
+
+#include "cluster_test.hpp"
+#include "says.hpp"
+#include "seed.hpp"
+#include "temporary_folder.hpp"
+
+namespace pharos::ml::fitting {
+
+using torch::Tensor;
+
+/// Points of a plane in three classes; what is learned is which. The numbers of samples divide by nothing.
+struct Points : Learner {
+  static constexpr std::int64_t kTraining = 101;
+  static constexpr std::int64_t kValidation = 37;
+
+  explicit Points(std::uint64_t dies_at) : dies_at_{dies_at} { net_->to(torch::kDouble); }
+
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return samples(1, kTraining); }
+  DatasetPtr validation_data() override { return samples(2, kValidation); }
+  Tensor training_step(const Batch& batch) override {
+    return torch::cross_entropy_loss(net_->forward(tensor_of(batch["point"])), tensor_of(batch["class"]));
+  }
+  Metrics validation_step(const Batch& batch) override {
+    EXPECT_FALSE(net_->is_training());
+    EXPECT_FALSE(torch::GradMode::is_enabled());
+    const Tensor out = net_->forward(tensor_of(batch["point"]));
+    const Tensor classes = tensor_of(batch["class"]);
+    return {{"loss", torch::cross_entropy_loss(out, classes).item<double>()},
+            {"accuracy", out.argmax(1).eq(classes).to(torch::kDouble).mean().item<double>()}};
+  }
+  Optimization configure_optimizers() override {
+    return {.rule = AdamW{.lr = 0.03}, .weight_decay = 0.01, .schedule = warm_up(3, cosine(60)), .clip_norm = 1};
+  }
+  void add_to_state(State& state) override {
+    state.before_save([this] {
+      const bool is_first = context().attempt() == 0 && !context().is_replacement();
+      const bool is_time = ++saves_ == dies_at_ && is_first && context().rank() == 1;
+      if (is_time) ::kill(::getpid(), SIGKILL);
+    });
+  }
+
+ private:
+  static DatasetPtr samples(std::uint64_t seed, std::int64_t count) {
+    auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
+    const Tensor points = torch::randn({count, 2}, random, torch::kDouble);
+    const Tensor classes = (points.sum(1).gt(0.5)).to(torch::kLong) + (points.sum(1).gt(-0.5)).to(torch::kLong);
+    return rows_of({{"point", array_of(points)}, {"class", array_of(classes)}});
+  }
+
+  const std::uint64_t dies_at_;
+  std::uint64_t saves_ = 0;
+  torch::nn::Sequential net_{torch::nn::Linear(2, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3)};
+};
+
+/// When a rank is to die, or to be stopped, of its own accord.
+struct Mishap {
+  enum class At : std::uint8_t { kNever, kBeforeForward, kBeforeBackward, kBeforeCommit, kInValidation, kAnyTime };
+  At at = At::kNever;
+  std::vector<std::uint32_t> ranks{};
+  std::uint64_t step = 0;          ///< that it has committed by then
+  std::uint64_t microseconds = 0;  ///< with kAnyTime
+  bool stops = false;
+  bool replacement_too = false;  ///< who comes in its place dies there, too
+
+  auto pharos_fields() { return std::tie(at, ranks, step, microseconds, stops, replacement_too); }
+};
+
+/// Has all that makes a step hard to do again: normalisation over batches, which changes buffers in forward, dropout,
+/// and numbers that the learner itself keeps.
+struct Images : Learner {
+  explicit Images(const Mishap& mishap) : mishap_{mishap} { net_->to(torch::kDouble); }
+
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return samples(1, 63); }
+  DatasetPtr validation_data() override { return samples(2, 17); }
+  Tensor training_step(const Batch& batch) override {
+    if (context().step() == 0 && mishap_.at == Mishap::At::kAnyTime && is_one_of_them()) end_after_a_while();
+    seen_ += batch.samples_of_all;
+    happen(Mishap::At::kBeforeForward);
+    const Tensor loss = loss_of(batch);
+    happen(Mishap::At::kBeforeBackward);
+    return loss;
+  }
+  Metrics validation_step(const Batch& batch) override {
+    happen(Mishap::At::kInValidation);
+    return {{"loss", loss_of(batch).item<double>()}, {"seen", static_cast<double>(seen_)}};
+  }
+  Optimization configure_optimizers() override { return {.rule = Sgd{.lr = 0.05, .momentum = 0.9}, .clip_norm = 1}; }
+  void add_to_state(State& state) override {
+    state.add("seen", seen_);
+    state.before_save([this] { happen(Mishap::At::kBeforeCommit); });
+  }
+
+ private:
+  bool is_one_of_them() const {
+    const bool is_due = mishap_.replacement_too || !context().is_replacement();
+    return is_due && std::ranges::find(mishap_.ranks, context().rank()) != mishap_.ranks.end();
+  }
+  void happen(Mishap::At at) const {
+    if (mishap_.at != at || context().step() != mishap_.step || context().attempt() != 0 || !is_one_of_them()) return;
+    ::kill(::getpid(), mishap_.stops ? SIGSTOP : SIGKILL);
+  }
+  void end_after_a_while() const {
+    std::thread{[after = mishap_.microseconds, signal = mishap_.stops ? SIGSTOP : SIGKILL] {
+      std::this_thread::sleep_for(std::chrono::microseconds{after});
+      ::kill(::getpid(), signal);
+    }}.detach();
+  }
+  Tensor loss_of(const Batch& batch) {
+    return torch::cross_entropy_loss(net_->forward(tensor_of(batch["image"])), tensor_of(batch["class"]));
+  }
+  static DatasetPtr samples(std::uint64_t seed, std::int64_t count) {
+    auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
+    const Tensor images = torch::randn({count, 1, 6, 6}, random, torch::kDouble);
+    const Tensor classes = images.mean({1, 2, 3}).gt(0).to(torch::kLong);
+    return rows_of({{"image", array_of(images)}, {"class", array_of(classes)}});
+  }
+
+  const Mishap mishap_;
+  std::uint64_t seen_ = 0;
+  torch::nn::Sequential net_{torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)),
+                             torch::nn::BatchNorm2d(4),
+                             torch::nn::ReLU(),
+                             torch::nn::Flatten(),
+                             torch::nn::Dropout(0.2),
+                             torch::nn::Linear(64, 2)};
+};
+
+namespace {
+
+class FitTest : public cluster::ClusterTest {
+ protected:
+  TrainerOptions options(const std::string& name, std::size_t workers) const {
+    return {.scaling = {.workers = workers, .cpus_per_worker = 0},
+            .seed = 3,
+            .folder = folder_.path() / name,
+            .save_every = 4,
+            .progress = false};
+  }
+  static std::vector<double> losses(const TrainResult& result) {
+    std::vector<double> losses;
+    for (const TrainReport& each : result.reports) losses.push_back(*each.metrics.find("loss"));
+    return losses;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+constexpr const char* kValidated = "validation_accuracy";
+
+TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{120});
+  Trainer alone{runtime, options("alone", 1)};
+  const TrainResult one = fit<Points>(alone, {.batch = 12, .epochs = 4}, std::uint64_t{0});
+  EXPECT_EQ(one.steps, 4 * 9U);
+  EXPECT_GT(*one.last(kValidated), 0.8);
+  EXPECT_LT(*one.last("validation_loss"), *one.reports[8].metrics.find("validation_loss"));
+  for (const std::size_t ranks : {2U, 3U}) {
+    for (const FitStrategy each :
+         {FitStrategy::kByMemory, FitStrategy::kZero1, FitStrategy::kZero2, FitStrategy::kFullyShard}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, strategy " + std::to_string(static_cast<int>(each)));
+      const std::string name = std::to_string(ranks) + "-" + std::to_string(static_cast<int>(each));
+      Trainer trainer{runtime, options(name, ranks)};
+      const TrainResult many =
+          fit<Points>(trainer, {.batch = 12 / ranks, .epochs = 4, .strategy = each}, std::uint64_t{0});
+      ASSERT_EQ(many.steps, one.steps);
+      for (std::size_t i = 0; i < one.steps; ++i) EXPECT_NEAR(losses(many)[i], losses(one)[i], 1e-9) << i;
+      // Each of the 37 counts once.
+      EXPECT_NEAR(*many.last(kValidated), *one.last(kValidated), 1e-12);
+      EXPECT_NEAR(*many.last("validation_loss"), *one.last("validation_loss"), 1e-9);
+    }
+  }
+}
+
+TEST_F(FitTest, AccumulatedBatchesAreOneLargeOne) {
+  Runtime runtime;
+  Trainer large{runtime, options("large", 2)};
+  const TrainResult whole = fit<Points>(large, {.batch = 6, .epochs = 2}, std::uint64_t{0});
+  for (const FitStrategy each : {FitStrategy::kCopies, FitStrategy::kFullyShard}) {
+    Trainer small{runtime, options("small" + std::to_string(static_cast<int>(each)), 2)};
+    const TrainResult parts =
+        fit<Points>(small, {.batch = 2, .accumulate = 3, .epochs = 2, .strategy = each}, std::uint64_t{0});
+    ASSERT_EQ(parts.steps, whole.steps);
+    for (std::size_t i = 0; i < whole.steps; ++i) EXPECT_NEAR(losses(parts)[i], losses(whole)[i], 1e-9) << i;
+  }
+}
+
+TEST_F(FitTest, ARankThatIsKilledIsNoHarmToWhatIsLearned) {
+  Runtime runtime;
+  Trainer calm{runtime, options("calm", 2)};
+  const TrainResult whole = fit<Points>(calm, {.batch = 6, .epochs = 3}, std::uint64_t{0});
+  for (const FitStrategy each : {FitStrategy::kCopies, FitStrategy::kFullyShard}) {
+    Trainer trainer{runtime, options("killed" + std::to_string(static_cast<int>(each)), 2)};
+    const TrainResult result = fit<Points>(trainer, {.batch = 6, .epochs = 3, .strategy = each}, std::uint64_t{4});
+    ASSERT_EQ(result.restarts.size(), 1U);
+    EXPECT_SAYS(result.restarts[0].why, "rank 1");
+    ASSERT_EQ(result.steps, whole.steps);
+    for (std::size_t i = 0; i < whole.steps; ++i) EXPECT_NEAR(losses(result)[i], losses(whole)[i], 1e-9) << i;
+  }
+}
+
+constexpr FitOptions kImages{.batch = 5, .epochs = 3};
+constexpr std::uint64_t kImageSteps = 3 * 5;  // of three ranks
+
+class Replaced : public FitTest {
+ protected:
+  /// Without a folder: there is nothing to go on from but the other ranks.
+  static TrainResult train(Runtime& runtime, const Mishap& mishap, Duration timeout = std::chrono::seconds{20}) {
+    Trainer trainer{
+        runtime, {.scaling = {.workers = 3, .cpus_per_worker = 0}, .seed = 3, .timeout = timeout, .progress = false}};
+    return fit<Images>(trainer, kImages, mishap);
+  }
+  /// The same numbers, to the bit, and each step once.
+  static void expect_as_if_nothing_had_been(Runtime& runtime, const TrainResult& result) {
+    if (!calm_) calm_ = train(runtime, {});
+    ASSERT_EQ(calm_->steps, kImageSteps);
+    ASSERT_EQ(result.reports.size(), calm_->reports.size());
+    for (std::size_t i = 0; i < result.reports.size(); ++i) {
+      EXPECT_EQ(result.reports[i].step, i + 1);
+      for (const char* const name : {"loss", "validation_loss", "validation_seen"}) {
+        const auto* const wanted = calm_->reports[i].metrics.find(name);
+        const auto* const found = result.reports[i].metrics.find(name);
+        ASSERT_EQ(found == nullptr, wanted == nullptr) << name << " of step " << i + 1;
+        if (wanted == nullptr) continue;
+        EXPECT_EQ(*found, *wanted) << name << " of step " << i + 1;
+      }
+    }
+  }
+  static void expect_replaced(const TrainResult& result, std::size_t times, const std::string& who) {
+    ASSERT_EQ(result.restarts.size(), times);
+    for (const TrainResult::Restart& each : result.restarts) {
+      EXPECT_TRUE(each.is_replacement) << each.why;
+      EXPECT_SAYS(each.why, who);
+    }
+  }
+
+  static std::optional<TrainResult> calm_;
+};
+
+std::optional<TrainResult> Replaced::calm_;
+
+using At = Mishap::At;
+
+TEST_F(Replaced, WhereverItDiesTheOthersGoOnWithTheSameStep) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{120});
+  for (const At at : {At::kBeforeForward, At::kBeforeBackward, At::kBeforeCommit, At::kInValidation}) {
+    for (const std::uint32_t rank : {0U, 2U}) {
+      const std::uint64_t step = at == At::kInValidation ? 10 : 7;
+      SCOPED_TRACE("rank " + std::to_string(rank) + " at " + std::to_string(static_cast<int>(at)));
+      const TrainResult result = train(runtime, {.at = at, .ranks = {rank}, .step = step});
+      expect_as_if_nothing_had_been(runtime, result);
+      expect_replaced(result, 1, "rank " + std::to_string(rank));
+    }
+  }
+}
+
+TEST_F(Replaced, WhoIsStoppedIsEndedAndReplaced) {
+  Runtime runtime;
+  const TrainResult result =
+      train(runtime, {.at = At::kBeforeBackward, .ranks = {1}, .step = 6, .stops = true}, std::chrono::seconds{1});
+  expect_as_if_nothing_had_been(runtime, result);
+  expect_replaced(result, 1, "rank 1");
+}
+
+TEST_F(Replaced, TwoThatDieAtOnceAreReplaced) {
+  Runtime runtime;
+  const TrainResult result = train(runtime, {.at = At::kBeforeBackward, .ranks = {0, 2}, .step = 6});
+  expect_as_if_nothing_had_been(runtime, result);
+  EXPECT_GE(result.restarts.size(), 1U);
+}
+
+TEST_F(Replaced, WhoDiesInItsPlaceIsReplacedUntilThatIsTooOften) {
+  Runtime runtime;
+  const std::string text = message_of<ActorDied>(
+      [&] { train(runtime, {.at = At::kBeforeForward, .ranks = {1}, .step = 6, .replacement_too = true}); });
+  EXPECT_SAYS(text, "training was begun 4 times");
+  EXPECT_SAYS(text, "rank 1");
+}
+
+TEST_F(Replaced, AllThatDieBeginAgain) {
+  Runtime runtime;
+  const TrainResult result = train(runtime, {.at = At::kBeforeBackward, .ranks = {0, 1, 2}, .step = 6});
+  expect_as_if_nothing_had_been(runtime, result);
+  ASSERT_GE(result.restarts.size(), 1U);
+  EXPECT_FALSE(result.restarts.back().is_replacement);
+}
+
+TEST_F(Replaced, AtAnyInstant) {
+  Runtime runtime;
+  std::mt19937 random{static_cast<unsigned>(seed_of_test())};
+  const char* const asked = std::getenv("PHAROS_TEST_ROUNDS");
+  const int rounds = asked == nullptr ? 20 : std::atoi(asked);
+  must_end_within(std::chrono::seconds{60 + 5 * rounds});
+  int deaths = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const Mishap mishap{.at = At::kAnyTime,
+                        .ranks = {static_cast<std::uint32_t>(random() % 3)},
+                        .microseconds = random() % 60'000,
+                        .stops = random() % 5 == 0};
+    SCOPED_TRACE("round " + std::to_string(round) + ": rank " + std::to_string(mishap.ranks[0]) + " after " +
+                 std::to_string(mishap.microseconds) + " us" + (mishap.stops ? ", stopped" : ""));
+    const TrainResult result = train(runtime, mishap, std::chrono::seconds{1});
+    expect_as_if_nothing_had_been(runtime, result);
+    deaths += static_cast<int>(result.restarts.size());
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(deaths, rounds / 4) << "it was over before they died";
+}
+
+TEST_F(FitTest, GoesOnWhereItWasStopped) {
+  Runtime runtime;
+  Trainer calm{runtime, options("calm", 2)};
+  const TrainResult whole = fit<Points>(calm, {.batch = 6, .epochs = 3}, std::uint64_t{0});
+  for (const std::uint64_t stop : {5U, 9U, 20U}) {  // within an epoch, and at the end of one
+    SCOPED_TRACE(stop);
+    const std::string name = "stopped" + std::to_string(stop);
+    Trainer first{runtime, options(name, 2)};
+    TrainerOptions at_end = options(name, 2);
+    at_end.save_every = 1;
+    const TrainResult begun = fit<Points>(*std::make_unique<Trainer>(runtime, std::move(at_end)),
+                                          {.batch = 6, .epochs = 3, .steps = stop}, std::uint64_t{0});
+    EXPECT_EQ(begun.steps, stop);
+    const TrainResult rest = fit<Points>(first, {.batch = 6, .epochs = 3}, std::uint64_t{0});
+    ASSERT_EQ(rest.reports.front().step, stop + 1);
+    ASSERT_EQ(rest.steps, whole.steps);
+    for (std::size_t i = stop; i < whole.steps; ++i) EXPECT_EQ(losses(rest)[i - stop], losses(whole)[i]) << i;
+  }
+}
+
+TEST_F(FitTest, ReportsWhatPeopleWantToKnow) {
+  Runtime runtime;
+  Trainer trainer{runtime, options("phases", 2)};
+  const TrainResult result = fit<Points>(
+      trainer, {.batch = 6, .epochs = 1, .report_phases = true, .flops_per_sample = 1000, .peak_flops = 1e6},
+      std::uint64_t{0});
+  for (const char* const name :
+       {"lr", "samples_per_second", "data_s", "forward_s", "backward_s", "communication_s", "optimizer_s"}) {
+    ASSERT_TRUE(result.last(name)) << name;
+    EXPECT_GE(*result.last(name), 0) << name;
+  }
+  EXPECT_NEAR(*result.last("mfu"), 1000 * *result.last("samples_per_second") / 2e6, 1e-6);
+  EXPECT_NEAR(*result.reports[1].metrics.find("lr"), 0.03 * warm_up(3, cosine(60))(1), 1e-12);
+}
+
+TEST(StrategyChoice, TakesWhatFits) {
+  const auto of = [](std::uint64_t memory) { return choose_strategy(1'000'000, 4, 2, 4, memory); };
+  EXPECT_EQ(of(16'000'000).strategy, FitStrategy::kCopies);
+  EXPECT_EQ(of(15'999'999).strategy, FitStrategy::kZero1);
+  EXPECT_EQ(of(10'000'000).strategy, FitStrategy::kZero1);
+  EXPECT_EQ(of(9'999'999).strategy, FitStrategy::kZero2);
+  EXPECT_EQ(of(7'000'000).strategy, FitStrategy::kZero2);
+  EXPECT_EQ(of(6'999'999).strategy, FitStrategy::kFullyShard);
+  EXPECT_SAYS(of(6'999'999).arithmetic, "1000000 parameters on 4 ranks: 3.8 MiB of parameters");
+  EXPECT_SAYS(of(6'999'999).arithmetic, "* fully sharded 3.8 MiB\n");
+  EXPECT_SAYS(of(6'999'999).arithmetic, "  copies        15.3 MiB, too much\n");
+  EXPECT_EQ(choose_strategy(1'000'000, 4, 2, 1, 1).strategy, FitStrategy::kCopies);
+}
+
+}  // namespace
+}  // namespace pharos::ml::fitting
