@@ -1,6 +1,7 @@
-"""PyTorch's own collectives (Gloo), DDP and FSDP2 on this machine's CPUs: 2 processes with one thread each.
+"""PyTorch's own collectives (Gloo), DDP and FSDP2 on this machine's CPUs: 2 processes with one thread each. And its
+DataLoader, by one process.
 
-torch_peer.py collective|ddp|sharding: prints a line for each figure: its name, its value and its unit.
+torch_peer.py collective|ddp|sharding|trainer: prints a line for each figure: its name, its value and its unit.
 """
 
 import os
@@ -88,6 +89,44 @@ def measure_steps(say, name: str, wrap) -> None:
     say(f"torch_{name}_step_over_local", statistics.median(step / local for step, local in found), "times")
 
 
+class Images(torch.utils.data.Dataset):
+    """Bytes that become floats: one by one, or a batch at a time where the sampler gives lists of numbers."""
+
+    def __init__(self):
+        self.images = torch.randint(256, (60_000, 28, 28), dtype=torch.uint8)
+        self.labels = torch.randint(10, (60_000,), dtype=torch.uint8)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, number):
+        return self.images[number].unsqueeze(-3).float() * (1 / 255), self.labels[number].long()
+
+
+def measure_loader() -> None:
+    torch.set_num_threads(1)
+    images = Images()
+    batches = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(images), 64, drop_last=False)
+
+    def rate(**options) -> float:
+        """The median of the epochs, at the best number of workers."""
+        best = 0.0
+        for workers in (0, 1, 2):
+            ahead = {"persistent_workers": True, "prefetch_factor": 4} if workers else {}
+            loader = torch.utils.data.DataLoader(images, num_workers=workers, **options, **ahead)
+            rates = []
+            for _ in range(4):
+                began, total = time.perf_counter(), 0
+                for pixels, _ in loader:
+                    total += len(pixels)
+                rates.append(total / (time.perf_counter() - began))
+            best = max(best, statistics.median(rates[1:]))
+        return best
+
+    print("torch_loader_samples_per_s", rate(batch_size=64, shuffle=True), "/s", flush=True)
+    print("torch_loader_by_batches_samples_per_s", rate(sampler=batches, batch_size=None), "/s", flush=True)
+
+
 def run(rank: int, place: str, what: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=RANKS)
@@ -105,6 +144,8 @@ def run(rank: int, place: str, what: str) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["trainer"]:
+        return measure_loader()
     if sys.argv[1:] not in (["collective"], ["ddp"], ["sharding"]):
         sys.exit(__doc__)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"

@@ -13,7 +13,7 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: pharos-bench core|store|cluster|scale|collective|ddp|sharding|tune [--json FILE] [--only NAME] [--gates]\n"
+    "usage: pharos-bench core|store|cluster|scale|collective|ddp|sharding|trainer|tune [--json FILE] [--only NAME] [--gates]\n"
     "\n"
     "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
     "  store        large values in shared memory\n"
@@ -22,6 +22,7 @@ constexpr const char* kHelp =
     "  collective   ranks that reduce numbers together, on this machine\n"
     "  ddp          steps of data-parallel training, beside those of a module by itself\n"
     "  sharding     steps of a module that ranks divide among them, and the memory that they take\n"
+    "  trainer      what trainings cost beside their steps: reports, checkpoints, deaths, batches\n"
     "  tune         sweeps: what a trial costs, and what proposes it\n"
     "  --json FILE  writes machine and figures there\n"
     "  --only NAME  measures one figure\n"
@@ -52,7 +53,7 @@ int run(int argc, char** argv) {
     return bench::run_broadcast(argc, argv, std::atoi(argv[2]));
   if (argc == 2 && std::strcmp(argv[1], "rank-apart") == 0) return bench::run_rank_apart();
   const std::string what = argc < 2 ? "" : argv[1];
-  constexpr std::array kKinds{"core", "store", "cluster", "scale", "collective", "ddp", "sharding", "tune"};
+  constexpr std::array kKinds{"core", "store", "cluster", "scale", "collective", "ddp", "sharding", "trainer", "tune"};
   if (std::find(kKinds.begin(), kKinds.end(), what) == kKinds.end()) return fail("say what to measure");
   std::string json;
   std::string only;
@@ -80,7 +81,7 @@ int run(int argc, char** argv) {
     bench::measure_scale(report, size);
   } else if (what == "collective") {
     bench::measure_collective(report);
-  } else if (what == "ddp" || what == "sharding") {
+  } else if (what == "ddp" || what == "sharding" || what == "trainer") {
     bench::measure_with_torch(report, what);
     for (const auto& each : bench::figures_of_pytorch(what)) report.add(each.name, each.value, each.unit);
   } else if (what == "tune") {

@@ -7,5 +7,6 @@ namespace bench {
 
 void measure_ddp(pharos::Runtime& runtime);
 void measure_sharding(pharos::Runtime& runtime);
+void measure_trainer(pharos::Runtime& runtime);
 
 }  // namespace bench

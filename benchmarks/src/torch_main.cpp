@@ -33,10 +33,12 @@ int main(int argc, char** argv) {
       bench::measure_ddp(runtime);
     } else if (what == "sharding") {
       bench::measure_sharding(runtime);
+    } else if (what == "trainer") {
+      bench::measure_trainer(runtime);
     } else if (what == "actors") {
       std::printf("process_actors_per_s_torch %f /s\n", bench::actors_per_s<Accumulator, &Accumulator::sum>(runtime));
     } else {
-      std::fprintf(stderr, "usage: pharos-bench-torch actors|ddp|sharding\n");
+      std::fprintf(stderr, "usage: pharos-bench-torch actors|ddp|sharding|trainer\n");
       return 2;
     }
     return 0;

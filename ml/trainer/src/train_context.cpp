@@ -44,14 +44,16 @@ struct TrainContext::Sum {
   bool stops = false;
 };
 
-TrainContext::TrainContext(detail::TrainLine& line, const detail::TrainBegin& begin, const Communicator& ranks)
+TrainContext::TrainContext(detail::TrainLine& line, const detail::TrainBegin& begin, const Communicator& ranks,
+                           Runtime* runtime)
     : line_{line}, begin_{begin}, ranks_{ranks} {
   if (begin_.folder.empty()) return;
   checkpoints_.emplace(ranks_, CheckpointOptions{.folder = std::filesystem::path{begin_.folder} / "checkpoints",
                                                  .keep_last = begin_.keep_last,
                                                  .keep_best = begin_.keep_best,
                                                  .metric = begin_.metric,
-                                                 .is_better_lower = begin_.is_better_lower});
+                                                 .is_better_lower = begin_.is_better_lower,
+                                                 .runtime = runtime});
 }
 
 TrainContext::~TrainContext() = default;

@@ -83,7 +83,8 @@ class TrainRunner::Thread final : public TrainLine {
   void run() {
     TrainEnd end;
     try {
-      TrainContext context{*this, begin_, ranks_};
+      Runtime runtime;  // the worker's
+      TrainContext context{*this, begin_, ranks_, &runtime};
       function_(context);
       context.finish_saving();
     } catch (...) {

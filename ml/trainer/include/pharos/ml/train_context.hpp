@@ -17,6 +17,10 @@
 #include <pharos/ml/metrics.hpp>
 #include <pharos/ml/state.hpp>
 
+namespace pharos {
+class Runtime;
+}
+
 namespace pharos::ml {
 
 struct ReportOptions {
@@ -107,7 +111,8 @@ class PHAROS_API TrainLine {
 ///   }
 class PHAROS_API TrainContext {
  public:
-  TrainContext(detail::TrainLine& line, const detail::TrainBegin& begin, const Communicator& ranks);
+  /// Copies of what is saved lie in that one's object store.
+  TrainContext(detail::TrainLine& line, const detail::TrainBegin& begin, const Communicator& ranks, Runtime* runtime);
   TrainContext(TrainContext&&) = delete;
   /// What has been saved is written first.
   ~TrainContext();

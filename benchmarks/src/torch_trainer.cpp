@@ -1,0 +1,328 @@
+// What a training costs that a loop by itself does not: its steps, its checkpoints, a rank that dies; and batches as
+// they come from a loader. The module of torch_model.hpp, on two ranks with a thread each.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/ddp.hpp>
+#include <pharos/ml/fit.hpp>
+#include <pharos/ml/group.hpp>
+#include <pharos/ml/module_state.hpp>
+
+#include "figures.hpp"
+#include "folder.hpp"
+#include "torch_figures.hpp"
+#include "torch_model.hpp"
+
+namespace bench {
+namespace {
+
+namespace ml = pharos::ml;
+using torch::Tensor;
+
+constexpr std::int64_t kSamples = 4;  // of a rank in a step
+constexpr std::int64_t kLength = 128;
+constexpr std::uint64_t kPairs = 24;
+constexpr ml::AdamW kAdam{.lr = 1e-4};
+
+ml::DatasetPtr samples() {
+  const Tensor all = torch::randn({64, kLength, kWidth});
+  return ml::rows_of({{"x", ml::array_of(all)}});
+}
+
+/// The loop that a person would write.
+class PlainLoop {
+ public:
+  explicit PlainLoop(ml::Communicator& ranks)
+      : module_{blocks()},
+        ddp_{ranks, *module_},
+        optimizer_{ml::groups_of(*module_, 0.01), kAdam},
+        loader_{samples(), {.batch = kSamples, .rank = ranks.rank(), .ranks = ranks.size()}} {}
+
+  void steps(int count) {
+    for (int i = 0; i < count;) {
+      const auto batch = loader_.next();
+      if (!batch) continue;  // the end of an epoch
+      optimizer_.zero_grad();
+      module_->forward(ml::tensor_of((*batch)["x"])).pow(2).mean().backward();
+      optimizer_.step();
+      ++i;
+    }
+  }
+
+ private:
+  torch::nn::Sequential module_;
+  ml::Ddp ddp_;
+  ml::Optimizer optimizer_;
+  ml::Loader loader_;
+};
+
+/// Learns as PlainLoop does, which takes its turn every so many steps.
+class Blocks : public ml::Learner {
+ public:
+  /// Seconds of a step, by both.
+  struct Pair {
+    double own;
+    double plain;
+  };
+
+  Blocks() { torch::set_num_threads(1); }
+
+  torch::nn::Module& module() override { return *module_; }
+  ml::DatasetPtr training_data() override { return samples(); }
+  ml::Optimization configure_optimizers() override { return {.rule = kAdam, .weight_decay = 0.01}; }
+  Tensor training_step(const ml::Batch& batch) override {
+    if (context().step() % kSteps == 0) take_turns();
+    return module_->forward(ml::tensor_of(batch["x"])).pow(2).mean();
+  }
+  const std::vector<Pair>& pairs() const { return pairs_; }
+
+ protected:
+  torch::nn::Sequential module_ = blocks();
+
+ private:
+  void take_turns() {
+    ml::Communicator& ranks = context().communicator();
+    double own = seconds_since(began_);
+    if (plain_) {
+      ranks.all_reduce(std::span{&own, 1}, ml::Reduction::kMax);
+      const double plain = slowest(ranks, [this] { plain_->steps(kSteps); });
+      pairs_.push_back({own / kSteps, plain / kSteps});
+    } else {
+      plain_.emplace(ranks);
+      plain_->steps(2 * kSteps);
+    }
+    ranks.barrier();
+    began_ = Clock::now();
+  }
+
+  std::optional<PlainLoop> plain_;
+  Clock::time_point began_ = Clock::now();
+  std::vector<Pair> pairs_;
+};
+
+void train_by_turns(ml::TrainContext& context) {
+  Blocks blocks;
+  ml::fit(context, blocks, {.batch = kSamples, .epochs = 1'000'000, .steps = (kPairs + 1) * kSteps + 1});
+  for (const Blocks::Pair& each : blocks.pairs()) context.report({{"own", each.own}, {"plain", each.plain}});
+}
+
+ml::TrainerOptions on_two_ranks() {
+  return {.scaling = {.workers = 2}, .progress = false};
+}
+
+void measure_steps(pharos::Runtime& runtime) {
+  ml::Trainer trainer{runtime, on_two_ranks()};
+  std::vector<double> own;
+  std::vector<double> ratios;
+  for (const ml::TrainReport& each : trainer.run<&train_by_turns>().reports) {
+    const double* const seconds = each.metrics.find("own");
+    if (seconds == nullptr) continue;
+    own.push_back(*seconds);
+    ratios.push_back(*seconds / *each.metrics.find("plain"));
+  }
+  ratios.erase(ratios.begin());  // steps were not warm yet
+  say("trainer_step_ms", median(own) * 1e3, "ms");
+  say_with_interval("trainer_step_over_plain_loop", ratios, "times");
+}
+
+// ---- Checkpoints
+
+/// What one rank sees of saving: bytes of its part, seconds.
+struct Saved {
+  double bytes = 0;
+  double stall = 0;
+  double copy = 0;     ///< the same bytes, into memory that is warm
+  double saved = 0;    ///< until it is on disk
+  double written = 0;  ///< the same bytes, to a file, and synced
+
+  auto pharos_fields() { return std::tie(bytes, stall, copy, saved, written); }
+};
+
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  while (!bytes.empty()) {
+    const auto some = ::write(file, bytes.data(), bytes.size());
+    if (some <= 0) throw std::runtime_error{"writing " + path.string()};
+    bytes = bytes.subspan(static_cast<std::size_t>(some));
+  }
+  if (::fdatasync(file) != 0) throw std::runtime_error{"syncing " + path.string()};
+  ::close(file);
+  std::filesystem::remove(path);
+}
+
+/// A model with its optimizer, as a rank saves it.
+class Saver {
+ public:
+  std::vector<Saved> save(const std::string& folder, int rounds) {
+    torch::set_num_threads(1);
+    pharos::Runtime runtime;
+    ml::Communicator& ranks = ml::communicator();
+    ml::Checkpoints checkpoints{ranks, {.folder = folder, .runtime = &runtime}};
+    std::vector<Saved> found;
+    for (int round = 0; round < rounds; ++round) {
+      ranks.barrier();
+      const auto began = Clock::now();
+      checkpoints.save(state_, {.step = static_cast<std::uint64_t>(round)});
+      Saved saved{.stall = std::chrono::duration<double>(checkpoints.last_stall()).count()};
+      checkpoints.finish();
+      saved.saved = seconds_since(began);
+      const std::size_t bytes = checkpoints.last_bytes();
+      saved.bytes = static_cast<double>(bytes);
+      copied_.resize(bytes);
+      own_.resize(bytes);
+      ranks.barrier();
+      const auto copies = Clock::now();
+      std::memcpy(copied_.data(), own_.data(), bytes);
+      saved.copy = seconds_since(copies);
+      ranks.barrier();
+      const auto writes = Clock::now();
+      write_file(std::filesystem::path{folder} / ("raw" + std::to_string(ranks.rank())), copied_);
+      ranks.barrier();
+      saved.written = seconds_since(writes);
+      found.push_back(saved);
+    }
+    return found;
+  }
+  double load(const std::string& folder) {
+    ml::Checkpoints checkpoints{ml::communicator(), {.folder = folder}};
+    const auto began = Clock::now();
+    if (!checkpoints.load(state_)) throw std::runtime_error{"there is no checkpoint to load"};
+    return seconds_since(began);
+  }
+
+ private:
+  static ml::State state_of(torch::nn::Sequential& module, ml::Optimizer& optimizer) {
+    ml::State state;
+    ml::add_to(state, *module);
+    ml::add_to(state, optimizer, *module);
+    return state;
+  }
+
+  torch::nn::Sequential module_ = blocks();
+  ml::Optimizer optimizer_{ml::groups_of(*module_, 0.01), kAdam};
+  ml::State state_ = state_of(module_, optimizer_);
+  std::vector<std::byte> own_;
+  std::vector<std::byte> copied_;
+};
+
+void measure_checkpoints(pharos::Runtime& runtime, const std::filesystem::path& folder) {
+  constexpr int kRounds = 12;
+  const auto savers = runtime.spawn_group<Saver>({.name = "savers", .size = 2});
+  ml::connect(savers);
+  const auto all = savers.gather<&Saver::save>(folder.string(), kRounds).get();
+  std::vector<double> stalls;
+  std::vector<double> saves;
+  std::vector<double> writes;
+  for (std::size_t round = 2; round < kRounds; ++round) {  // memory is warm then
+    double bytes = 0;
+    double stall = 0;
+    double copy = 0;
+    for (const std::vector<Saved>& rank : all) {
+      bytes += rank[round].bytes;
+      stall = std::max(stall, rank[round].stall);
+      copy = std::max(copy, rank[round].copy);
+    }
+    stalls.push_back(stall / copy);
+    saves.push_back(bytes / all[0][round].saved / (1 << 30));
+    writes.push_back(bytes / all[0][round].written / (1 << 30));
+  }
+  say_with_interval("checkpoint_stall_over_memcpy", stalls, "times");
+  say("checkpoint_gib_per_s", median(saves), "GiB/s");
+  say("limit_disk_write_synced", median(writes), "GiB/s");
+  std::vector<double> loads;
+  for (int round = 0; round < 5; ++round) loads.push_back(savers.gather<&Saver::load>(folder.string()).get()[0]);
+  say("resume_s", median(loads), "s");
+}
+
+// ---- A rank that dies
+
+/// One of its ranks is killed as it begins that step.
+class Mortal : public Blocks {
+ public:
+  explicit Mortal(std::uint64_t step) : step_{step} {}
+  Tensor training_step(const ml::Batch& batch) override {
+    const bool dies = context().rank() == 1 && context().step() == step_ && !context().is_replacement();
+    if (dies) ::kill(::getpid(), SIGKILL);
+    return module_->forward(ml::tensor_of(batch["x"])).pow(2).mean();
+  }
+
+ private:
+  const std::uint64_t step_;
+};
+
+/// From the kill to the end of the step that it interrupted, without that step's own time.
+void measure_recovery(pharos::Runtime& runtime) {
+  constexpr std::uint64_t kStep = 20;
+  std::vector<double> found;
+  for (int round = 0; round < 5; ++round) {
+    ml::Trainer trainer{runtime, on_two_ranks()};
+    const ml::TrainResult result =
+        ml::fit<Mortal>(trainer, {.batch = kSamples, .epochs = 1'000'000, .steps = 2 * kStep}, kStep);
+    if (result.restarts.size() != 1 || !result.restarts[0].is_replacement) {
+      throw std::runtime_error{"the rank that was killed was not replaced"};
+    }
+    std::vector<double> steps;
+    for (std::size_t i = 1; i < result.reports.size(); ++i) {
+      steps.push_back(result.reports[i].seconds - result.reports[i - 1].seconds);
+    }
+    found.push_back(steps[kStep - 1] - median(steps));
+  }
+  say("recovery_kill_replace_s", median(found), "s");
+}
+
+// ---- Batches
+
+constexpr std::int64_t kImages = 60'000;
+
+/// Batches of 64 images of 28 x 28 bytes, shuffled, as floats; by one thread that makes them ahead.
+void measure_loader() {
+  const ml::Array images = ml::array_of(torch::randint(256, {kImages, 28, 28}, torch::kByte));
+  const ml::Array labels = ml::array_of(torch::randint(10, {kImages}, torch::kByte));
+  const auto scaled = ml::changed(ml::rows_of({{"image", images}, {"label", labels}}),
+                                  {{"image", ml::DType::kF32, {1, 28, 28}}, {"label", ml::DType::kI64, {}}},
+                                  [](const ml::Sample& from, const ml::NewSample& to) {
+                                    std::ranges::transform(from.field<std::uint8_t>(0), to.field<float>(0).begin(),
+                                                           [](std::uint8_t each) { return each * (1.0F / 255); });
+                                    to.field<std::int64_t>(1)[0] = from.field<std::uint8_t>(1)[0];
+                                  });
+  ml::Loader loader{scaled, {.batch = 64, .seed = 1}};
+  std::vector<double> rates;
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    double sum = 0;
+    const auto began = Clock::now();
+    while (const auto batch = loader.next()) sum += ml::tensor_of((*batch)["image"]).const_data_ptr<float>()[0];
+    rates.push_back(kImages / seconds_since(began));
+    if (!(sum > 0)) throw std::runtime_error{"images are empty"};
+  }
+  say("loader_samples_per_s", median(rates), "/s");
+}
+
+}  // namespace
+
+void measure_trainer(pharos::Runtime& runtime) {
+  const Folder folder;
+  measure_loader();
+  measure_checkpoints(runtime, folder.path());
+  measure_recovery(runtime);
+  measure_steps(runtime);
+}
+
+}  // namespace bench
