@@ -116,7 +116,8 @@ void GroupCore::take_seat(Seat& seat, const Member& place, const std::string& la
                        .memory = seat.has.memory,
                        .resources = seat.has.resources,
                        .group = seat.group,
-                       .bundle = seat.group ? seat.place : -1};
+                       .bundle = seat.group ? seat.place : -1,
+                       .leave_on_drain = options_.on_death != OnDeath::kFail};
   seat.actor = kind_.make(*caller, options, label, place);
   seat.loss = seat.actor->loss();
   seat.loss.call_back([weak = weak_from_this()] {

@@ -85,7 +85,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .max_task_retries = options.max_task_retries,
                          .demand = shape->to_wire(),
                          .trace = actors::Lineage::of_new_call().trace,
-                         .exclusive = options.exclusive};
+                         .exclusive = options.exclusive,
+                         .leaves = options.leave_on_drain};
   start.demand.group = options.group.id();
   start.demand.bundle = options.bundle;
   if (refused) {

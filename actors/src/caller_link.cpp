@@ -122,6 +122,7 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
     if (auto waits = run_one(*taken)) {
+      calls_.strand().note_suspended();
       marks_.note_suspended(number, std::move(waits));
     } else {
       // It must not wait until the calls behind it are done, however long they take: then the timer writes it.

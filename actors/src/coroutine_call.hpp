@@ -115,7 +115,9 @@ class CoroutineCall final : public async::Executor,
         std::exchange(work_, {})();
       }
       call_->calls_.end_if_child();
-      if (call_->ended_ && !std::exchange(call_->concluded_, true)) call_->link_->conclude(*call_, more_follow);
+      if (!call_->ended_ || std::exchange(call_->concluded_, true)) return;
+      call_->link_->conclude(*call_, more_follow);
+      call_->calls_.strand().note_ended();
     }
     void give_back(net::FrameBatch) override {}
     void on_drained() override { call_->link_->on_drained(); }

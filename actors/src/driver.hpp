@@ -26,6 +26,7 @@ class Driver final : public net::Peer::Owner {
 
   const std::shared_ptr<Caller>& caller() const { return caller_; }
   void stop();
+  void listen_to_output(const std::shared_ptr<const OutputListener>& listener) { output_->add_listener(listener); }
 
  private:
   explicit Driver(const RuntimeOptions& options);

@@ -43,6 +43,7 @@ Output::Output(net::Reactor& reactor, bool folds)
       reports_{kReadTime} {}
 
 void Output::print(const wire::Output& output, StreamWriter::Written shown) {
+  tell(output);
   const TimePoint now = reactor_.now();
   std::vector<OutputLine> lines;
   std::string_view left = output.lines;
@@ -58,6 +59,25 @@ void Output::print(const wire::Output& output, StreamWriter::Written shown) {
   }
   show(lines, std::move(shown));
   tick_later();
+}
+
+void Output::add_listener(const std::shared_ptr<const OutputListener>& listener) {
+  const std::lock_guard lock{mutex_};
+  std::erase_if(listeners_, [](const auto& each) { return each.expired(); });
+  listeners_.push_back(listener);
+}
+
+void Output::tell(const wire::Output& output) {
+  std::vector<std::shared_ptr<const OutputListener>> listeners;
+  {
+    const std::lock_guard lock{mutex_};
+    for (const auto& each : listeners_) {
+      if (auto listener = each.lock()) listeners.push_back(std::move(listener));
+    }
+  }
+  if (listeners.empty()) return;
+  const WorkerOutput said{output.label, output.pid, output.error, output.lines};
+  for (const auto& each : listeners) (*each)(said);
 }
 
 void Output::flush() {

@@ -2,10 +2,12 @@
 
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <pharos/actors/worker_output.hpp>
 #include <pharos/net/reactor.hpp>
 #include <pharos/wire/message.hpp>
 
@@ -24,6 +26,8 @@ class Output : public std::enable_shared_from_this<Output> {
 
   /// `shown` runs on any thread, in the order of the calls.
   void print(const wire::Output& output, StreamWriter::Written shown);
+  /// As long as somebody has it. Any thread.
+  void add_listener(const std::shared_ptr<const OutputListener>& listener);
   /// To standard error, and not behind what workers write.
   void report(std::string text) { reports_.write(stderr, std::move(text)); }
   /// What is still held back, and what is not written yet, as long as somebody reads. When no more comes, and nobody
@@ -31,6 +35,7 @@ class Output : public std::enable_shared_from_this<Output> {
   void flush();
 
  private:
+  void tell(const wire::Output& output);
   void show(const std::vector<OutputLine>& lines, StreamWriter::Written shown = {});
   void tick_later();
 
@@ -41,6 +46,8 @@ class Output : public std::enable_shared_from_this<Output> {
   LineFold fold_;
   StreamWriter writer_;
   StreamWriter reports_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<const OutputListener>> listeners_;
 };
 
 }  // namespace pharos::actors

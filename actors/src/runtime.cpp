@@ -95,6 +95,10 @@ std::shared_ptr<detail::ActorHandle> Runtime::find_actor(const std::string& name
   return *std::move(actor);
 }
 
+void Runtime::listen_to_output(const std::shared_ptr<const OutputListener>& listener) {
+  if (driver_ != nullptr) driver_->listen_to_output(listener);
+}
+
 JobId Runtime::job() const {
   return caller_->job();
 }

@@ -54,9 +54,21 @@ void Strand::run_posted() {
   }
 }
 
+void Strand::note_suspended() {
+  const std::lock_guard lock{mutex_};
+  ++suspended_;
+}
+void Strand::note_ended() {
+  {
+    const std::lock_guard lock{mutex_};
+    --suspended_;
+  }
+  idle_.notify_all();
+}
+
 void Strand::wait_until_idle(async::Executor& executor, async::Deadline deadline) {
   std::unique_lock lock{mutex_};
-  executor.wait(lock, idle_, deadline, [this] { return !running_; });
+  executor.wait(lock, idle_, deadline, [this] { return !running_ && suspended_ == 0; });
 }
 
 }  // namespace pharos::actors

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -35,7 +36,10 @@ class Strand {
   void give_back_waiting();
   /// Runs what was posted, and what that posts, though it was stopped.
   void run_posted();
-  /// Until none runs, or the deadline.
+  /// A call that has begun waits for something, and will take its turn again; and such a one has come to its end.
+  void note_suspended();
+  void note_ended();
+  /// Until none runs or is suspended, or the deadline.
   void wait_until_idle(async::Executor& executor, async::Deadline deadline);
   /// Lets no call begin any more, and runs this as the last one when none is running. False when one is, at the
   /// deadline.
@@ -61,6 +65,7 @@ class Strand {
   std::mutex mutex_;
   std::condition_variable idle_;
   std::deque<Entry> entries_;
+  std::size_t suspended_ = 0;
   bool running_ = false;
   bool stopped_ = false;
 };

@@ -82,7 +82,8 @@ void measure_ranks_apart(Report& report);
 int run_rank_apart();
 /// "actors", "ddp", "sharding" or "trainer".
 void measure_with_torch(Report& report, const std::string& what);
-/// "collective", "ddp", "sharding" or "trainer" of PyTorch; nothing where benchmarks/compare has not set it up, which is said.
+/// "collective", "ddp", "sharding" or "trainer" of PyTorch; nothing where benchmarks/compare has not set it up, which
+/// is said.
 std::vector<Figure> figures_of_pytorch(const std::string& what);
 /// The same for Optuna's trials, and those of a pool of Python's processes.
 std::vector<Figure> figures_of_optuna();

@@ -13,7 +13,8 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: pharos-bench core|store|cluster|scale|collective|ddp|sharding|trainer|tune [--json FILE] [--only NAME] [--gates]\n"
+    "usage: pharos-bench core|store|cluster|scale|collective|ddp|sharding|trainer|tune [--json FILE] [--only NAME] "
+    "[--gates]\n"
     "\n"
     "  core         tasks, actors and values on an embedded cluster, with the machine's limits beside them\n"
     "  store        large values in shared memory\n"

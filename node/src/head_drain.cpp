@@ -1,5 +1,6 @@
 // Nodes that are to go: nothing new is placed there; actors that may be restarted move, after the calls that they run;
-// the others and tasks end by themselves, or when their time is over; then the node ends.
+// those that others may take the place of are stopped, with notice; the others and tasks end by themselves, or when
+// their time is over; then the node ends.
 
 #include <algorithm>
 #include <chrono>
@@ -57,7 +58,12 @@ void Head::drain_more(NodeId node, TimePoint limit) {
   const bool over = executor_.now() >= limit;
   const auto there = running_at(node);
   for (const auto& [actor, incarnation] : there) {
-    apply(actors_.move(actor, kMoveTime));
+    const auto making = makings_.find(actor);
+    if (making != makings_.end() && making->second.leaves) {
+      apply(actors_.stop(actor, "its node drains", kMoveTime));
+    } else {
+      apply(actors_.move(actor, kMoveTime));
+    }
     const auto* const spec = actors_.find_spec(actor);
     if (!over || spec == nullptr) continue;
     if (spec->max_restarts == 0) {

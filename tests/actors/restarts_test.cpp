@@ -253,6 +253,15 @@ class Leaver {
     }
     return steps_max;
   }
+  /// The same, while other calls may run.
+  pharos::Async<int> work_aside(int steps_max) {
+    std::ofstream{path_, std::ios::app} << "works\n";
+    for (int step = 0; step < steps_max; ++step) {
+      if (pharos::stopping()) co_return step;
+      static_cast<void>(co_await pharos::async::sleep(1ms));
+    }
+    co_return steps_max;
+  }
   int leave() {
     pharos::exit_actor();
     return 42;
@@ -292,6 +301,16 @@ TEST_F(EndsTest, OneThatIsStoppedIsToldAndItsCallComesBackAndItsDestructorRuns) 
   EXPECT_TRUE(eventually([&] { return written() == "works\ndestroyed\n"; })) << written();
   EXPECT_SAYS(message_of<ActorDied>([&] { leaver.call<&Leaver::more>().get(soon()); }), "was told to stop");
   message_of<NotFound>([&] { runtime.actor<Leaver>("leaver"); });
+}
+
+TEST_F(EndsTest, CoroutinesOfOneThatIsStoppedAreToldAndComeBack) {
+  Runtime runtime;
+  const auto leaver = runtime.spawn<Leaver>(path());
+  const auto work = leaver.call<&Leaver::work_aside>(60'000);
+  ASSERT_TRUE(eventually([&] { return written() == "works\n"; }));
+  leaver.stop();
+  EXPECT_LT(work.get(soon()), 60'000);
+  EXPECT_TRUE(eventually([&] { return written() == "works\ndestroyed\n"; })) << written();
 }
 
 TEST_F(EndsTest, OneThatDoesNotStopInItsTimeIsKilled) {

@@ -16,6 +16,7 @@
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
+#include "memory_group.hpp"
 
 namespace pharos::cluster::out_of_memory {
 namespace {
@@ -59,38 +60,6 @@ class Hoard {
   int take_some(int mebibytes) { return take_and_end(mebibytes); }
   int take_all() { return take_without_end(); }
   int process() { return ::getpid(); }
-};
-
-/// A memory cgroup below this process's own, of whichever version there is.
-class MemoryGroup {
- public:
-  /// Says why not, if there can be none.
-  std::string make(std::size_t mebibytes) {
-    std::ifstream own{"/proc/self/cgroup"};
-    std::string why = "this machine shows no memory cgroup";
-    for (std::string line; std::getline(own, line);) {
-      const bool first = line.find(":memory:") != std::string::npos;
-      if (!first && !line.starts_with("0::")) continue;
-      const fs::path parent = fs::path{first ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup"} /
-                              fs::path{line.substr(line.find('/'))}.relative_path();
-      const fs::path limit = first ? "memory.limit_in_bytes" : "memory.max";
-      const fs::path folder = parent / ("pharos-test-" + std::to_string(::getpid()));
-      std::error_code failed;
-      fs::create_directory(folder, failed);
-      if (!failed && (std::ofstream{folder / limit} << mebibytes * kMiB << std::flush)) {
-        folder_ = folder;
-        return {};
-      }
-      why = folder.string() + ": " + (failed ? failed.message() : limit.string() + " cannot be written");
-      fs::remove(folder, failed);
-    }
-    return why;
-  }
-  bool remove() const { return folder_.empty() || ::rmdir(folder_.c_str()) == 0; }
-  const fs::path& folder() const { return folder_; }
-
- private:
-  fs::path folder_;
 };
 
 class OutOfMemoryTest : public ClusterTest {

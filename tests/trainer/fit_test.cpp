@@ -149,6 +149,13 @@ struct Images : Learner {
                              torch::nn::Linear(64, 2)};
 };
 
+struct TooFew : Learner {
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::zeros({2, 1}))}}); }
+  Tensor training_step(const Batch& batch) override { return net_->forward(tensor_of(batch["x"])).sum(); }
+  torch::nn::Linear net_{1, 1};
+};
+
 namespace {
 
 class FitTest : public cluster::ClusterTest {
@@ -170,13 +177,14 @@ class FitTest : public cluster::ClusterTest {
 };
 
 constexpr const char* kValidated = "validation_accuracy";
+constexpr std::uint64_t kEpochs = 23;  // more than 200 steps
 
 TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
   Runtime runtime;
   must_end_within(std::chrono::seconds{120});
   Trainer alone{runtime, options("alone", 1)};
-  const TrainResult one = fit<Points>(alone, {.batch = 12, .epochs = 4}, std::uint64_t{0});
-  EXPECT_EQ(one.steps, 4 * 9U);
+  const TrainResult one = fit<Points>(alone, {.batch = 12, .epochs = kEpochs}, std::uint64_t{0});
+  EXPECT_EQ(one.steps, kEpochs * 9);
   EXPECT_GT(*one.last(kValidated), 0.8);
   EXPECT_LT(*one.last("validation_loss"), *one.reports[8].metrics.find("validation_loss"));
   for (const std::size_t ranks : {2U, 3U}) {
@@ -186,7 +194,7 @@ TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
       const std::string name = std::to_string(ranks) + "-" + std::to_string(static_cast<int>(each));
       Trainer trainer{runtime, options(name, ranks)};
       const TrainResult many =
-          fit<Points>(trainer, {.batch = 12 / ranks, .epochs = 4, .strategy = each}, std::uint64_t{0});
+          fit<Points>(trainer, {.batch = 12 / ranks, .epochs = kEpochs, .strategy = each}, std::uint64_t{0});
       ASSERT_EQ(many.steps, one.steps);
       for (std::size_t i = 0; i < one.steps; ++i) EXPECT_NEAR(losses(many)[i], losses(one)[i], 1e-9) << i;
       // Each of the 37 counts once.
@@ -365,6 +373,14 @@ TEST_F(FitTest, ReportsWhatPeopleWantToKnow) {
   }
   EXPECT_NEAR(*result.last("mfu"), 1000 * *result.last("samples_per_second") / 2e6, 1e-6);
   EXPECT_NEAR(*result.reports[1].metrics.find("lr"), 0.03 * warm_up(3, cosine(60))(1), 1e-12);
+}
+
+TEST_F(FitTest, FewerSamplesThanRanksAreRefused) {
+  Runtime runtime;
+  Trainer trainer{runtime, options("few", 3)};
+  const std::string text = message_of<InvalidArgument>([&] { fit<TooFew>(trainer, {.batch = 2}); });
+  EXPECT_SAYS(text, "rank 0");
+  EXPECT_SAYS(text, "the dataset has 2 samples, which are fewer than the 3 ranks");
 }
 
 TEST(StrategyChoice, TakesWhatFits) {

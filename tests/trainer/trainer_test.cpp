@@ -2,21 +2,26 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <pharos/base/failpoint.hpp>
 #include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/distributed.hpp>
 #include <pharos/ml/trainer.hpp>
 #include <pharos/pharos.hpp>
 
@@ -124,6 +129,17 @@ void becomes_worse(TrainContext& context) {
     if (context.report({{"loss", std::abs(step - 10)}}) != Verdict::kGoOn) return;
   }
 }
+void prints(TrainContext& context) {
+  std::printf("rank %u is here\n", context.rank());
+  std::fflush(stdout);
+  std::fprintf(stderr, "and complains\n");
+  context.report(1.0);
+}
+void has_a_gpu(TrainContext& context, int given) {
+  context.report({{"gpus", static_cast<double>(pharos::context().gpus.size())},
+                  {"ranks", static_cast<double>(context.size())},
+                  {"given", given}});
+}
 void is_alone(TrainContext& context, const std::string& text, std::vector<double> data) {
   EXPECT_EQ(text, "text");
   EXPECT_EQ(context.size(), 1U);
@@ -146,6 +162,24 @@ void ends_after(TrainContext& context, std::uint32_t rank, std::uint64_t microse
 }
 
 namespace {
+
+/// Of this process's environment, for as long as it lives.
+class Variables {
+ public:
+  Variables(std::initializer_list<std::pair<const char*, const char*>> all) {
+    for (const auto& [name, value] : all) {
+      ::setenv(name, value, 1);
+      names_.emplace_back(name);
+    }
+  }
+  Variables(Variables&&) = delete;
+  ~Variables() {
+    for (const std::string& each : names_) ::unsetenv(each.c_str());
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
 
 class TrainerTest : public cluster::ClusterTest {
  protected:
@@ -348,6 +382,32 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAtAnyInstantIsNoHarm) {
     }
     if (HasFailure()) return;
   }
+}
+
+TEST_F(TrainerTest, WhatRanksPrintIsInTheFolder) {
+  Runtime runtime;
+  Trainer trainer{runtime, options(2)};
+  trainer.run<&prints>();
+  trainer.run<&prints>();
+  for (const int rank : {0, 1}) {
+    const std::string name = std::to_string(rank);
+    const auto lines = lines_of("logs/rank-" + name + ".log");
+    EXPECT_EQ(std::ranges::count(lines, "rank " + name + " is here"), 2);  // those of the first training stay
+    EXPECT_EQ(std::ranges::count(lines, "and complains"), 2);
+  }
+}
+
+TEST_F(TrainerTest, OneCallTrainsOnGpusOfAType) {
+  const Variables variables{{"PHAROS_RESOURCES", "cpu=2,gpu=3"}, {"PHAROS_LABELS", "gpu_type=A10"}};
+  const TrainResult result = distributed<&has_a_gpu>({.gpus = 2, .gpu_type = "A10", .trainer = {.progress = false}}, 7);
+  EXPECT_EQ(result.last("gpus"), 1);
+  EXPECT_EQ(result.last("ranks"), 2);
+  EXPECT_EQ(result.last("given"), 7);
+  const std::string text = message_of<InvalidArgument>(
+      [&] { distributed<&has_a_gpu>({.gpus = 4, .gpu_type = "A10", .trainer = {.progress = false}}, 7); });
+  EXPECT_SAYS(text, "GPU");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { distributed<&has_a_gpu>({}, 7); }), "DistributedOptions::gpus");
+  EXPECT_EQ(distributed<&has_a_gpu>({.workers = 2, .trainer = {.progress = false}}, 7).last("gpus"), 0);
 }
 
 TEST_F(TrainerTest, OptionsThatMakeNoSenseAreRefused) {

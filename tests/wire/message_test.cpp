@@ -221,9 +221,9 @@ auto fields(const ReturnLease& m) {
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, max_task_retries,
-               in_pieces, demand, asker, trace, exclusive] = m;
+               in_pieces, demand, asker, trace, exclusive, leaves] = m;
   return std::tuple_cat(std::tie(actor, label, constructor, arguments, name_space, name, type, max_restarts, detached,
-                                 max_task_retries, in_pieces, demand, trace, exclusive),
+                                 max_task_retries, in_pieces, demand, trace, exclusive, leaves),
                         fields(asker));
 }
 auto fields(const FindNode& m) {

@@ -128,7 +128,10 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
   }
   if (of.what == Awaited::What::kNews) {
     auto news = Ref<detail::TrainNews>{cell}.try_get();
-    if (!news) return lose(0, std::move(news).error());
+    if (!news) {  // it is gone, or going: then its end has the rest
+      news_is_all_ = true;
+      return;
+    }
     events.insert(events.end(), news->events.begin(), news->events.end());
     news_is_all_ = news->is_all;
     if (!news_is_all_) await(workers_->next(), of.what, rank);
@@ -145,6 +148,7 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
     if (is_of_death(code) && code != ErrorCode::kObjectLost) return lose(rank, Error{code, end->threw->story});
   }
   if (end->threw && !threw_at_) threw_at_ = now();
+  events.insert(events.end(), end->events.begin(), end->events.end());
   ranks_[rank].end = *std::move(end);
   ++ended_;
 }

@@ -50,7 +50,9 @@ class TrainRunner::Thread final : public TrainLine {
   std::variant<TrainEnd, async::Completion<void>> look_for_end() {
     const std::lock_guard lock{mutex_};
     if (!end_) return waiter_.emplace();
-    return *end_;
+    TrainEnd end = *end_;
+    end.events = std::exchange(events_, {});
+    return end;
   }
   bool rejoin(const Communicator& ranks) {
     const std::lock_guard lock{mutex_};
@@ -148,6 +150,7 @@ async::Async<TrainEnd> TrainRunner::run(std::shared_ptr<Thread> thread) {
 }
 
 async::Async<TrainNews> TrainRunner::next() {
+  if (thread_ == nullptr) throw_error(Error{ErrorCode::kFailedPrecondition, "no training has begun here"});
   return next(thread_);
 }
 

@@ -6,10 +6,13 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/ml/distributed.hpp>
 #include <pharos/ml/interrupts.hpp>
 #include <pharos/ml/trainer.hpp>
 
+#include "deaths.hpp"
 #include "rank_group.hpp"
+#include "rank_logs.hpp"
 #include "train_log.hpp"
 
 namespace pharos::ml {
@@ -38,8 +41,9 @@ void check(const TrainerOptions& options) {
 /// One training, from attempt to attempt.
 class Run {
  public:
-  Run(const TrainerOptions& options, const detail::MakeTrainWorkers& make, TrainLog log, TimePoint began)
-      : options_{options}, make_{make}, log_{std::move(log)}, began_{began} {}
+  Run(const TrainerOptions& options, const detail::MakeTrainWorkers& make, TrainLog log, RankLogs* rank_logs,
+      TimePoint began)
+      : options_{options}, make_{make}, log_{std::move(log)}, rank_logs_{rank_logs}, began_{began} {}
 
   TrainResult all() {
     for (std::uint32_t attempt = 0;; ++attempt) {
@@ -74,7 +78,9 @@ class Run {
   RankGroup::End once(std::uint32_t attempt) {
     RankGroup ranks{make_, options_};
     const auto ready = ranks.make_ready([this] { return wants_stop(); });
-    if (!ready) return {RankGroup::How::kDied, ready.error()};
+    if (!ready) {
+      return {is_of_death(ready.error().code()) ? RankGroup::How::kDied : RankGroup::How::kThrew, ready.error()};
+    }
     if (!*ready) {
       stops_at_ = now();
       return {RankGroup::How::kDied, Error{ErrorCode::kCancelled, "stopped before its ranks were there"}};
@@ -147,12 +153,14 @@ class Run {
 
   void write() {
     auto written = log_.write(now());
+    if (written && rank_logs_ != nullptr) written = rank_logs_->write();
     if (!written) throw_error(std::move(written).error());
   }
 
   const TrainerOptions& options_;
   const detail::MakeTrainWorkers& make_;
   TrainLog log_;
+  RankLogs* const rank_logs_;
   const TimePoint began_;
   std::size_t deaths_ = 0;
   bool called_off_ = false;
@@ -176,6 +184,24 @@ TrainCallback early_stopping(std::string metric, std::uint64_t patience, double 
   };
 }
 
+namespace detail {
+
+TrainerOptions trainer_options(const DistributedOptions& options) {
+  if ((options.gpus == 0) == (options.workers == 0)) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      options.gpus == 0 ? "a training on nothing" : "a training on GPUs and on workers without",
+                      "Set DistributedOptions::gpus, or workers."});
+  }
+  TrainerOptions trainer = options.trainer;
+  const bool on_gpus = options.gpus != 0;
+  trainer.scaling.workers = on_gpus ? options.gpus : options.workers;
+  trainer.scaling.gpus_per_worker = on_gpus ? 1 : 0;
+  trainer.gpu_type = options.gpu_type;
+  return trainer;
+}
+
+}  // namespace detail
+
 Trainer::Trainer(Runtime& runtime, TrainerOptions options) : runtime_{runtime}, options_{std::move(options)} {
   check(options_);
 }
@@ -186,8 +212,14 @@ TrainResult Trainer::run(const detail::MakeTrainWorkers& make) {
   const TimePoint began = now();
   auto log = TrainLog::make(options_, began);
   if (!log) throw_error(std::move(log).error());
+  std::optional<RankLogs> rank_logs;
+  if (!options_.folder.empty() && options_.log_ranks) rank_logs.emplace(runtime_, options_.name, options_.folder);
   const Interrupts interrupts;
-  return Run{options_, make, *std::move(log), began}.all();
+  TrainResult result = Run{options_, make, *std::move(log), rank_logs ? &*rank_logs : nullptr, began}.all();
+  if (rank_logs) {
+    if (auto written = rank_logs->write(); !written) throw_error(std::move(written).error());
+  }
+  return result;
 }
 
 }  // namespace pharos::ml

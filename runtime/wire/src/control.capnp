@@ -156,6 +156,7 @@ struct StartActor {
   inPieces @12 :Bool;             # the arguments begin with a list of objects, as a call's payload does
   trace @13 :UInt64;              # of the constructor, also of later incarnations
   exclusive @14 :Bool;
+  leaves @15 :Bool;               # a node that drains
 }
 struct PromiseActor {             # it will be started: the name is its own, and others have handles meanwhile
   actor @0 :UInt64;

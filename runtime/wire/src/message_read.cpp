@@ -88,7 +88,8 @@ std::optional<Message> read_message(schema::Message::Reader from) {
                         .demand = read_demand(r.getDemand()),
                         .asker = read_asker(r.getAsker()),
                         .trace = TraceId{r.getTrace()},
-                        .exclusive = r.getExclusive()};
+                        .exclusive = r.getExclusive(),
+                        .leaves = r.getLeaves()};
     }
     case Schema::PROMISE_ACTOR: {
       const auto r = from.getPromiseActor();

@@ -125,6 +125,7 @@ void write_message(schema::Message::Builder to, const Message& message) {
                    write_asker(b, m.asker);
                    b.setTrace(m.trace.value());
                    b.setExclusive(m.exclusive);
+                   b.setLeaves(m.leaves);
                  },
                  [&](const PromiseActor& m) {
                    auto b = to.initPromiseActor();

@@ -68,8 +68,8 @@ class Actor {
   /// Ends its process now, whatever it does. Calls that are under way throw ActorDied.
   void kill() const { detail::kill_actor(*handle_); }
 
-  /// Ends it for good, with notice: the call that runs sees pharos::stopping(), and may go on for so long; those behind
-  /// it throw ActorDied; then its destructor runs. Its name is free at once.
+  /// Ends it for good, with notice: the call that runs, and coroutines that have begun, see pharos::stopping(), and may
+  /// go on for so long; those behind them throw ActorDied; then its destructor runs. Its name is free at once.
   void stop(Duration grace = std::chrono::seconds{30}) const { detail::stop_actor(*handle_, grace); }
 
   ActorId id() const { return detail::id_of(*handle_); }

@@ -25,7 +25,8 @@
 
 namespace pharos {
 
-/// What becomes of a group when the process of a member dies.
+/// What becomes of a group when the process of a member dies. With all but kFail a member whose node drains is stopped,
+/// with notice, and counts as one that has died.
 enum class OnDeath : std::uint8_t {
   kFail,     ///< All members are ended, and all calls throw why.
   kRestart,  ///< Another one is made in its place, where there is room for it.

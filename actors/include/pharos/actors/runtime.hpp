@@ -15,6 +15,7 @@
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/ref.hpp>
+#include <pharos/actors/worker_output.hpp>
 #include <pharos/actors/writable.hpp>
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/export.hpp>
@@ -87,6 +88,9 @@ struct ActorOptions {
   /// Never twice at once, wherever the network is cut: its process ends when it has not heard from the head for 8 s,
   /// before another one may be started elsewhere. So it does not outlive a head that is away for longer.
   bool exclusive = false;
+  /// When its node is to be empty (pharos drain), it is stopped there, as by Actor::stop(): it need not stay until it
+  /// ends by itself. One that may be restarted leaves in any case.
+  bool leave_on_drain = false;
 };
 
 namespace detail {
@@ -197,6 +201,10 @@ class PHAROS_API Runtime {
   void kill(const Actor<T>& actor) {
     actor.kill();
   }
+
+  /// Is given what this program's workers print, as long as somebody has it. In a worker: nothing, since that goes to
+  /// the program.
+  void listen_to_output(const std::shared_ptr<const OutputListener>& listener);
 
   JobId job() const;
   /// Of the cluster's daemon; for tests and for people who look at it.

@@ -43,7 +43,8 @@ struct TrainEnd {
     std::string story{};
   };
   std::optional<Threw> threw{};
-  bool makes_room = false;  ///< its worker is to end: it goes on elsewhere
+  bool makes_room = false;           ///< its worker is to end: it goes on elsewhere
+  std::vector<TrainEvent> events{};  ///< that nobody has asked for any more
 };
 
 /// Runs a training function as a rank, on a thread of its own. Owned by its actor; the actor's thread.

@@ -78,6 +78,8 @@ struct TrainerOptions {
   std::vector<TrainCallback> callbacks{};
   /// Each report as a line of reports.csv and reports.jsonl in the folder.
   bool log_reports = true;
+  /// What each rank prints as logs/rank-0.log and so on in the folder; where the trainer is in a program itself.
+  bool log_ranks = true;
   /// A file for TensorBoard in the folder.
   bool tensorboard = true;
   /// How it goes, on the standard error: a line that changes where that is a terminal, else one now and then.

@@ -106,6 +106,7 @@ struct StartActor {
   Asker asker{};
   TraceId trace{};         ///< of each incarnation's constructor
   bool exclusive = false;  ///< its process ends when it does not hear from the head
+  bool leaves = false;     ///< where its node drains it is stopped, with notice
 };
 /// It will be started: its name is its own, and others may have handles meanwhile.
 struct PromiseActor {

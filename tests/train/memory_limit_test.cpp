@@ -1,0 +1,92 @@
+// Models that are larger than what a rank may have.
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <list>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+#include "memory_group.hpp"
+
+namespace pharos::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Parameters, gradients and what AdamW keeps are 640 MiB; a rank of four has a quarter of that, and the whole module
+/// for a moment when it begins.
+constexpr std::size_t kLimit = 450;
+
+class MemoryLimitTest : public ClusterTest {
+ protected:
+  void TearDown() override {
+    for (const MemoryGroup& each : groups_) EXPECT_TRUE(eventually([&] { return each.remove(); }));
+    ClusterTest::TearDown();
+  }
+  /// One of so many ranks, in a group of its own, if there are groups.
+  std::unique_ptr<ChildProgram> start(int rank, int ranks, const std::string& how, bool is_limited) {
+    std::string begin;
+    if (is_limited) {
+      MemoryGroup& group = groups_.emplace_back("pharos-rank-" + std::to_string(groups_.size()) + "-");
+      if (const std::string why = group.make(kLimit); !why.empty()) {
+        no_groups_ = why;
+        return nullptr;
+      }
+      begin = "echo $$ > " + group.folder().string() + "/cgroup.procs; ";
+    }
+    return std::make_unique<ChildProgram>("/bin/sh",
+                                          std::vector<std::string>{"-c", begin + "exec " LIMITED_RANK " " + how},
+                                          ChildProgram::Variables{{"RANK", std::to_string(rank)},
+                                                                  {"WORLD_SIZE", std::to_string(ranks)},
+                                                                  {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
+                                                                  {"MASTER_ADDR", "127.0.0.1"},
+                                                                  {"MASTER_PORT", "29511"}});
+  }
+  static std::vector<double> losses_in(const std::string& output) {
+    std::vector<double> losses;
+    std::istringstream lines{output};
+    for (std::string line; std::getline(lines, line);) losses.push_back(std::strtod(line.c_str(), nullptr));
+    return losses;
+  }
+
+  std::list<MemoryGroup> groups_;
+  std::optional<std::string> no_groups_;
+};
+
+TEST_F(MemoryLimitTest, FourRanksTrainWhatNoneOfThemCouldHaveAlone) {
+  must_end_within(100s);
+  const auto alone = start(0, 1, "whole", true);
+  if (no_groups_) GTEST_SKIP() << "no memory cgroup: " << *no_groups_;
+  const auto broken = alone->wait(60s);
+  EXPECT_TRUE(WIFSIGNALED(broken.status) && WTERMSIG(broken.status) == SIGKILL)
+      << "an undivided one fits: " << broken.status << broken.output << broken.error;
+
+  std::vector<std::unique_ptr<ChildProgram>> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(start(rank, 4, "sharded", true));
+  std::string output;
+  for (auto& each : ranks) {
+    const auto end = each->wait(60s);
+    EXPECT_EQ(end.status, 0) << end.error;
+    output += end.output;
+  }
+  const auto whole = start(0, 1, "whole", false)->wait(60s);
+  ASSERT_EQ(whole.status, 0) << whole.error;
+  const std::vector<double> expected = losses_in(whole.output);
+  const std::vector<double> found = losses_in(output);
+  ASSERT_EQ(expected.size(), 4U);
+  ASSERT_EQ(found.size(), 4U) << output;
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[i], expected[i], 1e-3 * expected[i]) << i;
+  EXPECT_LT(found.back(), found.front());
+}
+
+}  // namespace
+}  // namespace pharos::cluster
