@@ -74,7 +74,7 @@ constexpr Gate kGates[] = {
     {"trainer_step_over_plain_loop", Gate::kAtMost, 1.01},
     {"checkpoint_stall_over_memcpy", Gate::kAtMost, 1.2},
     {"recovery_kill_replace_s", Gate::kAtMost, 1},
-    {"loader_samples_per_s", Gate::kAtLeast, 2, "torch_loader_samples_per_s"},
+    {"loader_samples_per_s", Gate::kAtLeast, 2, "torch_loader_by_batches_samples_per_s"},
     {"overlap_hidden_share", Gate::kAtLeast, 0.7},
     {"parked_cpu_percent", Gate::kAtMost, 1},
     {"empty_trials_per_s", Gate::kAtLeast, 20'000},

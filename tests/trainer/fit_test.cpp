@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@
 #include <tuple>
 #include <vector>
 
+#include <pharos/base/failpoint.hpp>
 #include <pharos/ml/checkpoints.hpp>
 #include <pharos/ml/fit.hpp>
 #include <pharos/pharos.hpp>
@@ -77,15 +79,25 @@ struct Points : Learner {
 
 /// When a rank is to die, or to be stopped, of its own accord.
 struct Mishap {
-  enum class At : std::uint8_t { kNever, kBeforeForward, kBeforeBackward, kBeforeCommit, kInValidation, kAnyTime };
+  enum class At : std::uint8_t {
+    kNever,
+    kBeforeForward,
+    kBeforeBackward,
+    kBeforeCommit,
+    kInValidation,
+    kFailpoint,  ///< that it comes to in that step or later
+    kAnyTime,
+  };
   At at = At::kNever;
   std::vector<std::uint32_t> ranks{};
   std::uint64_t step = 0;          ///< that it has committed by then
   std::uint64_t microseconds = 0;  ///< with kAnyTime
   bool stops = false;
   bool replacement_too = false;  ///< who comes in its place dies there, too
+  std::string failpoint{};       ///< "data_given:kill"
+  std::string marker{};  ///< a file: who comes first in another's place makes it, and dies while it takes the state
 
-  auto pharos_fields() { return std::tie(at, ranks, step, microseconds, stops, replacement_too); }
+  auto pharos_fields() { return std::tie(at, ranks, step, microseconds, stops, replacement_too, failpoint, marker); }
 };
 
 /// Has all that makes a step hard to do again: normalisation over batches, which changes buffers in forward, dropout,
@@ -98,6 +110,9 @@ struct Images : Learner {
   DatasetPtr validation_data() override { return samples(2, 17); }
   Tensor training_step(const Batch& batch) override {
     if (context().step() == 0 && mishap_.at == Mishap::At::kAnyTime && is_one_of_them()) end_after_a_while();
+    if (context().step() == mishap_.step && mishap_.at == Mishap::At::kFailpoint && is_one_of_them()) {
+      order_failpoint(*parse_failpoint(mishap_.failpoint));
+    }
     seen_ += batch.samples_of_all;
     happen(Mishap::At::kBeforeForward);
     const Tensor loss = loss_of(batch);
@@ -108,7 +123,13 @@ struct Images : Learner {
     happen(Mishap::At::kInValidation);
     return {{"loss", loss_of(batch).item<double>()}, {"seen", static_cast<double>(seen_)}};
   }
-  Optimization configure_optimizers() override { return {.rule = Sgd{.lr = 0.05, .momentum = 0.9}, .clip_norm = 1}; }
+  Optimization configure_optimizers() override {
+    if (context().is_replacement() && !mishap_.marker.empty() && !std::filesystem::exists(mishap_.marker)) {
+      std::ofstream{mishap_.marker} << "here";
+      order_failpoint(*parse_failpoint("state_taken:kill"));
+    }
+    return {.rule = Sgd{.lr = 0.05, .momentum = 0.9}, .clip_norm = 1};
+  }
   void add_to_state(State& state) override {
     state.add("seen", seen_);
     state.before_save([this] { happen(Mishap::At::kBeforeCommit); });
@@ -182,7 +203,12 @@ constexpr std::uint64_t kEpochs = 23;  // more than 200 steps
 TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
   Runtime runtime;
   must_end_within(std::chrono::seconds{120});
-  Trainer alone{runtime, options("alone", 1)};
+  const auto seldom_saved = [this](const std::string& name, std::size_t workers) {
+    TrainerOptions its = options(name, workers);
+    its.save_every = 100;
+    return its;
+  };
+  Trainer alone{runtime, seldom_saved("alone", 1)};
   const TrainResult one = fit<Points>(alone, {.batch = 12, .epochs = kEpochs}, std::uint64_t{0});
   EXPECT_EQ(one.steps, kEpochs * 9);
   EXPECT_GT(*one.last(kValidated), 0.8);
@@ -192,7 +218,7 @@ TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
          {FitStrategy::kByMemory, FitStrategy::kZero1, FitStrategy::kZero2, FitStrategy::kFullyShard}) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks, strategy " + std::to_string(static_cast<int>(each)));
       const std::string name = std::to_string(ranks) + "-" + std::to_string(static_cast<int>(each));
-      Trainer trainer{runtime, options(name, ranks)};
+      Trainer trainer{runtime, seldom_saved(name, ranks)};
       const TrainResult many =
           fit<Points>(trainer, {.batch = 12 / ranks, .epochs = kEpochs, .strategy = each}, std::uint64_t{0});
       ASSERT_EQ(many.steps, one.steps);
@@ -287,6 +313,22 @@ TEST_F(Replaced, WhereverItDiesTheOthersGoOnWithTheSameStep) {
   }
 }
 
+TEST_F(Replaced, AtEachFailpointOfAStep) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{120});
+  for (const std::string where : {"data_given", "result_taken", "step_committed", "step_told"}) {
+    for (const std::string how : {":kill:0", ":kill:1", ":stop:0"}) {
+      const std::uint32_t rank = how.ends_with('1') ? 0 : 2;
+      SCOPED_TRACE("rank " + std::to_string(rank) + " at " + where + how);
+      const TrainResult result =
+          train(runtime, {.at = At::kFailpoint, .ranks = {rank}, .step = 6, .failpoint = where + how},
+                how.starts_with(":stop") ? std::chrono::seconds{1} : std::chrono::seconds{20});
+      expect_as_if_nothing_had_been(runtime, result);
+      expect_replaced(result, 1, "rank " + std::to_string(rank));
+    }
+  }
+}
+
 TEST_F(Replaced, WhoIsStoppedIsEndedAndReplaced) {
   Runtime runtime;
   const TrainResult result =
@@ -308,6 +350,15 @@ TEST_F(Replaced, WhoDiesInItsPlaceIsReplacedUntilThatIsTooOften) {
       [&] { train(runtime, {.at = At::kBeforeForward, .ranks = {1}, .step = 6, .replacement_too = true}); });
   EXPECT_SAYS(text, "training was begun 4 times");
   EXPECT_SAYS(text, "rank 1");
+}
+
+/// The others have its state, and are told once more who there is.
+TEST_F(Replaced, WhoDiesWhileItTakesTheStateIsReplaced) {
+  Runtime runtime;
+  const TrainResult result =
+      train(runtime, {.at = At::kBeforeForward, .ranks = {1}, .step = 6, .marker = folder_.path() / "was there"});
+  expect_as_if_nothing_had_been(runtime, result);
+  expect_replaced(result, 2, "rank 1");
 }
 
 TEST_F(Replaced, AllThatDieBeginAgain) {

@@ -145,8 +145,8 @@ void is_alone(TrainContext& context, const std::string& text, std::vector<double
   EXPECT_EQ(context.size(), 1U);
   context.report(data.at(1));
 }
-void dies_at(TrainContext& context, std::string_view where) {
-  if (context.attempt() == 0 && context.rank() == context.size() - 1) order_failpoint(*parse_failpoint(where));
+void dies_at(TrainContext& context, std::uint32_t rank, std::string_view where) {
+  if (context.attempt() == 0 && context.rank() == rank) order_failpoint(*parse_failpoint(where));
   train(context, {}, kSteps);
 }
 
@@ -343,19 +343,25 @@ TEST_F(TrainerTest, EarlyStoppingEndsWhatDoesNotBecomeBetter) {
   EXPECT_GE(result.steps, 31U);
 }
 
-TEST_F(TrainerTest, ARankThatIsKilledWhereverItSavesOrWorksIsNoHarm) {
+TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
   must_end_within(120s);
   Runtime runtime;
-  for (const char* const where :
-       {"state_copied", "save_begun", "save_written", "save_said", "data_given", "part_reduced", "result_taken"}) {
-    for (const char* const passed : {":kill:0", ":kill:4"}) {
-      SCOPED_TRACE(std::string{where} + passed);
-      fs::remove_all(folder_.path() / "run");
-      Trainer trainer{runtime, options(2)};
-      const TrainResult result = trainer.run<&dies_at>(std::string{where} + passed);
-      expect_all_steps(result, 2);
-      EXPECT_EQ(result.restarts.size(), 1U) << "it did not come there";
-    }
+  const auto die_at = [&](std::uint32_t rank, const std::string& where) {
+    SCOPED_TRACE("rank " + std::to_string(rank) + " at " + where);
+    fs::remove_all(folder_.path() / "run");
+    TrainerOptions each = options(2);
+    if (where.find(":stop") != std::string::npos) each.timeout = 1s;
+    const TrainResult result = Trainer{runtime, std::move(each)}.run<&dies_at>(rank, where);
+    expect_all_steps(result, 2);
+    ASSERT_EQ(result.restarts.size(), 1U) << "it did not come there";
+    EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(rank));
+  };
+  for (const std::string where : {"state_copied", "save_begun", "save_written", "save_said", "data_given",
+                                  "part_reduced", "result_taken", "step_committed", "step_told"}) {
+    for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(1, where + how);
+  }
+  for (const std::string where : {"state_copied", "save_said", "saves_there", "manifest_written", "old_goes"}) {
+    for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(0, where + how);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
-#include <pharos/base/log.hpp>
+#include <pharos/base/failpoint.hpp>
 #include <pharos/ml/train_context.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
@@ -111,6 +111,7 @@ void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) 
   committed_ = {step_, options.epoch, sum.saves, sum.stops, std::move(sum.metrics)};
   has_to_tell_ = true;
   keep();
+  failpoint(Failpoint::kStepCommitted);
 }
 
 Verdict TrainContext::tell(const Metrics& more) {
@@ -121,6 +122,7 @@ Verdict TrainContext::tell(const Metrics& more) {
   }
   if (committed_.stops && checkpoints_) finish_saving();
   has_to_tell_ = false;
+  failpoint(Failpoint::kStepTold);
   return committed_.stops ? Verdict::kStop : Verdict::kGoOn;
 }
 
@@ -286,6 +288,7 @@ void TrainContext::copy_state() {
     if (!each.is_of_rank) each.load(taken->values.at(at++));
   }
   state_.call_after_load();
+  failpoint(Failpoint::kStateTaken);
   step_ = taken->step;
   committed_ = taken->committed;
   has_to_tell_ = step_ > 0 && committed_.step == step_;  // perhaps once more: who has told may have died of it

@@ -10,8 +10,9 @@
 
 /// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
 /// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp, head_deaths_test.cpp, run_command_test.cpp,
-/// tests/collective/failpoints_test.cpp for ranks, tests/checkpoint/interrupted_test.cpp or
-/// tests/process/keeper_test.cpp kills or stops at each. Without an order one costs a load and a branch.
+/// tests/collective/failpoints_test.cpp for ranks, tests/checkpoint/interrupted_test.cpp and
+/// tests/trainer for trainings, or tests/process/keeper_test.cpp kills or stops at each. Without an order one costs a
+/// load and a branch.
 namespace pharos {
 
 enum class Failpoint : std::uint8_t {
@@ -73,6 +74,9 @@ enum class Failpoint : std::uint8_t {
   kSavesThere,       ///< of all ranks, without a manifest
   kManifestWritten,  ///< and what is newest is not said
   kOldGoes,          ///< a checkpoint that is not wanted any more is about to be removed
+  kStepCommitted,    ///< and nothing has followed it
+  kStepTold,         ///< and saved, if it was to be
+  kStateTaken,       ///< from others, and it does not count yet
   kEnd,              ///< of this list
 };
 
