@@ -14,6 +14,7 @@
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
+#include "example_output.hpp"
 
 namespace pharos::cluster::examples {
 namespace {
@@ -36,16 +37,6 @@ std::string output_of(const std::string& program, const std::vector<std::string>
   EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) << end.status << ": " << end.output << end.error;
   EXPECT_EQ(end.error, "");
   return end.output;
-}
-
-/// The numbers that follow `text`, in all lines that have it.
-std::vector<double> numbers_after(const std::string& text, const std::string& output) {
-  std::vector<double> numbers;
-  for (std::size_t at = 0; (at = output.find(text, at)) != std::string::npos;) {
-    at += text.size();
-    numbers.push_back(std::strtod(output.c_str() + at, nullptr));
-  }
-  return numbers;
 }
 
 using ExamplesTest = ClusterTest;

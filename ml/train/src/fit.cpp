@@ -1,5 +1,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/runtime.hpp>
 #include <pharos/base/machine_limits.hpp>
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/fit.hpp>
@@ -45,7 +47,7 @@ class Model {
   Model(torch::nn::Module& module, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
       : module_{module} {
     if (strategy == FitStrategy::kCopies) {
-      if (options.bf16) module.to(at::kBFloat16);
+      if (options.bf16) halve(module);
       return;
     }
     const auto sharding = strategy == FitStrategy::kZero1   ? Sharding::kOptimizer
@@ -54,6 +56,15 @@ class Model {
     ShardOptions how;
     if (options.bf16) how = {.param = DType::kBF16, .reduce = DType::kF32};
     sharded_.emplace(module, ranks, sharding, how);
+  }
+
+  /// What counts, such as the batches that a norm has seen, stays as it is.
+  static void halve(torch::nn::Module& module) {
+    for (const auto& all : {module.parameters(), module.buffers()}) {
+      for (Tensor each : all) {
+        if (each.is_floating_point()) each.set_data(each.to(at::kBFloat16));
+      }
+    }
   }
 
   bool is_divided() const { return sharded_.has_value(); }
@@ -130,11 +141,11 @@ class Fit {
       : context_{context},
         learner_{learner},
         options_{options},
-        how_{learner.configure_optimizers()},
+        loader_{learner.training_data(), loading(std::nullopt, options.tail)},
+        how_{optimization()},
         model_{learner.module(), context.communicator(), strategy(), options},
         optimizer_{model_.groups(how_.weight_decay), how_.rule},
         rate_{optimizer_.lr()},
-        loader_{learner.training_data(), loading(std::nullopt, options.tail)},
         validates_{learner.validation_data()} {
     State state;
     model_.add_to(state, optimizer_);
@@ -142,7 +153,6 @@ class Fit {
     learner.add_to_state(state);
     const bool is_copied = std::ranges::all_of(state.slices(), &StateSlice::is_shared);
     context.resume(std::move(state), is_copied ? OnRankDeath::kReplace : OnRankDeath::kBeginAgain);
-    context.expect(steps());
     if (context.rank() == 0 && model_.is_divided()) std::fputs(model_.table().c_str(), stderr);
   }
   Fit(Fit&&) = delete;
@@ -168,6 +178,10 @@ class Fit {
   }
 
  private:
+  Optimization optimization() {
+    context_.expect(steps());
+    return learner_.configure_optimizers();
+  }
   LoaderOptions loading(std::optional<Order> order, Tail tail) const {
     return {.batch = options_.batch,
             .rank = context_.rank(),
@@ -220,6 +234,11 @@ class Fit {
   }
   void seed_step() { detail::seed_all(mixed(context_.seed(), context_.step(), context_.rank())); }
 
+  /// Whether no other follows that step. It is saved then, whatever else is: what has been learned is in the folder.
+  bool is_end(std::uint64_t step) const {
+    if (options_.steps != 0 && step >= options_.steps) return true;
+    return position_.epoch + 1 == options_.epochs && position_.sample >= loader_.samples();
+  }
   /// False: there was nothing but an epoch's end.
   bool step() {
     const double began = now();
@@ -254,7 +273,7 @@ class Fit {
       metrics.set("communication_s", model_.waited());
     }
     position_ = loader_.position();
-    context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch});
+    context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_end(context_.step() + 1)});
     const double committed = now();
     optimizer_.step();
     optimizer_seconds_ = now() - committed;
@@ -264,13 +283,14 @@ class Fit {
   Verdict tell() {
     Metrics more;
     if (options_.report_phases) more.set("optimizer_s", optimizer_seconds_);
-    if (position_.sample >= loader_.samples() && is_validated(position_.epoch)) validate(more);
+    if (is_validated()) validate(more);
     return context_.tell(more);
   }
 
-  bool is_validated(std::uint64_t epoch) const {
+  bool is_validated() const {
     if (validates_ == nullptr || options_.validate_every == 0) return false;
-    return (epoch + 1) % options_.validate_every == 0 || epoch + 1 == options_.epochs;
+    const bool is_epoch_over = position_.sample >= loader_.samples();
+    return is_end(context_.step()) || (is_epoch_over && (position_.epoch + 1) % options_.validate_every == 0);
   }
 
   // No sample twice: ranks that have none take part with one that does not count.
@@ -299,11 +319,11 @@ class Fit {
   TrainContext& context_;
   Learner& learner_;
   const FitOptions& options_;
+  Loader loader_;
   const Optimization how_;
   Model model_;
   Optimizer optimizer_;
   const double rate_;
-  Loader loader_;
   const DatasetPtr validates_;
   Position position_;  // behind the last step that was committed
   double optimizer_seconds_ = 0;
@@ -320,6 +340,12 @@ void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
 }
 
 namespace detail {
+
+void prepare_rank(const TrainContext& context) {
+  const double cpus = pharos::context().cpus;
+  at::set_num_threads(std::max(1, static_cast<int>(cpus)));
+  seed_all(context.seed());
+}
 
 void seed_all(std::uint64_t seed) {
   at::Generator random = at::detail::getDefaultCPUGenerator();

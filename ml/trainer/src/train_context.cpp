@@ -89,6 +89,7 @@ void TrainContext::forget_state() {
 }
 
 void TrainContext::expect(std::uint64_t steps) {
+  expected_ = steps;
   if (rank() == 0) line_.say_expected(steps);
 }
 

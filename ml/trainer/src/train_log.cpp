@@ -101,7 +101,7 @@ Result<void> TrainLog::write(TimePoint now) {
     rate_from_seconds_ = seconds;
     rate_from_steps_ = steps_;
   }
-  if (shows_ && display_.wants(now)) display_.draw(status(seconds));
+  if (shows_ && display_.wants(now)) draw(status(seconds));
   return {};
 }
 
@@ -125,13 +125,19 @@ std::string TrainLog::status(double seconds) const {
   return text + '\n';
 }
 
+void TrainLog::draw(std::string text) {
+  if (text == drawn_) return;
+  display_.draw(text);
+  drawn_ = std::move(text);
+}
+
 TrainResult TrainLog::take(TrainResult::End end, TimePoint now) {
   result_.end = end;
   result_.seconds = seconds_of(now - began_);
   if (newest_ && (result_.reports.empty() || result_.reports.back().step < newest_->step)) {
     result_.reports.push_back(*newest_);
   }
-  if (shows_) display_.draw(status(result_.seconds));
+  if (shows_) draw(status(result_.seconds));
   return std::move(result_);
 }
 

@@ -31,6 +31,7 @@ class TrainLog {
  private:
   TrainLog(const TrainerOptions& options, TimePoint began);
   std::string status(double seconds) const;
+  void draw(std::string text);
   void thin();
 
   std::string name_;
@@ -48,6 +49,7 @@ class TrainLog {
   std::optional<ReportLog> lines_;
   std::optional<TensorBoardFile> board_;
   Display display_;
+  std::string drawn_;
 };
 
 }  // namespace pharos::ml

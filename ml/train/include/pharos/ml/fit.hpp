@@ -62,6 +62,7 @@ class PHAROS_API Learner {
   virtual DatasetPtr validation_data() { return nullptr; }
   /// Means over a batch, without gradients, with the module in evaluation; reported as "validation_" and the name.
   virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
+  /// For schedules: context().expected_steps().
   virtual Optimization configure_optimizers() { return {}; }
   /// What else is to be gone on from.
   virtual void add_to_state(State&) {}
@@ -108,17 +109,20 @@ PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& o
 namespace detail {
 
 PHAROS_API void seed_all(std::uint64_t seed);
+/// As many threads as it has CPUs, one at least; and the same random numbers as all.
+PHAROS_API void prepare_rank(const TrainContext& context);
 
 template <class T, class... Args>
 void fit_as_rank(TrainContext& context, const FitOptions& options, const Args&... args) {
-  seed_all(context.seed());
+  prepare_rank(context);
   T learner(args...);
   fit(context, learner, options);
 }
 
 }  // namespace detail
 
-/// Makes a T from `args` at each rank of the trainer's, and trains it.
+/// Makes a T from `args` at each rank of the trainer's, and trains it. libtorch has as many threads there as the rank
+/// has CPUs. With a folder the last step is saved.
 template <class T, class... Args>
 TrainResult fit(Trainer& trainer, const FitOptions& options, Args&&... args) {
   return trainer.run<&detail::fit_as_rank<T, pharos::detail::SentArgument<Args>...>>(options,

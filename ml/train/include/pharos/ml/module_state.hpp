@@ -57,7 +57,7 @@ PHAROS_API Array array_of(const at::Tensor& tensor);
 PHAROS_API std::vector<NamedArray> arrays_of(const torch::nn::Module& module);
 /// Takes numbers of the same names and shapes, as read_torch() and SafeTensors have them; of a type that may be another
 /// one. Throws InvalidArgument with the first name that is missing, too many or of another shape; then nothing has
-/// changed.
+/// changed. How many batches a norm has seen may be missing, as in files of old versions of PyTorch.
 PHAROS_API void load_arrays(torch::nn::Module& module, const std::vector<NamedArray>& arrays);
 
 }  // namespace pharos::ml

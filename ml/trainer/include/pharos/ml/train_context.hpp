@@ -134,6 +134,7 @@ class PHAROS_API TrainContext {
   void forget_state();
   /// There will be so many steps: for who watches.
   void expect(std::uint64_t steps);
+  std::uint64_t expected_steps() const { return expected_; }
   /// How many have been committed.
   std::uint64_t step() const { return step_; }
 
@@ -194,6 +195,7 @@ class PHAROS_API TrainContext {
   OnRankDeath on_death_ = OnRankDeath::kBeginAgain;
   bool has_said_ = false;
   std::uint64_t step_ = 0;
+  std::uint64_t expected_ = 0;
   Committed committed_;
   bool has_to_tell_ = false;
   bool has_whole_state_ = false;

@@ -53,8 +53,8 @@ struct TrainerOptions {
   /// As the label "gpu_type" of the ranks' nodes says it: "A10". Empty: any.
   std::string gpu_type{};
   std::uint64_t seed = 0;
-  /// Where checkpoints and logs are; one training has it, on a disk that all nodes have. What is there is gone on
-  /// with. Empty: nowhere, and a training whose rank dies begins anew.
+  /// Where logs are, and checkpoints, in its folder "checkpoints"; one training has it, on a disk that all nodes have.
+  /// What is there is gone on with. Empty: nowhere, and a training whose rank dies begins anew.
   std::filesystem::path folder{};
   /// A checkpoint each so many steps. 0: when the training is stopped, and where report() asks for one.
   std::uint64_t save_every = 0;

@@ -1,0 +1,338 @@
+// A service that trains: an actor with a name, which owns a training that goes on in the background, on two ranks,
+// while it is asked how that goes, and stops and resumes it. When its process dies another one takes its place by
+// itself, and goes on from the newest checkpoint; when a rank's does, the others go on with the same step.
+//
+// This program is its client. It does all that to a service, and then trains the same undisturbed: what is learned must
+// be the same, to the bit.
+//
+//   pharos-long-running-service --folder runs/service
+
+#include <signal.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/fit.hpp>
+#include <pharos/pharos.hpp>
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace ml = pharos::ml;
+using torch::Tensor;
+
+constexpr const char* kName = "training-service";
+constexpr std::size_t kRanks = 2;
+constexpr std::uint64_t kSaveEvery = 50;  // steps
+constexpr std::uint64_t kStepsMin = 500;
+constexpr std::size_t kBatch = 64;  // of a rank
+constexpr std::int64_t kArms = 3;
+constexpr std::int64_t kPoints = 3072;
+constexpr std::int64_t kWidth = 256;
+constexpr std::chrono::milliseconds kAskEvery{10};
+constexpr std::chrono::seconds kSayEvery{1};
+
+// ---- What is trained
+
+/// To tell the arms of three spirals apart.
+class Spirals : public ml::Learner {
+ public:
+  explicit Spirals(std::uint64_t steps) : steps_{steps} {}
+
+  torch::nn::Module& module() override { return *network_; }
+  ml::DatasetPtr training_data() override {
+    auto random = at::make_generator<at::CPUGeneratorImpl>(1);
+    const Tensor arms = torch::arange(kPoints).remainder(kArms);
+    const Tensor radius = torch::rand({kPoints}, random).sqrt();
+    const Tensor angle = 5 * radius + arms * (2 * M_PI / kArms) + 0.1 * torch::randn({kPoints}, random);
+    const Tensor places = torch::stack({radius * angle.cos(), radius * angle.sin()}, 1);
+    return ml::rows_of({{"place", ml::array_of(places)}, {"arm", ml::array_of(arms)}});
+  }
+  Tensor training_step(const ml::Batch& batch) override {
+    return torch::cross_entropy_loss(network_->forward(ml::tensor_of(batch["place"])), ml::tensor_of(batch["arm"]));
+  }
+  ml::Optimization configure_optimizers() override {
+    return {.rule = ml::AdamW{.lr = 3e-3}, .weight_decay = 1e-3, .schedule = ml::cosine(steps_)};
+  }
+
+ private:
+  const std::uint64_t steps_;
+  torch::nn::Sequential network_{torch::nn::Linear(2, kWidth),
+                                 torch::nn::Tanh(),
+                                 torch::nn::Linear(kWidth, kWidth),
+                                 torch::nn::Dropout(0.1),
+                                 torch::nn::Tanh(),
+                                 torch::nn::Linear(kWidth, kWidth),
+                                 torch::nn::Tanh(),
+                                 torch::nn::Linear(kWidth, kArms)};
+};
+
+/// With `service` a rank says there who it is.
+void train_as_rank(ml::TrainContext& context, const std::string& service, std::uint64_t steps);
+
+ml::TrainerOptions trainer_options(const fs::path& folder) {
+  return {.name = "spirals",
+          .scaling = {.workers = kRanks, .cpus_per_worker = 0},
+          .seed = 1,
+          .folder = folder,
+          .save_every = kSaveEvery,
+          .progress = false};
+}
+
+// ---- The service
+
+enum class Doing : std::uint8_t { kNothing, kTraining, kStopped, kFinished, kFailed };
+
+struct State {
+  Doing doing = Doing::kNothing;
+  std::uint64_t step = 0;
+  double loss = 0;
+  std::uint64_t from = 0;         // the step that it was last begun at
+  std::uint32_t incarnation = 0;  // of the service: how many processes it has had
+  std::uint32_t replaced = 0;     // ranks that had died
+  pid_t process = 0;              // the service's
+  std::array<pid_t, kRanks> ranks{};
+  std::string why{};  // it has failed
+
+  auto pharos_fields() { return std::tie(doing, step, loss, from, incarnation, replaced, process, ranks, why); }
+};
+
+class Service {
+ public:
+  Service(const std::string& folder, std::uint64_t steps) : folder_{folder}, steps_{steps} {
+    state_.process = ::getpid();
+    state_.incarnation = pharos::context().incarnation;
+    if (fs::exists(wanted_)) start();  // the process before this one has died at it
+  }
+  Service(Service&&) = delete;
+  ~Service() {
+    stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void begin() {
+    if (fs::exists(folder_)) throw std::logic_error{folder_.string() + " has a training: resume it"};
+    start();
+  }
+  void resume() {
+    if (!fs::exists(folder_)) throw std::logic_error{"there is no training in " + folder_.string() + ": begin one"};
+    start();
+  }
+  /// Soon, with a checkpoint of the step that it is at.
+  void stop() { stops_ = true; }
+  State state() {
+    const std::lock_guard lock{mutex_};
+    return state_;
+  }
+  /// A rank says so when it begins.
+  void rank_is(std::uint32_t rank, pid_t process) {
+    const std::lock_guard lock{mutex_};
+    if (state_.ranks.at(rank) != 0) ++state_.replaced;
+    state_.ranks.at(rank) = process;
+  }
+
+ private:
+  void start() {
+    if (state().doing == Doing::kTraining) return;
+    if (thread_.joinable()) thread_.join();
+    fs::create_directories(folder_);
+    std::ofstream{wanted_} << "as long as this is here, the service is to train\n";
+    stops_ = false;
+    state_.doing = Doing::kTraining;
+    state_.ranks = {};
+    thread_ = std::thread{[this] { train(); }};
+  }
+
+  void train() {
+    try {
+      pharos::Runtime runtime;  // this worker's place in the cluster
+      ml::TrainerOptions options = trainer_options(folder_);
+      bool is_first = true;
+      options.callbacks.emplace_back([&](const ml::TrainReport& report) {
+        const std::lock_guard lock{mutex_};
+        if (std::exchange(is_first, false)) state_.from = report.step - 1;
+        state_.step = report.step;
+        state_.loss = *report.metrics.find("loss");
+        return stops_ ? ml::Verdict::kStop : ml::Verdict::kGoOn;
+      });
+      const ml::TrainResult result = ml::Trainer{runtime, options}.run<&train_as_rank>(std::string{kName}, steps_);
+      end(result.end == ml::TrainResult::End::kReturned ? Doing::kFinished : Doing::kStopped);
+    } catch (const std::exception& error) {
+      end(Doing::kFailed, error.what());
+    }
+  }
+  void end(Doing doing, const std::string& why = {}) {
+    fs::remove(wanted_);
+    const std::lock_guard lock{mutex_};
+    state_.doing = doing;
+    state_.why = why;
+  }
+
+  const fs::path folder_;
+  const fs::path wanted_ = folder_ / "wanted";
+  const std::uint64_t steps_;
+  std::atomic<bool> stops_ = false;
+  std::mutex mutex_;
+  State state_;
+  std::thread thread_;
+};
+
+void train_as_rank(ml::TrainContext& context, const std::string& service, std::uint64_t steps) {
+  torch::set_num_threads(1);
+  torch::manual_seed(context.seed());
+  pharos::Runtime runtime;
+  if (!service.empty()) runtime.actor<Service>(service).call<&Service::rank_is>(context.rank(), ::getpid()).get();
+  Spirals spirals{steps};
+  ml::fit(context, spirals, {.batch = kBatch, .epochs = steps, .steps = steps, .strategy = ml::FitStrategy::kCopies});
+}
+
+// ---- Its client
+
+class Client {
+ public:
+  Client(pharos::Runtime& runtime, const fs::path& folder, std::uint64_t steps)
+      : service_{runtime.spawn<Service>({.name = kName, .max_restarts = 3, .max_task_retries = 3}, folder.string(),
+                                        steps)},
+        checkpoints_{folder / "checkpoints"},
+        steps_{steps} {}
+
+  /// The last step's loss.
+  double train_and_disturb() {
+    say("the service begins to train");
+    service_.call<&Service::begin>().get();
+    until([&](const State& now) { return now.step >= steps_ / 5; });
+    stop_and_resume();
+    const State killed = until([&](const State& now) { return now.step >= 2 * steps_ / 5; });
+    kill(killed.process, "the service", killed.step);
+    const State back = until([&](const State& now) { return now.step >= 3 * steps_ / 5; });
+    say("it has come back by itself as process " + std::to_string(back.process) + ", and gone on from step " +
+        std::to_string(back.from));
+    expect(back.incarnation == 2 && back.from >= killed.from, "it has not gone on where it was saved");
+    kill(back.ranks[1], "rank 1", back.step);
+    const State end = until([](const State& now) { return now.doing == Doing::kFinished; });
+    say("finished at step " + std::to_string(end.step) + "; ranks that were replaced: " + std::to_string(end.replaced));
+    expect(end.step == steps_ && end.replaced == 1 && end.process == back.process, "it has not ended as it should");
+    return end.loss;
+  }
+
+ private:
+  void stop_and_resume() {
+    service_.call<&Service::stop>().get();
+    const State stopped = until([](const State& now) { return now.doing == Doing::kStopped; });
+    const std::uint64_t saved = ml::checkpoints_in(checkpoints_).at(0).moment.step;
+    say("stopped at step " + std::to_string(stopped.step) + "; the newest checkpoint is of step " +
+        std::to_string(saved));
+    expect(saved == stopped.step, "it was not saved where it was stopped");
+    service_.call<&Service::resume>().get();
+    const State resumed = until([&](const State& now) { return now.step > saved; });
+    say("resumed from step " + std::to_string(resumed.from));
+    expect(resumed.from == saved, "it has not gone on where it was stopped");
+  }
+  void kill(pid_t process, const std::string& of, std::uint64_t step) {
+    say("process " + std::to_string(process) + " of " + of + " is killed at step " + std::to_string(step));
+    ::kill(process, SIGKILL);
+  }
+
+  /// Asks how it goes until it is so, and says that now and then.
+  template <class Condition>
+  State until(const Condition& condition) {
+    for (;;) {
+      State now = service_.call<&Service::state>().get();
+      if (now.doing == Doing::kFailed) throw std::runtime_error{"the service has failed: " + now.why};
+      if (condition(now)) return now;
+      expect(now.doing != Doing::kFinished, "it has come to its end too early: take more --steps");
+      if (now.doing == Doing::kTraining && now.step > 0 && std::chrono::steady_clock::now() - said_ > kSayEvery) {
+        say("training: step " + std::to_string(now.step) + ", loss " + std::to_string(now.loss));
+      }
+      std::this_thread::sleep_for(kAskEvery);
+    }
+  }
+  static void expect(bool is_so, const char* otherwise) {
+    if (!is_so) throw std::runtime_error{otherwise};
+  }
+  void say(const std::string& text) {
+    said_ = std::chrono::steady_clock::now();
+    std::printf("%5.1f s  %s\n", std::chrono::duration<double>(said_ - began_).count(), text.c_str());
+    std::fflush(stdout);
+  }
+
+  const pharos::Actor<Service> service_;
+  const fs::path checkpoints_;
+  const std::uint64_t steps_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point said_ = began_;
+};
+
+int run(pharos::Runtime& runtime, const fs::path& folder, std::uint64_t steps) {
+  const double disturbed = Client{runtime, folder / "service", steps}.train_and_disturb();
+  std::printf("The same once more, in this program, and undisturbed.\n");
+  std::fflush(stdout);
+  ml::Trainer trainer{runtime, trainer_options(folder / "undisturbed")};
+  const double undisturbed = *trainer.run<&train_as_rank>(std::string{}, steps).last("loss");
+  std::printf("The last loss: %.17g when it was disturbed, %.17g when not: %s.\n", disturbed, undisturbed,
+              disturbed == undisturbed ? "the same bits" : "DIFFERENT");
+  return disturbed == undisturbed ? 0 : 1;
+}
+
+constexpr std::string_view kUsage = R"(usage: pharos-long-running-service [--folder DIR] [--steps N]
+
+Has a service train, stops, resumes and kills it, and trains the same undisturbed.
+
+  --folder DIR  a new one, which keeps checkpoints and reports of both
+  --steps N     of the training, 500 or more (1500)
+
+examples:
+  pharos-long-running-service
+  pharos-long-running-service --folder runs/service --steps 5000
+)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fs::path folder;
+  std::uint64_t steps = 1500;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view name = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (name == "--folder" && has_value) {
+      folder = argv[i + 1];
+    } else if (name == "--steps" && has_value) {
+      steps = std::strtoull(argv[i + 1], nullptr, 10);
+    } else {
+      std::fputs(kUsage.data(), name == "--help" ? stdout : stderr);
+      return name == "--help" ? 0 : 2;
+    }
+  }
+  const bool is_kept = !folder.empty();
+  if (!is_kept) folder = fs::temp_directory_path() / ("pharos-long-running-service-" + std::to_string(::getpid()));
+  int status = 1;
+  try {
+    if (steps < kStepsMin) throw std::runtime_error{"there are too few steps to do all that in between"};
+    if (fs::exists(folder)) throw std::runtime_error{folder.string() + " is there already: take a new folder"};
+    pharos::Runtime runtime{argc, argv};
+    status = run(runtime, fs::absolute(folder), steps);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "pharos-long-running-service: %s\n", error.what());
+  }
+  if (!is_kept) fs::remove_all(folder);
+  return status;
+}

@@ -1,0 +1,404 @@
+// A transformer learns a text, byte by byte, on ranks of which each keeps a part of its parameters only: a block's come
+// together when it is their turn, and go again. `Reader` says what is learned, and from what; ml::fit() does the rest.
+// By copies of the transformer, or with less of it divided, is another word for FitOptions::strategy, and any number of
+// ranks may share a batch: what is learned is the same.
+//
+//   pharos-transformer-fsdp --ranks 2 --picture loss.svg
+//   pharos-transformer-fsdp --text war_and_peace.txt --steps 1000 --folder runs/tolstoy
+//
+// Ended by Ctrl-C, or by anything else, and started again with the same folder, it goes on where it was.
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <pharos/ml/fit.hpp>
+#include <pharos/ml/recompute.hpp>
+#include <pharos/pharos.hpp>
+
+namespace {
+
+namespace ml = pharos::ml;
+namespace nn = torch::nn;
+using torch::Tensor;
+
+constexpr std::int64_t kBytes = 256;  // that there are: the vocabulary
+constexpr std::int64_t kContext = 64;
+constexpr std::int64_t kWidth = 320;
+constexpr std::int64_t kHeads = 4;
+constexpr std::int64_t kBlocks = 8;
+constexpr std::size_t kBatch = 4;            // windows in a step, of all ranks together
+constexpr std::size_t kEpoch = 20 * kBatch;  // windows until it is validated
+constexpr std::uint64_t kValidated = 16;     // windows
+constexpr std::uint64_t kSaveEvery = 20;     // steps
+constexpr double kTemperature = 0.5;         // of what it writes: below 1, what is likely becomes likelier
+constexpr std::size_t kTokenBytes = sizeof(std::uint16_t);
+constexpr std::size_t kMadeUpBytes = 1 << 18;  // of the text that it makes itself
+
+// ---- What is trained
+
+class BlockImpl : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) {
+    const Tensor attended = x + attend(norm1_(x));
+    return attended + down_(torch::gelu(up_(norm2_(attended))));
+  }
+
+ private:
+  /// Each byte looks at those before it.
+  Tensor attend(const Tensor& x) {
+    const auto by_head = [&](const Tensor& part) {
+      return part.view({x.size(0), x.size(1), kHeads, kWidth / kHeads}).transpose(1, 2);
+    };
+    const std::vector<Tensor> parts = attention_(x).chunk(3, 2);
+    const Tensor seen = torch::scaled_dot_product_attention(by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {},
+                                                            /*dropout_p=*/0, /*is_causal=*/true);
+    return projection_(seen.transpose(1, 2).reshape(x.sizes()));
+  }
+
+  nn::LayerNorm norm1_ = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
+  nn::Linear attention_ = register_module("attention", nn::Linear(kWidth, 3 * kWidth));
+  nn::Linear projection_ = register_module("projection", nn::Linear(kWidth, kWidth));
+  nn::LayerNorm norm2_ = register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
+  nn::Linear up_ = register_module("up", nn::Linear(kWidth, 4 * kWidth));
+  nn::Linear down_ = register_module("down", nn::Linear(4 * kWidth, kWidth));
+};
+TORCH_MODULE(Block);
+
+class TransformerImpl : public nn::Module {
+ public:
+  /// With `recomputes` a block's activations are not kept for backward: less memory, and a third more time.
+  explicit TransformerImpl(bool recomputes) : recomputes_{recomputes} {
+    for (std::int64_t i = 0; i < kBlocks; ++i) blocks_->push_back(Block{});
+  }
+
+  /// What comes after each of them, as scores.
+  Tensor forward(const Tensor& tokens) {
+    Tensor x = tokens_(tokens) + places_(torch::arange(tokens.size(1)));
+    for (const auto& each : *blocks_) {
+      const auto block = std::static_pointer_cast<BlockImpl>(each);
+      x = recomputes_ ? ml::checkpoint([block](const Tensor& in) { return block->forward(in); }, x) : block->forward(x);
+    }
+    return scores_(norm_(x));
+  }
+
+ private:
+  const bool recomputes_;
+  nn::Embedding tokens_ = register_module("tokens", nn::Embedding(kBytes, kWidth));
+  nn::Embedding places_ = register_module("places", nn::Embedding(kContext, kWidth));
+  nn::ModuleList blocks_ = register_module("blocks", nn::ModuleList());  // units, which come and go
+  nn::LayerNorm norm_ = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
+  nn::Linear scores_ = register_module("scores", nn::Linear(kWidth, kBytes));
+};
+TORCH_MODULE(Transformer);
+
+// ---- From what
+
+/// Windows of a text, at places that are drawn by chance: epochs are as long with any text.
+class DrawnWindows : public ml::Dataset {
+ public:
+  DrawnWindows(ml::Tokens text, std::uint64_t size) : text_{std::move(text)}, size_{size} {}
+
+  std::uint64_t size() const override { return size_; }
+  const std::vector<ml::Field>& fields() const override { return fields_; }
+  void read(std::uint64_t, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
+    const std::size_t begin = chance % (text_.size() - kContext);
+    for (std::size_t i = 0; i < 2; ++i) {
+      text_.copy(begin + i, {reinterpret_cast<std::int64_t*>(to[i].data()), static_cast<std::size_t>(kContext)});
+    }
+  }
+
+ private:
+  const ml::Tokens text_;
+  const std::uint64_t size_;
+  const std::vector<ml::Field> fields_{{"tokens", ml::DType::kI64, {kContext}}, {"next", ml::DType::kI64, {kContext}}};
+};
+
+class Reader : public ml::Learner {
+ public:
+  Reader(const pharos::Bytes& learned, const pharos::Bytes& held_out, std::uint64_t steps, bool recomputes)
+      : learned_{learned, kTokenBytes}, held_out_{held_out, kTokenBytes}, steps_{steps}, transformer_{recomputes} {
+    torch::set_num_threads(1);
+  }
+
+  nn::Module& module() override { return *transformer_; }
+  ml::DatasetPtr training_data() override { return std::make_shared<DrawnWindows>(learned_, kEpoch); }
+  ml::DatasetPtr validation_data() override {
+    const auto all = ml::windows_of(held_out_, kContext);
+    return ml::part_of(all, 0, std::min(all->size(), kValidated));
+  }
+  Tensor training_step(const ml::Batch& batch) override {
+    const Tensor scores = transformer_(ml::tensor_of(batch["tokens"]));
+    return torch::cross_entropy_loss(scores.flatten(0, 1), ml::tensor_of(batch["next"]).flatten());
+  }
+  ml::Optimization configure_optimizers() override {
+    return {.rule = ml::AdamW{.lr = 2e-3, .beta2 = 0.95},
+            .weight_decay = 0.1,
+            .schedule = ml::warm_up(steps_ / 10, ml::cosine(steps_ - steps_ / 10, 0.1)),
+            .clip_norm = 1};
+  }
+
+ private:
+  const ml::Tokens learned_;
+  const ml::Tokens held_out_;
+  const std::uint64_t steps_;
+  Transformer transformer_;
+};
+
+// ---- Texts
+
+/// Sentences of a small grammar: each capital letter stands for one of its lines.
+std::string made_up_text() {
+  static const std::map<char, std::vector<std::string_view>> kGrammar{
+      {'S', {"T V T.", "T V T and V T.", "when T V T, T V T."}},
+      {'T', {"the C", "the A C", "the C with the red hat"}},
+      {'A', {"small", "brave", "quiet"}},
+      {'C', {"fox", "sailor", "bear", "queen", "owl"}},
+      {'V', {"sees", "follows", "remembers", "hides from"}}};
+  std::mt19937 random{1};
+  std::string text;
+  while (text.size() < kMadeUpBytes) {
+    std::string sentence{"S\n"};
+    for (std::size_t at = 0; at < sentence.size();) {
+      const auto found = kGrammar.find(sentence[at]);
+      if (found == kGrammar.end()) {
+        ++at;
+      } else {
+        sentence.replace(at, 1, found->second[random() % found->second.size()]);
+      }
+    }
+    text += sentence;
+  }
+  return text;
+}
+
+pharos::Bytes tokens_of(std::string_view text) {
+  const std::vector<std::uint16_t> tokens{reinterpret_cast<const unsigned char*>(text.data()),
+                                          reinterpret_cast<const unsigned char*>(text.data()) + text.size()};
+  return pharos::Bytes::copy_of(std::as_bytes(std::span{tokens}));
+}
+
+/// The least loss of who knows nothing but how often each byte comes, in nats.
+double entropy_of_bytes(std::string_view text) {
+  std::array<double, kBytes> counts{};
+  for (const char each : text) ++counts[static_cast<unsigned char>(each)];
+  double entropy = 0;
+  for (const double count : counts) {
+    const double share = count / static_cast<double>(text.size());
+    if (count > 0) entropy -= share * std::log(share);
+  }
+  return entropy;
+}
+
+// ---- The program
+
+struct Strategy {
+  std::string_view name;
+  ml::FitStrategy strategy;
+  const char* what;
+};
+constexpr std::array kStrategies{
+    Strategy{"fsdp", ml::FitStrategy::kFullyShard,
+             "parameters, gradients and what the optimizer keeps are divided among them"},
+    Strategy{"zero2", ml::FitStrategy::kZero2,
+             "each has the parameters; gradients and what the optimizer keeps are divided among them"},
+    Strategy{"zero1", ml::FitStrategy::kZero1,
+             "each has parameters and gradients; what the optimizer keeps is divided among them"},
+    Strategy{"copies", ml::FitStrategy::kCopies, "each has a copy of it"},
+    Strategy{"auto", ml::FitStrategy::kByMemory, "as little of it is divided as their memory allows"}};
+
+struct Options {
+  std::size_t ranks = 2;
+  std::size_t steps = 160;
+  const Strategy* strategy = kStrategies.data();
+  bool recomputes = false;
+  std::string text{};
+  std::string folder{};
+  std::string picture{};
+};
+
+constexpr std::string_view kUsage = R"(usage: pharos-transformer-fsdp [OPTION…]
+
+Trains a transformer of ten million parameters to say which byte comes next in a text.
+
+  --ranks N        processes that train it together (2)
+  --steps N        of the optimizer, in whole twenties (160)
+  --strategy NAME  what the ranks divide: fsdp (all), zero2, zero1, copies (nothing), auto (by their memory)
+  --recompute      blocks compute once more in backward, and keep nothing for it
+  --text FILE      what it learns; without, a text by a small grammar
+  --folder DIR     for checkpoints, each 20 steps; what is there is gone on with
+  --picture FILE   the loss, as SVG
+
+examples:
+  pharos-transformer-fsdp
+  pharos-transformer-fsdp --ranks 4 --strategy auto
+  pharos-transformer-fsdp --text war_and_peace.txt --steps 1000 --folder runs/tolstoy
+)";
+
+bool read_number(std::string_view text, std::size_t& to) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+  return error == std::errc{} && end == text.data() + text.size() && to > 0;
+}
+
+bool read_options(std::span<char*> arguments, Options& options) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view name = arguments[i];
+    if (name.starts_with("--pharos-")) {  // the Runtime's
+      if (name.find('=') == std::string_view::npos) ++i;
+      continue;
+    }
+    if (name == "--recompute") {
+      options.recomputes = true;
+      continue;
+    }
+    if (++i == arguments.size()) return false;
+    const std::string_view value = arguments[i];
+    if (name == "--ranks") {
+      if (!read_number(value, options.ranks)) return false;
+    } else if (name == "--steps") {
+      if (!read_number(value, options.steps)) return false;
+    } else if (name == "--strategy") {
+      options.strategy = std::ranges::find(kStrategies, value, &Strategy::name);
+      if (options.strategy == kStrategies.end()) return false;
+    } else if (name == "--text") {
+      options.text = value;
+    } else if (name == "--folder") {
+      options.folder = value;
+    } else if (name == "--picture") {
+      options.picture = value;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string text_of(const std::string& file) {
+  std::ifstream stream{file, std::ios::binary};
+  std::string text{std::istreambuf_iterator<char>{stream}, {}};
+  if (!stream.is_open() || text.size() < 100 * kContext) {
+    throw std::runtime_error{file + " cannot be read, or has too little to learn from"};
+  }
+  return text;
+}
+
+/// What the model writes: the parts that ranks have saved, brought together in one process.
+std::string written_by_newest_in(const std::string& folder, std::string text, std::size_t bytes) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(1);
+  Transformer transformer{/*recomputes=*/false};
+  ml::load_arrays(*transformer, ml::tensors_of_checkpoint(ml::checkpoints_in(folder + "/checkpoints").at(0).path));
+  while (text.size() < bytes) {
+    const auto seen = std::min(static_cast<std::int64_t>(text.size()), kContext);
+    const Tensor tokens = torch::from_blob(text.data() + text.size() - seen, {1, seen}, torch::kByte).to(torch::kLong);
+    const Tensor scores = transformer(tokens).select(0, 0).select(0, -1);
+    text += static_cast<char>(torch::multinomial(torch::softmax(scores / kTemperature, 0), 1).item<std::int64_t>());
+  }
+  return text;
+}
+
+double mean_of(const ml::TrainResult& result, std::string_view name) {
+  double sum = 0;
+  for (const ml::TrainReport& each : result.reports) sum += *each.metrics.find(name);
+  return sum / static_cast<double>(result.reports.size());
+}
+
+/// True: it knows more than how often each byte comes.
+bool show(const ml::TrainResult& result, double least_by_frequencies) {
+  const ml::TrainReport& first = result.reports.front();
+  const double validation_loss = *result.last("validation_loss");
+  std::printf("\n%s\n", result.to_text_picture().c_str());
+  std::printf("training loss    %.3f at step %ju, %.3f at step %ju\n", *first.metrics.find("loss"), first.step,
+              *result.last("loss"), result.steps);
+  std::printf("validation loss  %.3f nats a byte; who knows nothing but how often each byte comes has %.3f\n",
+              validation_loss, least_by_frequencies);
+  std::printf("speed            %.1f samples/s, of %jd bytes each\n", mean_of(result, "samples_per_second"), kContext);
+  return validation_loss < 0.9 * least_by_frequencies;
+}
+
+ml::TrainResult train(pharos::Runtime& runtime, const Options& options, std::string_view text, std::size_t learned) {
+  const std::size_t batch = std::max<std::size_t>(kBatch / options.ranks, 1);
+  const std::size_t steps_of_epoch = (kEpoch + batch * options.ranks - 1) / (batch * options.ranks);
+  const std::uint64_t epochs = (options.steps + steps_of_epoch - 1) / steps_of_epoch;
+  ml::Trainer trainer{runtime,
+                      {.name = "transformer",
+                       .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // there may be more than cores
+                       .seed = 1,
+                       .folder = options.folder,
+                       .save_every = options.folder.empty() ? 0 : kSaveEvery}};
+  // Once in shared memory, where all ranks read it.
+  const pharos::Ref<pharos::Bytes> tokens = runtime.put(tokens_of(text));
+  return ml::fit<Reader>(trainer, {.batch = batch, .epochs = epochs, .strategy = options.strategy->strategy},
+                         tokens.slice(0, kTokenBytes * learned),
+                         tokens.slice(kTokenBytes * learned, kTokenBytes * (text.size() - learned)),
+                         epochs * steps_of_epoch, options.recomputes);
+}
+
+int run(pharos::Runtime& runtime, const Options& options) {
+  torch::set_num_threads(1);
+  const std::string text = options.text.empty() ? made_up_text() : text_of(options.text);
+  const std::size_t learned = text.size() / 10 * 9;
+  std::int64_t parameters = 0;
+  for (const Tensor& each : Transformer(false)->parameters()) parameters += each.numel();
+  std::printf("A transformer of %.1f million parameters learns %zu bytes of text on %zu ranks:\n%s.\n",
+              static_cast<double>(parameters) / 1e6, learned, options.ranks, options.strategy->what);
+  std::printf("The text begins: %s\n", text.substr(0, std::min<std::size_t>(text.find('\n'), 80)).c_str());
+  std::fflush(stdout);
+
+  const ml::TrainResult result = train(runtime, options, text, learned);
+  if (result.end == ml::TrainResult::End::kInterrupted) {
+    std::printf("Interrupted at step %ju.%s\n", result.steps,
+                options.folder.empty() ? "" : " Started again with the same folder, it goes on from there.");
+    return 130;
+  }
+  bool is_right = true;
+  if (result.reports.empty()) {
+    std::printf("%s has all %ju steps already: nothing is left to do.\n", options.folder.c_str(), result.steps);
+  } else {
+    is_right = show(result, entropy_of_bytes(std::string_view{text}.substr(learned)));
+    if (!options.picture.empty()) std::ofstream{options.picture} << result.to_svg();
+  }
+  if (!options.folder.empty()) {
+    const std::string begin = text.substr(learned, kContext);
+    const std::string whole = written_by_newest_in(options.folder, begin, 3 * kContext);
+    std::printf("\nIt goes on, after the bar, with what it has not seen:\n%s|%s\n", begin.c_str(),
+                whole.c_str() + begin.size());
+  }
+  return is_right ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  const bool asks = argc > 1 && std::string_view{argv[1]} == "--help";
+  if (asks || !read_options(std::span{argv, static_cast<std::size_t>(argc)}.subspan(1), options)) {
+    std::fputs(kUsage.data(), asks ? stdout : stderr);
+    return asks ? 0 : 2;
+  }
+  try {
+    pharos::Runtime runtime{argc, argv};
+    return run(runtime, options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "pharos-transformer-fsdp: %s\n", error.what());
+    return 1;
+  }
+}
