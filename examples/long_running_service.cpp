@@ -56,8 +56,6 @@ constexpr std::chrono::seconds kSayEvery{1};
 /// To tell the arms of three spirals apart.
 class Spirals : public ml::Learner {
  public:
-  explicit Spirals(std::uint64_t steps) : steps_{steps} {}
-
   torch::nn::Module& module() override { return *network_; }
   ml::DatasetPtr training_data() override {
     auto random = at::make_generator<at::CPUGeneratorImpl>(1);
@@ -71,11 +69,10 @@ class Spirals : public ml::Learner {
     return torch::cross_entropy_loss(network_->forward(ml::tensor_of(batch["place"])), ml::tensor_of(batch["arm"]));
   }
   ml::Optimization configure_optimizers() override {
-    return {.rule = ml::AdamW{.lr = 3e-3}, .weight_decay = 1e-3, .schedule = ml::cosine(steps_)};
+    return {.rule = ml::AdamW{.lr = 3e-3}, .weight_decay = 1e-3, .schedule = ml::cosine(context().expected_steps())};
   }
 
  private:
-  const std::uint64_t steps_;
   torch::nn::Sequential network_{torch::nn::Linear(2, kWidth),
                                  torch::nn::Tanh(),
                                  torch::nn::Linear(kWidth, kWidth),
@@ -201,8 +198,8 @@ void train_as_rank(ml::TrainContext& context, const std::string& service, std::u
   torch::manual_seed(context.seed());
   pharos::Runtime runtime;
   if (!service.empty()) runtime.actor<Service>(service).call<&Service::rank_is>(context.rank(), ::getpid()).get();
-  Spirals spirals{steps};
-  ml::fit(context, spirals, {.batch = kBatch, .epochs = steps, .steps = steps, .strategy = ml::FitStrategy::kCopies});
+  Spirals spirals;
+  ml::fit(context, spirals, {.batch = kBatch, .epochs = 0, .steps = steps, .strategy = ml::FitStrategy::kCopies});
 }
 
 // ---- Its client

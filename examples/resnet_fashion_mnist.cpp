@@ -148,8 +148,8 @@ ml::DatasetPtr samples_of(const Pictures& pictures, bool flips) {
 
 class KindOfPicture : public ml::Learner {
  public:
-  KindOfPicture(const Pictures& learned, const Pictures& held_out, std::uint64_t steps)
-      : learned_{samples_of(learned, true)}, held_out_{samples_of(held_out, false)}, steps_{steps} {}
+  KindOfPicture(const Pictures& learned, const Pictures& held_out)
+      : learned_{samples_of(learned, true)}, held_out_{samples_of(held_out, false)} {}
 
   torch::nn::Module& module() override { return *network_; }
   ml::DatasetPtr training_data() override { return learned_; }
@@ -164,13 +164,12 @@ class KindOfPicture : public ml::Learner {
   ml::Optimization configure_optimizers() override {
     return {.rule = ml::Sgd{.lr = 0.02, .momentum = 0.9, .nesterov = true},
             .weight_decay = 5e-4,
-            .schedule = ml::one_cycle(steps_)};
+            .schedule = ml::one_cycle(context().expected_steps())};
   }
 
  private:
   const ml::DatasetPtr learned_;
   const ml::DatasetPtr held_out_;
-  const std::uint64_t steps_;
   ml::ResNet18 network_{ml::ResNet18Options{.channels = 1, .classes = kKinds}};
 };
 
@@ -180,8 +179,7 @@ void train(ml::TrainContext& context, const Pictures& learned, const Pictures& h
   torch::set_num_threads(1);
   torch::manual_seed(context.seed());
   const std::size_t batch = std::max<std::size_t>(kBatch / context.size(), 1);
-  const std::uint64_t batches = (static_cast<std::uint64_t>(learned.shape[0]) - 1) / (batch * context.size()) + 1;
-  KindOfPicture learner{learned, held_out, epochs * batches};
+  KindOfPicture learner{learned, held_out};
   ml::fit(context, learner, {.batch = batch, .epochs = epochs, .strategy = ml::FitStrategy::kCopies});
   if (context.rank() == 0 && !save.empty()) ml::write_safetensors(save, ml::arrays_of(learner.module()));
 }

@@ -45,11 +45,10 @@ constexpr std::int64_t kContext = 64;
 constexpr std::int64_t kWidth = 320;
 constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kBlocks = 8;
-constexpr std::size_t kBatch = 4;            // windows in a step, of all ranks together
-constexpr std::size_t kEpoch = 20 * kBatch;  // windows until it is validated
-constexpr std::uint64_t kValidated = 16;     // windows
-constexpr std::uint64_t kSaveEvery = 20;     // steps
-constexpr double kTemperature = 0.5;         // of what it writes: below 1, what is likely becomes likelier
+constexpr std::size_t kBatch = 4;         // windows in a step, of all ranks together
+constexpr std::uint64_t kValidated = 16;  // windows
+constexpr std::uint64_t kSaveEvery = 20;  // steps
+constexpr double kTemperature = 0.5;      // of what it writes: below 1, what is likely becomes likelier
 constexpr std::size_t kTokenBytes = sizeof(std::uint16_t);
 constexpr std::size_t kMadeUpBytes = 1 << 18;  // of the text that it makes itself
 
@@ -112,35 +111,13 @@ TORCH_MODULE(Transformer);
 
 // ---- From what
 
-/// Windows of a text, at places that are drawn by chance: epochs are as long with any text.
-class DrawnWindows : public ml::Dataset {
- public:
-  DrawnWindows(ml::Tokens text, std::uint64_t size) : text_{std::move(text)}, size_{size} {}
-
-  std::uint64_t size() const override { return size_; }
-  const std::vector<ml::Field>& fields() const override { return fields_; }
-  void read(std::uint64_t, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
-    const std::size_t begin = chance % (text_.size() - kContext);
-    for (std::size_t i = 0; i < 2; ++i) {
-      text_.copy(begin + i, {reinterpret_cast<std::int64_t*>(to[i].data()), static_cast<std::size_t>(kContext)});
-    }
-  }
-
- private:
-  const ml::Tokens text_;
-  const std::uint64_t size_;
-  const std::vector<ml::Field> fields_{{"tokens", ml::DType::kI64, {kContext}}, {"next", ml::DType::kI64, {kContext}}};
-};
-
 class Reader : public ml::Learner {
  public:
-  Reader(const pharos::Bytes& learned, const pharos::Bytes& held_out, std::uint64_t steps, bool recomputes)
-      : learned_{learned, kTokenBytes}, held_out_{held_out, kTokenBytes}, steps_{steps}, transformer_{recomputes} {
-    torch::set_num_threads(1);
-  }
+  Reader(const pharos::Bytes& learned, const pharos::Bytes& held_out, bool recomputes)
+      : learned_{learned, kTokenBytes}, held_out_{held_out, kTokenBytes}, transformer_{recomputes} {}
 
   nn::Module& module() override { return *transformer_; }
-  ml::DatasetPtr training_data() override { return std::make_shared<DrawnWindows>(learned_, kEpoch); }
+  ml::DatasetPtr training_data() override { return ml::windows_of(learned_, kContext, 1); }  // from each byte on
   ml::DatasetPtr validation_data() override {
     const auto all = ml::windows_of(held_out_, kContext);
     return ml::part_of(all, 0, std::min(all->size(), kValidated));
@@ -150,16 +127,16 @@ class Reader : public ml::Learner {
     return torch::cross_entropy_loss(scores.flatten(0, 1), ml::tensor_of(batch["next"]).flatten());
   }
   ml::Optimization configure_optimizers() override {
+    const std::uint64_t steps = context().expected_steps();
     return {.rule = ml::AdamW{.lr = 2e-3, .beta2 = 0.95},
             .weight_decay = 0.1,
-            .schedule = ml::warm_up(steps_ / 10, ml::cosine(steps_ - steps_ / 10, 0.1)),
+            .schedule = ml::warm_up(steps / 10, ml::cosine(steps - steps / 10, 0.1)),
             .clip_norm = 1};
   }
 
  private:
   const ml::Tokens learned_;
   const ml::Tokens held_out_;
-  const std::uint64_t steps_;
   Transformer transformer_;
 };
 
@@ -240,7 +217,7 @@ constexpr std::string_view kUsage = R"(usage: pharos-transformer-fsdp [OPTION…
 Trains a transformer of ten million parameters to say which byte comes next in a text.
 
   --ranks N        processes that train it together (2)
-  --steps N        of the optimizer, in whole twenties (160)
+  --steps N        of the optimizer (160)
   --strategy NAME  what the ranks divide: fsdp (all), zero2, zero1, copies (nothing), auto (by their memory)
   --recompute      blocks compute once more in backward, and keep nothing for it
   --text FILE      what it learns; without, a text by a small grammar
@@ -336,8 +313,6 @@ bool show(const ml::TrainResult& result, double least_by_frequencies) {
 
 ml::TrainResult train(pharos::Runtime& runtime, const Options& options, std::string_view text, std::size_t learned) {
   const std::size_t batch = std::max<std::size_t>(kBatch / options.ranks, 1);
-  const std::size_t steps_of_epoch = (kEpoch + batch * options.ranks - 1) / (batch * options.ranks);
-  const std::uint64_t epochs = (options.steps + steps_of_epoch - 1) / steps_of_epoch;
   ml::Trainer trainer{runtime,
                       {.name = "transformer",
                        .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // there may be more than cores
@@ -346,10 +321,10 @@ ml::TrainResult train(pharos::Runtime& runtime, const Options& options, std::str
                        .save_every = options.folder.empty() ? 0 : kSaveEvery}};
   // Once in shared memory, where all ranks read it.
   const pharos::Ref<pharos::Bytes> tokens = runtime.put(tokens_of(text));
-  return ml::fit<Reader>(trainer, {.batch = batch, .epochs = epochs, .strategy = options.strategy->strategy},
-                         tokens.slice(0, kTokenBytes * learned),
-                         tokens.slice(kTokenBytes * learned, kTokenBytes * (text.size() - learned)),
-                         epochs * steps_of_epoch, options.recomputes);
+  return ml::fit<Reader>(
+      trainer, {.batch = batch, .epochs = 0, .steps = options.steps, .strategy = options.strategy->strategy},
+      tokens.slice(0, kTokenBytes * learned),
+      tokens.slice(kTokenBytes * learned, kTokenBytes * (text.size() - learned)), options.recomputes);
 }
 
 int run(pharos::Runtime& runtime, const Options& options) {

@@ -112,10 +112,8 @@ TORCH_MODULE(TwoTowers);
 
 class Recommender : public ml::Learner {
  public:
-  Recommender(pharos::SharedSpan<std::int64_t> taken, std::uint64_t steps)
-      : taken_{std::move(taken)}, log_popularity_{popularity_of_items(taken_).clamp_min(1).log()}, steps_{steps} {
-    torch::set_num_threads(1);
-  }
+  explicit Recommender(pharos::SharedSpan<std::int64_t> taken)
+      : taken_{std::move(taken)}, log_popularity_{popularity_of_items(taken_).clamp_min(1).log()} {}
 
   nn::Module& module() override { return *towers_; }
   ml::DatasetPtr training_data() override {
@@ -141,13 +139,12 @@ class Recommender : public ml::Learner {
     return recall_of(users.mm(items.t()), ml::tensor_of(batch["taken"]), ml::tensor_of(batch["wanted"]));
   }
   ml::Optimization configure_optimizers() override {
-    return {.rule = ml::AdamW{.lr = 2e-2}, .weight_decay = 0.01, .schedule = ml::cosine(steps_)};
+    return {.rule = ml::AdamW{.lr = 2e-2}, .weight_decay = 0.01, .schedule = ml::cosine(context().expected_steps())};
   }
 
  private:
   const Taken taken_;
   const Tensor log_popularity_;
-  const std::uint64_t steps_;
   TwoTowers towers_;
 };
 
@@ -206,7 +203,6 @@ bool read_options(std::span<char*> arguments, Options& options) {
 ml::TrainResult train(pharos::Runtime& runtime, const Options& options,
                       const pharos::Ref<pharos::SharedSpan<std::int64_t>>& taken) {
   const std::size_t batch = std::max<std::size_t>(kBatch / options.ranks, 1);
-  const std::uint64_t steps_of_epoch = (kUsers * kTaken + batch * options.ranks - 1) / (batch * options.ranks);
   ml::Trainer trainer{runtime,
                       {.name = "recommender",
                        .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // there may be more than cores
@@ -215,8 +211,7 @@ ml::TrainResult train(pharos::Runtime& runtime, const Options& options,
                        .save_every = options.folder.empty() ? 0 : kSaveEvery,
                        .metric = "validation_recall_10",
                        .is_better_lower = false}};
-  return ml::fit<Recommender>(trainer, {.batch = batch, .epochs = options.epochs}, taken,
-                              options.epochs * steps_of_epoch);
+  return ml::fit<Recommender>(trainer, {.batch = batch, .epochs = options.epochs}, taken);
 }
 
 void print_row(const char* who, const ml::Metrics& recall, const std::string& before = {}) {

@@ -120,7 +120,7 @@ class Blocks : public ml::Learner {
 
 void train_by_turns(ml::TrainContext& context) {
   Blocks blocks;
-  ml::fit(context, blocks, {.batch = kSamples, .epochs = 1'000'000, .steps = (kPairs + 1) * kSteps + 1});
+  ml::fit(context, blocks, {.batch = kSamples, .epochs = 0, .steps = (kPairs + 1) * kSteps + 1});
   for (const Blocks::Pair& each : blocks.pairs()) context.report({{"own", each.own}, {"plain", each.plain}});
 }
 
@@ -275,7 +275,7 @@ void measure_recovery(pharos::Runtime& runtime) {
   for (int round = 0; round < 5; ++round) {
     ml::Trainer trainer{runtime, on_two_ranks()};
     const ml::TrainResult result =
-        ml::fit<Mortal>(trainer, {.batch = kSamples, .epochs = 1'000'000, .steps = 2 * kStep}, kStep);
+        ml::fit<Mortal>(trainer, {.batch = kSamples, .epochs = 0, .steps = 2 * kStep}, kStep);
     if (result.restarts.size() != 1 || !result.restarts[0].is_replacement) {
       throw std::runtime_error{"the rank that was killed was not replaced"};
     }

@@ -379,7 +379,7 @@ TEST_F(Replaced, AtAnyInstant) {
   for (int round = 0; round < rounds; ++round) {
     const Mishap mishap{.at = At::kAnyTime,
                         .ranks = {static_cast<std::uint32_t>(random() % 3)},
-                        .microseconds = random() % 60'000,
+                        .microseconds = random() % 12'000,  // it takes twice that
                         .stops = random() % 5 == 0};
     SCOPED_TRACE("round " + std::to_string(round) + ": rank " + std::to_string(mishap.ranks[0]) + " after " +
                  std::to_string(mishap.microseconds) + " us" + (mishap.stops ? ", stopped" : ""));
@@ -432,6 +432,24 @@ TEST_F(FitTest, FewerSamplesThanRanksAreRefused) {
   const std::string text = message_of<InvalidArgument>([&] { fit<TooFew>(trainer, {.batch = 2}); });
   EXPECT_SAYS(text, "rank 0");
   EXPECT_SAYS(text, "the dataset has 2 samples, which are fewer than the 3 ranks");
+}
+
+TEST_F(FitTest, EndsWhereItsOptionsSay) {
+  Runtime runtime;
+  const auto steps_of = [&](const std::string& name, const FitOptions& how) {
+    Trainer trainer{runtime, options(name, 1)};
+    const TrainResult result = fit<Points>(trainer, how, std::uint64_t{0});
+    EXPECT_TRUE(result.last(kValidated)) << "the last step is validated";
+    EXPECT_EQ(checkpoints_in(folder_.path() / name / "checkpoints").at(0).moment.step, result.steps);
+    return result.steps;
+  };
+  EXPECT_EQ(steps_of("epochs", {.batch = 50, .epochs = 2}), 6U);
+  EXPECT_EQ(steps_of("steps", {.batch = 50, .epochs = 0, .steps = 11}), 11U);
+  EXPECT_EQ(steps_of("both", {.batch = 50, .epochs = 2, .steps = 5}), 5U);
+  EXPECT_EQ(steps_of("either", {.batch = 50, .epochs = 2, .steps = 50}), 6U);
+  Trainer endless{runtime, options("endless", 1)};
+  const auto text = message_of<InvalidArgument>([&] { fit<Points>(endless, {.epochs = 0}, std::uint64_t{0}); });
+  EXPECT_SAYS(text, "never ends");
 }
 
 TEST(StrategyChoice, TakesWhatFits) {

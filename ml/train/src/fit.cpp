@@ -179,6 +179,10 @@ class Fit {
 
  private:
   Optimization optimization() {
+    if (options_.epochs == 0 && options_.steps == 0) {
+      throw_error(Error{ErrorCode::kInvalidArgument, "a training that never ends was asked for",
+                        "Set FitOptions::epochs, or steps."});
+    }
     context_.expect(steps());
     return learner_.configure_optimizers();
   }
@@ -216,10 +220,12 @@ class Fit {
     const std::uint64_t batches = loader_.batches();
     const std::uint64_t accumulated = std::max<std::size_t>(options_.accumulate, 1);
     const std::uint64_t all = options_.epochs * ((batches + accumulated - 1) / accumulated);
-    return options_.steps == 0 ? all : std::min(all, options_.steps);
+    if (options_.epochs == 0 || options_.steps == 0) return std::max(all, options_.steps);
+    return std::min(all, options_.steps);
   }
   bool has_more() const {
-    return loader_.position().epoch < options_.epochs && (options_.steps == 0 || context_.step() < options_.steps);
+    if (options_.steps != 0 && context_.step() >= options_.steps) return false;
+    return options_.epochs == 0 || loader_.position().epoch < options_.epochs;
   }
   bool is_epoch_over() const { return loader_.position().sample >= loader_.samples(); }
   std::vector<Batch> next() {

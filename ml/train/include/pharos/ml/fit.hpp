@@ -80,8 +80,8 @@ struct FitOptions {
   std::size_t batch = 32;  ///< samples of a rank in a backward
   /// Backwards for each step of the optimizer.
   std::size_t accumulate = 1;
-  std::uint64_t epochs = 1;
-  /// The training ends with that step, whatever the epoch. 0: with the last epoch.
+  std::uint64_t epochs = 1;  ///< 0: as many as it takes for `steps`
+  /// The training ends with that step, wherever it is in an epoch. 0: with the last epoch.
   std::uint64_t steps = 0;
   /// Each so many epochs, and at the end.
   std::uint64_t validate_every = 1;
@@ -103,7 +103,7 @@ struct FitOptions {
 
 /// Trains it as a rank; for training functions of one's own. Each step reports "loss", "lr" and "samples_per_second".
 /// With FitStrategy::kCopies a rank that dies is replaced, and the others go on with the step they were at; what is
-/// divided is gone on with from the newest checkpoint.
+/// divided is gone on with from the newest checkpoint. Throws InvalidArgument for options without an end.
 PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
 
 namespace detail {
