@@ -39,7 +39,8 @@ using torch::Tensor;
 
 constexpr std::int64_t kSamples = 4;  // of a rank in a step
 constexpr std::int64_t kLength = 128;
-constexpr std::uint64_t kPairs = 24;
+constexpr int kTurn = 2;  // steps of one, before it is the other's turn
+constexpr std::uint64_t kPairs = 75;
 constexpr ml::AdamW kAdam{.lr = 1e-4};
 
 ml::DatasetPtr samples() {
@@ -89,7 +90,7 @@ class Blocks : public ml::Learner {
   ml::DatasetPtr training_data() override { return samples(); }
   ml::Optimization configure_optimizers() override { return {.rule = kAdam, .weight_decay = 0.01}; }
   Tensor training_step(const ml::Batch& batch) override {
-    if (context().step() % kSteps == 0) take_turns();
+    if (context().step() % kTurn == 0) take_turns();
     return module_->forward(ml::tensor_of(batch["x"])).pow(2).mean();
   }
   const std::vector<Pair>& pairs() const { return pairs_; }
@@ -103,11 +104,11 @@ class Blocks : public ml::Learner {
     double own = seconds_since(began_);
     if (plain_) {
       ranks.all_reduce(std::span{&own, 1}, ml::Reduction::kMax);
-      const double plain = slowest(ranks, [this] { plain_->steps(kSteps); });
-      pairs_.push_back({own / kSteps, plain / kSteps});
+      const double plain = slowest(ranks, [this] { plain_->steps(kTurn); });
+      pairs_.push_back({own / kTurn, plain / kTurn});
     } else {
       plain_.emplace(ranks);
-      plain_->steps(2 * kSteps);
+      plain_->steps(2 * kTurn);
     }
     ranks.barrier();
     began_ = Clock::now();
@@ -120,7 +121,7 @@ class Blocks : public ml::Learner {
 
 void train_by_turns(ml::TrainContext& context) {
   Blocks blocks;
-  ml::fit(context, blocks, {.batch = kSamples, .epochs = 0, .steps = (kPairs + 1) * kSteps + 1});
+  ml::fit(context, blocks, {.batch = kSamples, .epochs = 0, .steps = (kPairs + 1) * kTurn + 1});
   for (const Blocks::Pair& each : blocks.pairs()) context.report({{"own", each.own}, {"plain", each.plain}});
 }
 
@@ -224,7 +225,7 @@ class Saver {
 };
 
 void measure_checkpoints(pharos::Runtime& runtime, const std::filesystem::path& folder) {
-  constexpr int kRounds = 12;
+  constexpr int kRounds = 32;
   const auto savers = runtime.spawn_group<Saver>({.name = "savers", .size = 2});
   ml::connect(savers);
   const auto all = savers.gather<&Saver::save>(folder.string(), kRounds).get();

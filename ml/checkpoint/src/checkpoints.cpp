@@ -13,6 +13,7 @@
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/ml/checkpoints.hpp>
+#include <pharos/object_store/large_copy.hpp>
 
 #include "agreement.hpp"
 #include "folder.hpp"
@@ -25,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kUnderWayMax = 2;
+constexpr std::size_t kStreamedMin = std::size_t{64} << 10;
 
 TimePoint now() {
   return std::chrono::steady_clock::now();
@@ -36,6 +38,15 @@ std::string new_id() {
   std::string id(8, '0');
   for (char& each : id) each = kDigits[std::exchange(random, random >> 4) & 15];
   return id;
+}
+
+/// The training goes on with what the caches have: a copy of many tensors need not take their place.
+void copy(std::byte* to, std::span<const std::byte> from) {
+  if (from.size() < kStreamedMin) {
+    std::memcpy(to, from.data(), from.size());
+  } else {
+    object_store::copy_streaming(to, from.data(), from.size());
+  }
 }
 
 std::string name_of_rank(const std::string& name, std::uint32_t rank) {
@@ -180,7 +191,7 @@ class Checkpoints::Core {
     std::byte* to = job->copy->span().data();
     job->part.file = part_file_name(ranks_.rank());
     for (const Source& each : sources) {
-      std::memcpy(to, each.bytes.data(), each.bytes.size());
+      copy(to, each.bytes);
       to += each.bytes.size();
       job->part.entries.push_back(each.entry);
     }
