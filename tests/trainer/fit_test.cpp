@@ -170,6 +170,24 @@ struct Images : Learner {
                              torch::nn::Linear(64, 2)};
 };
 
+/// Which of three stripes points are in, in halves.
+struct Halves : Learner {
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override {
+    auto random = at::make_generator<at::CPUGeneratorImpl>(1);
+    const Tensor points = torch::randn({64, 2}, random);
+    const Tensor classes = points.sum(1).gt(0.5).to(torch::kLong) + points.sum(1).gt(-0.5).to(torch::kLong);
+    return rows_of({{"point", array_of(points)}, {"class", array_of(classes)}});
+  }
+  Tensor training_step(const Batch& batch) override {
+    const Tensor out = net_->forward(tensor_of(batch["point"]).to(torch::kBFloat16));
+    EXPECT_EQ(out.scalar_type(), torch::kBFloat16);
+    return torch::cross_entropy_loss(out.to(torch::kFloat), tensor_of(batch["class"]));
+  }
+  Optimization configure_optimizers() override { return {.rule = AdamW{.lr = 0.03}}; }
+  torch::nn::Sequential net_{torch::nn::Linear(2, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3)};
+};
+
 struct TooFew : Learner {
   torch::nn::Module& module() override { return *net_; }
   DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::zeros({2, 1}))}}); }
@@ -424,6 +442,17 @@ TEST_F(FitTest, ReportsWhatPeopleWantToKnow) {
   }
   EXPECT_NEAR(*result.last("mfu"), 1000 * *result.last("samples_per_second") / 2e6, 1e-6);
   EXPECT_NEAR(*result.reports[1].metrics.find("lr"), 0.03 * warm_up(3, cosine(60))(1), 1e-12);
+}
+
+TEST_F(FitTest, LearnsInHalvesByEveryStrategy) {
+  Runtime runtime;
+  for (const FitStrategy each :
+       {FitStrategy::kCopies, FitStrategy::kZero1, FitStrategy::kZero2, FitStrategy::kFullyShard}) {
+    SCOPED_TRACE(static_cast<int>(each));
+    Trainer trainer{runtime, options("halves" + std::to_string(static_cast<int>(each)), 2)};
+    const TrainResult result = fit<Halves>(trainer, {.batch = 8, .epochs = 15, .strategy = each, .bf16 = true});
+    EXPECT_LT(losses(result).back(), 0.5 * losses(result).front());
+  }
 }
 
 TEST_F(FitTest, FewerSamplesThanRanksAreRefused) {

@@ -61,7 +61,7 @@ class Model {
   /// What counts, such as the batches that a norm has seen, stays as it is.
   static void halve(torch::nn::Module& module) {
     for (const auto& all : {module.parameters(), module.buffers()}) {
-      for (Tensor each : all) {
+      for (const Tensor& each : all) {
         if (each.is_floating_point()) each.set_data(each.to(at::kBFloat16));
       }
     }
@@ -186,11 +186,11 @@ class Fit {
     context_.expect(steps());
     return learner_.configure_optimizers();
   }
-  LoaderOptions loading(std::optional<Order> order, Tail tail) const {
+  LoaderOptions loading(const std::optional<Order>& order, Tail tail) const {
     return {.batch = options_.batch,
             .rank = context_.rank(),
             .ranks = context_.size(),
-            .order = std::move(order),
+            .order = order,
             .seed = context_.seed(),
             .tail = tail,
             .threads = options_.loader_threads};
@@ -205,7 +205,7 @@ class Fit {
     for (const NamedTensor& each : parameters_of(learner_.module())) {
       if (!each.tensor.requires_grad()) continue;
       parameters += static_cast<std::uint64_t>(each.tensor.numel());
-      if (!options_.bf16) bytes = std::max<std::size_t>(bytes, each.tensor.element_size());
+      if (!options_.bf16) bytes = std::max(bytes, static_cast<std::size_t>(each.tensor.element_size()));
     }
     const std::uint64_t shared = MachineLimits{}.memory().bytes() / 2 / (ranks.shares_memory() ? ranks.size() : 1);
     auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : shared);
