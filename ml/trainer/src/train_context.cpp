@@ -106,9 +106,10 @@ void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) 
   say_where_it_begins();
   const bool is_due = begin_.save_every != 0 && (step_ + 1) % begin_.save_every == 0;
   Sum sum = sum_up(metrics, options.weight, options.save || is_due);
-  ++step_;
   const double* const matters = sum.metrics.find(begin_.metric);
   if (matters != nullptr && !std::isfinite(*matters)) check_numbers(metrics);
+  // From here on nothing waits for others: who has counted a step finishes it.
+  ++step_;
   committed_ = {step_, options.epoch, sum.saves, sum.stops, std::move(sum.metrics)};
   has_to_tell_ = true;
   keep();
@@ -191,11 +192,11 @@ void TrainContext::check_numbers(const Metrics& metrics) {
     if (!std::isfinite(all[each])) where.push_back(each);
   }
   const std::string which = where.empty() ? "the mean over all ranks" : list_of(where);
-  throw_error(
-      Error{ErrorCode::kUserError,
-            "\"" + begin_.metric + "\" of " + which + " is no finite number any more at step " + std::to_string(step_),
-            "Take a smaller learning rate, or clip gradients; Ddp with check_numbers says which parameter's "
-            "gradient was the first. Checkpoints from before are there."});
+  throw_error(Error{
+      ErrorCode::kUserError,
+      "\"" + begin_.metric + "\" of " + which + " is no finite number any more at step " + std::to_string(step_ + 1),
+      "Take a smaller learning rate, or clip gradients; Ddp with check_numbers says which parameter's "
+      "gradient was the first. Checkpoints from before are there."});
 }
 
 // ---- Another rank's death
