@@ -10,15 +10,12 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -26,12 +23,13 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <pharos/ml/fit.hpp>
 #include <pharos/ml/resnet.hpp>
 #include <pharos/pharos.hpp>
+
+#include "command_line.hpp"
 
 namespace {
 
@@ -214,31 +212,6 @@ examples:
   pharos-resnet-fashion-mnist --ranks 8 --data fashion-mnist --epochs 10 --folder runs/fashion
 )";
 
-bool read_options(std::span<char*> arguments, Options& options) {
-  const std::map<std::string_view, std::variant<std::uint64_t*, std::string*>> known{
-      {"--ranks", &options.ranks}, {"--epochs", &options.epochs}, {"--samples", &options.samples},
-      {"--data", &options.data},   {"--folder", &options.folder}, {"--picture", &options.picture},
-      {"--save", &options.save}};
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view name = arguments[i];
-    const bool is_runtimes = name.starts_with("--pharos-");
-    if (is_runtimes && name.find('=') != std::string_view::npos) continue;
-    if (++i == arguments.size()) return false;
-    if (is_runtimes) continue;
-    const auto found = known.find(name);
-    if (found == known.end()) return false;
-    const std::string_view value = arguments[i];
-    if (auto* const* const text = std::get_if<std::string*>(&found->second)) {
-      **text = value;
-    } else {
-      std::uint64_t& number = *std::get<std::uint64_t*>(found->second);
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (error != std::errc{} || end != value.data() + value.size() || number == 0) return false;
-    }
-  }
-  return true;
-}
-
 ml::Verdict print_epoch(const ml::TrainReport& report) {
   if (const double* const accuracy = report.metrics.find("validation_accuracy")) {
     std::printf("epoch %2ju: %5.1f %% of those that it has not seen are right, loss %.4f\n", report.epoch + 1,
@@ -246,12 +219,6 @@ ml::Verdict print_epoch(const ml::TrainReport& report) {
     std::fflush(stdout);
   }
   return ml::Verdict::kGoOn;
-}
-
-double mean_of(const ml::TrainResult& result, std::string_view name) {
-  double sum = 0;
-  for (const ml::TrainReport& each : result.reports) sum += *each.metrics.find(name);
-  return sum / static_cast<double>(result.reports.size());
 }
 
 int run(pharos::Runtime& runtime, const Options& options) {
@@ -288,7 +255,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
     std::printf("%s has all %ju steps already: nothing is left to do.\n", options.folder.c_str(), result.steps);
     return 0;
   }
-  std::printf("\n%s\n%.0f samples/s\n", result.to_text_picture().c_str(), mean_of(result, "samples_per_second"));
+  std::printf("\n%s\n%.0f samples/s\n", result.to_text_picture().c_str(), *result.mean("samples_per_second"));
   if (!options.picture.empty()) std::ofstream{options.picture} << result.to_svg();
   return *result.last("validation_accuracy") > kMuchBetterThanChance ? 0 : 1;
 }
@@ -297,16 +264,13 @@ int run(pharos::Runtime& runtime, const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  const bool asks = argc > 1 && std::string_view{argv[1]} == "--help";
-  if (asks || !read_options(std::span{argv, static_cast<std::size_t>(argc)}.subspan(1), options)) {
-    std::fputs(kUsage.data(), asks ? stdout : stderr);
-    return asks ? 0 : 2;
-  }
-  try {
-    pharos::Runtime runtime{argc, argv};
-    return run(runtime, options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pharos-resnet-fashion-mnist: %s\n", error.what());
-    return 1;
-  }
+  return examples::run_program(argc, argv, kUsage,
+                               {{"--ranks", &options.ranks},
+                                {"--epochs", &options.epochs},
+                                {"--samples", &options.samples},
+                                {"--data", &options.data},
+                                {"--folder", &options.folder},
+                                {"--picture", &options.picture},
+                                {"--save", &options.save}},
+                               [&](pharos::Runtime& runtime) { return run(runtime, options); });
 }

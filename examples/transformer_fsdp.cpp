@@ -12,12 +12,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -33,6 +31,8 @@
 #include <pharos/ml/fit.hpp>
 #include <pharos/ml/recompute.hpp>
 #include <pharos/pharos.hpp>
+
+#include "command_line.hpp"
 
 namespace {
 
@@ -230,44 +230,6 @@ examples:
   pharos-transformer-fsdp --text war_and_peace.txt --steps 1000 --folder runs/tolstoy
 )";
 
-bool read_number(std::string_view text, std::size_t& to) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-  return error == std::errc{} && end == text.data() + text.size() && to > 0;
-}
-
-bool read_options(std::span<char*> arguments, Options& options) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view name = arguments[i];
-    if (name.starts_with("--pharos-")) {  // the Runtime's
-      if (name.find('=') == std::string_view::npos) ++i;
-      continue;
-    }
-    if (name == "--recompute") {
-      options.recomputes = true;
-      continue;
-    }
-    if (++i == arguments.size()) return false;
-    const std::string_view value = arguments[i];
-    if (name == "--ranks") {
-      if (!read_number(value, options.ranks)) return false;
-    } else if (name == "--steps") {
-      if (!read_number(value, options.steps)) return false;
-    } else if (name == "--strategy") {
-      options.strategy = std::ranges::find(kStrategies, value, &Strategy::name);
-      if (options.strategy == kStrategies.end()) return false;
-    } else if (name == "--text") {
-      options.text = value;
-    } else if (name == "--folder") {
-      options.folder = value;
-    } else if (name == "--picture") {
-      options.picture = value;
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
-
 std::string text_of(const std::string& file) {
   std::ifstream stream{file, std::ios::binary};
   std::string text{std::istreambuf_iterator<char>{stream}, {}};
@@ -292,12 +254,6 @@ std::string written_by_newest_in(const std::string& folder, std::string text, st
   return text;
 }
 
-double mean_of(const ml::TrainResult& result, std::string_view name) {
-  double sum = 0;
-  for (const ml::TrainReport& each : result.reports) sum += *each.metrics.find(name);
-  return sum / static_cast<double>(result.reports.size());
-}
-
 /// True: it knows more than how often each byte comes.
 bool show(const ml::TrainResult& result, double least_by_frequencies) {
   const ml::TrainReport& first = result.reports.front();
@@ -307,7 +263,7 @@ bool show(const ml::TrainResult& result, double least_by_frequencies) {
               *result.last("loss"), result.steps);
   std::printf("validation loss  %.3f nats a byte; who knows nothing but how often each byte comes has %.3f\n",
               validation_loss, least_by_frequencies);
-  std::printf("speed            %.1f samples/s, of %jd bytes each\n", mean_of(result, "samples_per_second"), kContext);
+  std::printf("speed            %.1f samples/s, of %jd bytes each\n", *result.mean("samples_per_second"), kContext);
   return validation_loss < 0.9 * least_by_frequencies;
 }
 
@@ -364,16 +320,17 @@ int run(pharos::Runtime& runtime, const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  const bool asks = argc > 1 && std::string_view{argv[1]} == "--help";
-  if (asks || !read_options(std::span{argv, static_cast<std::size_t>(argc)}.subspan(1), options)) {
-    std::fputs(kUsage.data(), asks ? stdout : stderr);
-    return asks ? 0 : 2;
-  }
-  try {
-    pharos::Runtime runtime{argc, argv};
-    return run(runtime, options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pharos-transformer-fsdp: %s\n", error.what());
-    return 1;
-  }
+  return examples::run_program(argc, argv, kUsage,
+                               {{"--ranks", &options.ranks},
+                                {"--steps", &options.steps},
+                                {"--strategy",
+                                 [&](std::string_view name) {
+                                   options.strategy = std::ranges::find(kStrategies, name, &Strategy::name);
+                                   return options.strategy != kStrategies.end();
+                                 }},
+                                {"--recompute", &options.recomputes},
+                                {"--text", &options.text},
+                                {"--folder", &options.folder},
+                                {"--picture", &options.picture}},
+                               [&](pharos::Runtime& runtime) { return run(runtime, options); });
 }

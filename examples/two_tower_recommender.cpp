@@ -8,20 +8,19 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <limits>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <pharos/ml/fit.hpp>
 #include <pharos/pharos.hpp>
+
+#include "command_line.hpp"
 
 namespace {
 
@@ -171,35 +170,6 @@ examples:
   pharos-two-tower-recommender --ranks 4 --epochs 20 --folder runs/towers
 )";
 
-bool read_number(std::string_view text, std::size_t& to) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-  return error == std::errc{} && end == text.data() + text.size() && to > 0;
-}
-
-bool read_options(std::span<char*> arguments, Options& options) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view name = arguments[i];
-    if (name.starts_with("--pharos-")) {  // the Runtime's
-      if (name.find('=') == std::string_view::npos) ++i;
-      continue;
-    }
-    if (++i == arguments.size()) return false;
-    const std::string_view value = arguments[i];
-    if (name == "--ranks") {
-      if (!read_number(value, options.ranks)) return false;
-    } else if (name == "--epochs") {
-      if (!read_number(value, options.epochs)) return false;
-    } else if (name == "--folder") {
-      options.folder = value;
-    } else if (name == "--picture") {
-      options.picture = value;
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
-
 ml::TrainResult train(pharos::Runtime& runtime, const Options& options,
                       const pharos::Ref<pharos::SharedSpan<std::int64_t>>& taken) {
   const std::size_t batch = std::max<std::size_t>(kBatch / options.ranks, 1);
@@ -261,16 +231,10 @@ int run(pharos::Runtime& runtime, const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  const bool asks = argc > 1 && std::string_view{argv[1]} == "--help";
-  if (asks || !read_options(std::span{argv, static_cast<std::size_t>(argc)}.subspan(1), options)) {
-    std::fputs(kUsage.data(), asks ? stdout : stderr);
-    return asks ? 0 : 2;
-  }
-  try {
-    pharos::Runtime runtime{argc, argv};
-    return run(runtime, options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pharos-two-tower-recommender: %s\n", error.what());
-    return 1;
-  }
+  return examples::run_program(argc, argv, kUsage,
+                               {{"--ranks", &options.ranks},
+                                {"--epochs", &options.epochs},
+                                {"--folder", &options.folder},
+                                {"--picture", &options.picture}},
+                               [&](pharos::Runtime& runtime) { return run(runtime, options); });
 }

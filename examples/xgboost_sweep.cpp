@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -29,6 +28,8 @@
 #include <pharos/ml/tuner.hpp>
 #include <pharos/ml/xgboost.hpp>
 #include <pharos/pharos.hpp>
+
+#include "command_line.hpp"
 
 namespace ml = pharos::ml;
 namespace xgboost = pharos::ml::xgboost;
@@ -305,50 +306,26 @@ Searches for good parameters of boosted trees that tell two classes apart, and p
 Exit status: 0 if the best beats chance, 1 if not or if something failed, 2 if it was called wrongly.
 )";
 
-/// False: they make no sense.
-bool read_options(int argc, char** argv, Options& options) {
-  const auto number = [](std::string_view text, auto& to) {
-    return std::from_chars(text.data(), text.data() + text.size(), to).ptr == text.data() + text.size() && to > 0;
-  };
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    if (name.starts_with("--pharos-")) {
-      if (name.find('=') == std::string_view::npos) ++i;
-      continue;
-    }
-    if (++i >= argc) return false;
-    const std::string_view value = argv[i];
-    if (name == "--rows") {
-      if (!number(value, options.rows) || options.rows < kRowsMin) return false;
-    } else if (name == "--trials") {
-      if (!number(value, options.trials)) return false;
-    } else if (name == "--rounds") {
-      if (!number(value, options.rounds)) return false;
-    } else if (name == "--csv") {
-      options.csv = value;
-    } else if (name == "--libsvm") {
-      options.libsvm = value;
-    } else {
-      return false;
-    }
-  }
-  return options.csv.empty() || options.libsvm.empty();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
-  const bool asks = argc > 1 && std::string_view{argv[1]} == "--help";
-  if (asks || !read_options(argc, argv, options)) {
-    std::fputs(kUsage.data(), asks ? stdout : stderr);
-    return asks ? 0 : 2;
-  }
-  try {
-    pharos::Runtime runtime{argc, argv};
-    return run(runtime, options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pharos-xgboost-sweep: %s\n", error.what());
-    return 1;
-  }
+  const auto rows = [&](std::string_view value) {
+    return examples::set(&options.rows, value) && options.rows >= kRowsMin;
+  };
+  const auto csv = [&](std::string_view value) {
+    options.csv = value;
+    return options.libsvm.empty();
+  };
+  const auto libsvm = [&](std::string_view value) {
+    options.libsvm = value;
+    return options.csv.empty();
+  };
+  return examples::run_program(argc, argv, kUsage,
+                               {{"--rows", rows},
+                                {"--trials", &options.trials},
+                                {"--rounds", &options.rounds},
+                                {"--csv", csv},
+                                {"--libsvm", libsvm}},
+                               [&](pharos::Runtime& runtime) { return run(runtime, options); });
 }

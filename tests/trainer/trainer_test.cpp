@@ -241,6 +241,9 @@ TEST_F(TrainerTest, MetricsAreMeansByWeight) {
   EXPECT_DOUBLE_EQ(*result.reports[0].metrics.find("loss"), 5.0 / 3);
   EXPECT_DOUBLE_EQ(*result.reports[1].metrics.find("loss"), 1);
   EXPECT_DOUBLE_EQ(*result.reports[1].metrics.find("size"), 3);
+  EXPECT_DOUBLE_EQ(*result.mean("loss"), (5.0 / 3 + 1) / 2);
+  EXPECT_EQ(result.mean("size"), 3);
+  EXPECT_FALSE(result.mean("accuracy"));
   EXPECT_EQ(result.reports[1].epoch, 7U);
   EXPECT_EQ(lines_of("reports.csv").at(0), "attempt,epoch,step,seconds,loss,size");
   EXPECT_TRUE(lines_of("reports.csv").at(2).starts_with("0,7,2,"));

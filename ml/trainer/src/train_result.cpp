@@ -24,6 +24,18 @@ std::optional<double> TrainResult::last(std::string_view name) const {
   return value == nullptr ? std::nullopt : std::optional{*value};
 }
 
+std::optional<double> TrainResult::mean(std::string_view name) const {
+  double sum = 0;
+  std::size_t count = 0;
+  for (const TrainReport& each : reports) {
+    const double* const value = each.metrics.find(name);
+    if (value == nullptr) continue;
+    sum += *value;
+    ++count;
+  }
+  return count == 0 ? std::nullopt : std::optional{sum / static_cast<double>(count)};
+}
+
 std::string TrainResult::to_svg() const {
   return ml::to_svg(curve_of(*this));
 }

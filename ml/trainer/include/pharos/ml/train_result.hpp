@@ -45,6 +45,8 @@ struct PHAROS_API TrainResult {
   std::optional<TrainReport> best{};
   /// Of the last report; null: it has none of that name.
   std::optional<double> last(std::string_view name) const;
+  /// Over the reports that have it.
+  std::optional<double> mean(std::string_view name) const;
   /// Where its values went, as a picture.
   std::string to_svg() const;
   /// For a terminal.

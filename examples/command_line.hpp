@@ -1,0 +1,75 @@
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include <pharos/pharos.hpp>
+
+/// What the larger examples have alike around what they show: options by name, and ends that say why.
+namespace examples {
+
+/// Where an option's value goes. A bool has none: it is true when it is named. Numbers are above 0. A function says
+/// whether it takes the value.
+using Option = std::variant<bool*, std::uint64_t*, std::string*, std::function<bool(std::string_view)>>;
+using Options = std::map<std::string_view, Option>;
+
+inline bool set(const Option& option, std::string_view value) {
+  struct Set {
+    std::string_view value;
+
+    bool operator()(bool* to) const { return *to = true; }
+    bool operator()(std::uint64_t* to) const {
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *to);
+      return error == std::errc{} && end == value.data() + value.size() && *to > 0;
+    }
+    bool operator()(std::string* to) const {
+      *to = value;
+      return true;
+    }
+    bool operator()(const std::function<bool(std::string_view)>& take) const { return take(value); }
+  };
+  return std::visit(Set{value}, option);
+}
+
+/// False: they make no sense. Those of the Runtime are its own business.
+inline bool read(std::span<char*> arguments, const Options& options) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view name = arguments[i];
+    const bool is_runtimes = name.starts_with("--pharos-");
+    const auto found = options.find(name);
+    if (!is_runtimes && found == options.end()) return false;
+    const bool has_value = is_runtimes ? name.find('=') == std::string_view::npos : found->second.index() != 0;
+    if (has_value && ++i == arguments.size()) return false;
+    if (!is_runtimes && !set(found->second, has_value ? arguments[i] : "")) return false;
+  }
+  return true;
+}
+
+/// What main() returns: what `run` does, 1 when it throws, which is said, 2 with the usage for options that make no
+/// sense.
+inline int run_program(int argc, char** argv, std::string_view usage, const Options& options,
+                       const std::function<int(pharos::Runtime&)>& run) {
+  const bool asks = argc > 1 && std::string_view{argv[1]} == "--help";
+  if (asks || !read(std::span{argv, static_cast<std::size_t>(argc)}.subspan(1), options)) {
+    std::fputs(std::string{usage}.c_str(), asks ? stdout : stderr);
+    return asks ? 0 : 2;
+  }
+  try {
+    pharos::Runtime runtime{argc, argv};
+    return run(runtime);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", std::filesystem::path{argv[0]}.filename().c_str(), error.what());
+    return 1;
+  }
+}
+
+}  // namespace examples
