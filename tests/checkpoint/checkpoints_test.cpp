@@ -1,5 +1,8 @@
 // What is saved is what is loaded, on any number of ranks; and what cannot be loaded says why.
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -11,7 +14,7 @@
 #include <pharos/base/failpoint.hpp>
 
 #include "plain_model.hpp"
-#include "rank_threads.hpp"
+#include "ranks.hpp"
 #include "says.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
@@ -67,6 +70,18 @@ class CheckpointFolder : public testing::Test {
     return checkpoints.load(model.state());
   }
   std::vector<SavedCheckpoint> saved() const { return checkpoints_in(options().folder); }
+  /// Of those, the newest first.
+  std::vector<std::uint64_t> steps() const {
+    std::vector<std::uint64_t> steps;
+    for (const SavedCheckpoint& each : saved()) steps.push_back(each.moment.step);
+    return steps;
+  }
+  /// Whatever is in the folder of a checkpoint, or of what was to be one.
+  std::size_t folders() const {
+    std::size_t folders = 0;
+    for (const auto& each : fs::directory_iterator{options().folder}) folders += each.is_directory() ? 1 : 0;
+    return folders;
+  }
   fs::path part(std::size_t checkpoint, std::uint32_t rank) const {
     return saved().at(checkpoint).path / ("rank-0000" + std::to_string(rank) + ".safetensors");
   }
@@ -107,9 +122,6 @@ TEST_F(CheckpointFolder, LoadsTheNewest) {
   PlainModel model{0, 1};
   EXPECT_EQ(load(model)->step, 9U);
   model.expect(9);
-  // A training that went back writes smaller steps again; the largest is the newest.
-  save(2, {7});
-  EXPECT_EQ(load(model)->step, 9U);
 }
 
 TEST_F(CheckpointFolder, KeepsTheLastAndTheBest) {
@@ -124,9 +136,7 @@ TEST_F(CheckpointFolder, KeepsTheLastAndTheBest) {
     }
     checkpoints.finish();
   });
-  std::vector<std::uint64_t> steps;
-  for (const SavedCheckpoint& each : saved()) steps.push_back(each.moment.step);
-  EXPECT_EQ(steps, (std::vector<std::uint64_t>{6, 5, 4, 1}));
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{6, 5, 4, 1}));
 }
 
 TEST_F(CheckpointFolder, HoldsWholeTensorsForOthers) {
@@ -225,10 +235,11 @@ TEST_F(CheckpointFolder, NeedsAFolderThatCanBe) {
   run_threads(2, {}, [&](Communicator& ranks) {
     EXPECT_SAYS(message_of<InvalidArgument>([&] { Checkpoints{ranks, {}}; }), "folder");
     write(folder_.path() / "file", "");
-    EXPECT_SAYS(message_of<Unavailable>([&] {
-                  Checkpoints{ranks, {.folder = folder_.path() / "file" / "x"}};
-                }),
-                "rank 0");
+    const std::string text = message_of<FailedPrecondition>([&] {
+      Checkpoints{ranks, {.folder = folder_.path() / "file" / "x"}};
+    });
+    EXPECT_SAYS(text, "rank 0");
+    EXPECT_SAYS(text, "give a folder");
   });
 }
 
@@ -355,29 +366,191 @@ TEST_F(CheckpointFolder, RefusesEachFlippedByteOfItsManifestAndParts) {
   verify_checkpoint(checkpoint);
 }
 
+// ---- Going on from an older one: what is of a later step is of a past that did not happen
+
+/// keep_last
+class GoneBack : public CheckpointFolder, public testing::WithParamInterface<std::size_t> {
+ protected:
+  /// A training that is started again, and saves steps of these losses. What it began with.
+  std::uint64_t go_on(const std::vector<std::pair<std::uint64_t, double>>& losses, std::size_t keep_best = 0) const {
+    CheckpointOptions kept = options(GetParam());
+    kept.keep_best = keep_best;
+    std::atomic<std::uint64_t> first = 0;
+    run_threads(2, {}, [&](Communicator& ranks) {
+      Checkpoints checkpoints{ranks, kept};
+      PlainModel model{ranks.rank(), 2};
+      const auto moment = checkpoints.load(model.state());
+      ASSERT_TRUE(moment);
+      model.expect(moment->step);
+      first = moment->step;
+      for (const auto& [step, loss] : losses) {
+        model.set(step);
+        checkpoints.save(model.state(), {.step = step, .metrics = {{"loss", loss}}});
+        checkpoints.finish();
+      }
+    });
+    return first;
+  }
+  /// The newest so many of these.
+  std::vector<std::uint64_t> kept_of(std::vector<std::uint64_t> steps) const {
+    steps.resize(std::min(steps.size(), GetParam()));
+    return steps;
+  }
+  void damage(std::size_t checkpoint) const { flip(part(checkpoint, 1), fs::file_size(part(checkpoint, 1)) - 100); }
+  /// What does not count any more, and was not removed.
+  std::vector<fs::path> aside() const {
+    std::vector<fs::path> aside;
+    for (const auto& each : fs::directory_iterator{options().folder}) {
+      if (each.path().extension() == ".aside") aside.push_back(each.path());
+    }
+    return aside;
+  }
+};
+
+TEST_P(GoneBack, ADamagedOneDoesNotCount) {
+  save(2, {18, 20, 22});
+  damage(0);
+  EXPECT_EQ(go_on({{21, 1}}), 20U);
+  EXPECT_EQ(steps(), kept_of({21, 20}));
+  EXPECT_EQ(go_on({{22, 1}, {23, 1}, {24, 1}}), 21U);
+  EXPECT_EQ(steps(), kept_of({24, 23}));
+  ASSERT_EQ(aside().size(), 1U);
+  EXPECT_SAYS(corruption([&] { verify_checkpoint(aside()[0]); }), "are not what was written");
+}
+
+TEST_P(GoneBack, SeveralDamagedOnesDoNotCount) {
+  save(2, {20, 22, 24, 26});
+  for (const std::size_t each : {0U, 1U, 2U}) damage(each);
+  // As when it was killed between the first of them and the next.
+  fs::rename(saved().at(1).path, saved().at(1).path.string() + ".aside");
+  EXPECT_EQ(go_on({}), 20U);
+  EXPECT_EQ(aside().size(), 3U);
+  EXPECT_EQ(go_on({{21, 1}}), 20U);
+  EXPECT_EQ(steps(), kept_of({21, 20}));
+  EXPECT_EQ(go_on({{22, 1}}), 21U);
+  EXPECT_EQ(steps(), kept_of({22, 21}));
+}
+
+TEST_P(GoneBack, ADamagedOneOfTheSameStepDoesNotCount) {
+  save(2, {20, 22});
+  damage(0);
+  EXPECT_EQ(go_on({{22, 1}}), 20U);
+  EXPECT_EQ(steps(), kept_of({22, 20}));
+  for (const SavedCheckpoint& each : saved()) verify_checkpoint(each.path);
+}
+
+TEST_P(GoneBack, OfTheSameStepWhatWasSavedLastStaysWhateverTheClockSays) {
+  save(2, {9});
+  const fs::path before = saved().at(0).path;
+  fs::last_write_time(before / "manifest.json", fs::file_time_type::clock::now() + 1h);
+  EXPECT_EQ(go_on({{9, 1}}), 9U);
+  EXPECT_EQ(saved().size(), GetParam());
+  EXPECT_EQ(fs::exists(before), GetParam() == 2);
+}
+
+TEST_P(GoneBack, ADamagedOneIsNotTheBest) {
+  save(2, {15});
+  EXPECT_EQ(go_on({{19, 0.01}}, 1), 15U);
+  EXPECT_EQ(go_on({{20, 3}, {22, 0.001}}, 2), 19U);
+  damage(0);
+  EXPECT_EQ(go_on({{21, 2}}, 1), GetParam() == 1 ? 19U : 20U);
+  EXPECT_EQ(steps(), GetParam() == 1 ? (std::vector<std::uint64_t>{21, 19}) : (std::vector<std::uint64_t>{21, 20, 19}));
+  EXPECT_EQ(go_on({{22, 2}, {23, 0.005}}, 1), 21U);
+  EXPECT_EQ(steps(), kept_of({23, 22}));
+}
+
+TEST_P(GoneBack, OnPurposeItHasWhatItSaves) {
+  save(2, {5, 6, 9, 12});
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options(GetParam())};
+    PlainModel model{ranks.rank(), 2, 7};
+    checkpoints.save(model.state(), {.step = 7});
+    checkpoints.finish();
+  });
+  EXPECT_EQ(steps(), kept_of({7, 6}));
+  EXPECT_EQ(go_on({{8, 1}, {9, 1}}), 7U);
+  EXPECT_EQ(steps(), kept_of({9, 8}));
+  // The others are whole: whoever gives them their names again has them.
+  ASSERT_EQ(aside().size(), 2U);
+  for (const fs::path& each : aside()) verify_checkpoint(each);
+}
+
+INSTANTIATE_TEST_SUITE_P(KeepLast, GoneBack, testing::Values(1U, 2U));
+
 // ---- What goes wrong when one is written
 
-TEST_F(CheckpointFolder, FailureOfTheDiskIsSaidAndTheTrainingGoesOn) {
-  save(2, {1});
-  run_threads(2, {}, [&](Communicator& ranks) {
+struct Refusal {
+  const char* name;
+  std::function<void()> begin;  ///< in the process of the rank that cannot write
+  std::function<void()> end;
+  ErrorCode code;
+  const char* says;
+};
+void limit_files_to(rlim_t bytes) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  limit.rlim_cur = std::min(bytes, limit.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+const std::vector<Refusal> kRefusals{
+    {"full",
+     [] {
+       order_failpoint({Failpoint::kSaveBegun, FailpointOrder::Action::kFailOnce, 0});
+     },
+     [] { order_failpoint({}); }, ErrorCode::kExhausted, "No space left on device"},
+    {"file_too_large", [] { limit_files_to(4096); }, [] { limit_files_to(RLIM_INFINITY); },
+     ErrorCode::kFailedPrecondition, "File too large"},
+};
+
+class Refused : public CheckpointFolder, public testing::WithParamInterface<std::tuple<Refusal, std::uint32_t>> {};
+
+// Not as if a rank had died, or could not be reached.
+TEST_P(Refused, ByTheDiskIsSaidAndTheTrainingGoesOn) {
+  const auto& [refusal, victim] = GetParam();
+  constexpr std::int64_t kFactor = 20;  // 20 KiB of each rank
+  run_processes(2, {}, [&, &how = refusal, where = victim](Communicator& ranks) {
     Checkpoints checkpoints{ranks, options()};
-    PlainModel model{ranks.rank(), 2, 2};
-    if (ranks.rank() == 0) order_failpoint({Failpoint::kSaveBegun, FailpointOrder::Action::kFailOnce, 0});
-    ranks.barrier();
+    PlainModel model{ranks.rank(), 2, 1, kFactor};
+    checkpoints.save(model.state(), {.step = 1});
+    checkpoints.finish();
+    if (ranks.rank() == where) how.begin();
     checkpoints.save(model.state(), {.step = 2});
-    const std::string text = message_of<Unavailable>([&] { checkpoints.finish(); });
-    EXPECT_SAYS(text, "No space left on device");
-    order_failpoint({});
+    std::optional<Error> failed;
+    try {
+      checkpoints.finish();
+    } catch (const Exception& e) {
+      failed = e.error();
+    }
+    ASSERT_TRUE(failed);
+    EXPECT_EQ(failed->code(), how.code) << failed->to_string();
+    EXPECT_SAYS(failed->message(), how.says);
+    EXPECT_SAYS(failed->message(), "rank-0000" + std::to_string(where) + ".safetensors");
+    EXPECT_SAYS(failed->remedy(), "Make room");
+    if (ranks.rank() == where || ranks.rank() == 0) {
+      ASSERT_TRUE(checkpoints.last_error());
+      EXPECT_EQ(checkpoints.last_error()->code(), how.code);
+    } else {
+      EXPECT_FALSE(checkpoints.last_error());
+    }
+    if (ranks.rank() == 0) {
+      EXPECT_EQ(folders(), 1U) << "it takes no room";
+    }
     ranks.barrier();
+    if (ranks.rank() == where) how.end();
     model.set(3);
     checkpoints.save(model.state(), {.step = 3});
     checkpoints.finish();
     EXPECT_FALSE(checkpoints.last_error());
   });
-  std::vector<std::uint64_t> steps;
-  for (const SavedCheckpoint& each : saved()) steps.push_back(each.moment.step);
-  EXPECT_EQ(steps, (std::vector<std::uint64_t>{3, 1}));
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{3, 1}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Disk, Refused, testing::Combine(testing::ValuesIn(kRefusals), testing::Values(0U, 1U)),
+                         [](const auto& chosen) {
+                           return std::string{std::get<0>(chosen.param).name} + "_at_rank_" +
+                                  std::to_string(std::get<1>(chosen.param));
+                         });
 
 TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
   run_threads(2, {}, [&](Communicator& ranks) {

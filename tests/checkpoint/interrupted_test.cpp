@@ -8,7 +8,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <functional>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -16,6 +17,7 @@
 
 #include "plain_model.hpp"
 #include "ranks.hpp"
+#include "says.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
 
@@ -33,6 +35,7 @@ constexpr std::uint64_t kSteps = 6;
 struct Progress {
   std::atomic<std::uint64_t> finished;  ///< the last step that all of it is on disk of
   std::atomic<std::uint64_t> begun;
+  std::atomic<bool> is_saving[kRanks];  ///< that rank has begun, and not finished
 };
 class SharedProgress {
  public:
@@ -43,20 +46,26 @@ class SharedProgress {
   const Mapping memory_;
 };
 
-/// Saves some steps, from that which was saved last.
-void train(Communicator& ranks, const CheckpointOptions& options, const SharedProgress& progress) {
+/// Saves so many steps, from that which was saved last.
+void train(
+    Communicator& ranks, const CheckpointOptions& options, const SharedProgress& progress, std::uint64_t steps,
+    const std::function<void()>& at_first_save = [] {}) {
   Checkpoints checkpoints{ranks, options};
   PlainModel model{ranks.rank(), ranks.size()};
   const auto moment = checkpoints.load(model.state());
   const std::uint64_t first = moment ? moment->step : 0;
   if (moment) model.expect(first);
-  for (std::uint64_t step = first + 1; step <= first + kSteps; ++step) {
+  std::atomic<bool>& is_saving = progress->is_saving[ranks.rank()];
+  for (std::uint64_t step = first + 1; step - first <= steps; ++step) {
     model.set(step);
     progress->begun = step;
+    is_saving = true;
+    if (step == first + 1) at_first_save();
     checkpoints.save(model.state(), {.step = step});
     if (step % 2 == 0) {
       checkpoints.finish();
       progress->finished = step;
+      is_saving = false;
     }
   }
 }
@@ -84,19 +93,16 @@ void expect_whole(const CheckpointOptions& options, const SharedProgress& progre
 }
 
 /// Ranks that train; the others than the victim end when it has died.
-template <class Before>
-void run_with_victim(std::uint32_t victim, const CheckpointOptions& options, const SharedProgress& progress,
-                     const Before& before_victim) {
+void run_with_victim(std::uint32_t victim, const Rank& body) {
   const Join join = join_memory(kRanks, 10s);
   run_children(
       kRanks,
       [&](std::uint32_t rank) {
-        if (rank == victim) before_victim();
         try {
           auto backend = join(rank);
           if (!backend) throw_error(backend.error());
           Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), CommunicatorOptions{.timeout = 10s})};
-          train(ranks, options, progress);
+          body(ranks);
         } catch (const Exception& e) {
           // The others: of the victim's death, or of a part that never came.
           EXPECT_NE(rank, victim) << e.what();
@@ -123,8 +129,9 @@ TEST(InterruptedSave, LeavesAWholeCheckpointWhereverARankIsKilled) {
                      std::to_string(passed));
         const TemporaryFolder folder;
         const SharedProgress progress;
-        run_with_victim(victim, options_in(folder.path()), progress, [&] {
-          order_failpoint({at, Action::kKill, passed});
+        run_with_victim(victim, [&](Communicator& ranks) {
+          if (ranks.rank() == victim) order_failpoint({at, Action::kKill, passed});
+          train(ranks, options_in(folder.path()), progress, kSteps);
         });
         EXPECT_LT(progress->finished, kSteps) << "the victim did not come there";
         expect_whole(options_in(folder.path()), progress);
@@ -136,25 +143,69 @@ TEST(InterruptedSave, LeavesAWholeCheckpointWhereverARankIsKilled) {
 
 TEST(InterruptedSave, LeavesAWholeCheckpointWheneverARankIsKilled) {
   std::mt19937 random{static_cast<unsigned>(seed_of_test())};
-  const char* const asked = std::getenv("PHAROS_TEST_ROUNDS");
-  const int rounds = asked == nullptr ? 50 : std::atoi(asked);
+  const int rounds = rounds_of_test(50);
   const TemporaryFolder folder;
   const SharedProgress progress;
+  int hits = 0;
   for (int round = 0; round < rounds; ++round) {
     const auto victim = static_cast<std::uint32_t>(random() % kRanks);
     const auto after = std::chrono::microseconds{random() % 40'000};
     SCOPED_TRACE("round " + std::to_string(round) + ": rank " + std::to_string(victim) + " after " +
                  std::to_string(after.count()) + " us");
-    run_with_victim(victim, options_in(folder.path()), progress, [&] {
-      std::thread{[after] {
-        std::this_thread::sleep_for(after);
-        ::raise(SIGKILL);
-      }}.detach();
+    run_with_victim(victim, [&](Communicator& ranks) {
+      const auto be_killed = [&] {
+        if (ranks.rank() != victim) return;
+        std::thread{[after] {
+          std::this_thread::sleep_for(after);
+          ::raise(SIGKILL);
+        }}.detach();
+      };
+      constexpr auto kForEver = std::numeric_limits<std::uint64_t>::max();
+      train(ranks, options_in(folder.path()), progress, kForEver, be_killed);
     });
+    hits += progress->is_saving[victim] ? 1 : 0;
     expect_whole(options_in(folder.path()), progress);
     if (testing::Test::HasFailure()) return;
   }
+  EXPECT_GT(hits, rounds / 2) << "nothing was being saved when they died";
 }
+
+TEST(InterruptedSave, LosesNothingWhereATrainingGoesBack) {
+  for (const Failpoint at : {Failpoint::kSavesThere, Failpoint::kManifestWritten, Failpoint::kOldGoes}) {
+    SCOPED_TRACE(name_of(at));
+    const TemporaryFolder folder;
+    const auto save = [&](std::size_t keep_last, const std::vector<std::uint64_t>& steps, Failpoint killed_at) {
+      const auto body = [&](Communicator& ranks) {
+        order_failpoint({killed_at, Action::kKill, 0});
+        Checkpoints checkpoints{ranks, {.folder = folder.path(), .keep_last = keep_last}};
+        PlainModel model{0, 1};
+        for (const std::uint64_t step : steps) {
+          model.set(step);
+          checkpoints.save(model.state(), {.step = step});
+          checkpoints.finish();
+        }
+        EXPECT_EQ(killed_at, Failpoint::kEnd) << "it did not come there";
+      };
+      const bool may_die = killed_at != Failpoint::kEnd;
+      run_processes(1, {}, body, may_die ? std::vector<std::uint32_t>{0} : std::vector<std::uint32_t>{});
+    };
+    save(2, {6, 9}, Failpoint::kEnd);
+    save(1, {7}, at);
+    Checkpoints checkpoints{Communicator::alone(), {.folder = folder.path(), .keep_last = 1}};
+    PlainModel model{0, 1};
+    const auto moment = checkpoints.load(model.state());
+    ASSERT_TRUE(moment);
+    EXPECT_EQ(moment->step, at == Failpoint::kOldGoes ? 7U : 9U);
+    model.expect(moment->step);
+    for (const SavedCheckpoint& each : checkpoints_in(folder.path())) verify_checkpoint(each.path);
+    save(1, {8}, Failpoint::kEnd);
+    EXPECT_EQ(checkpoints.load(model.state())->step, 8U);
+    model.expect(8);
+    EXPECT_EQ(checkpoints_in(folder.path()).size(), 1U);
+  }
+}
+
+constexpr std::uint64_t kPage = 4096;
 
 /// A disk of its own.
 class SmallDisk {
@@ -174,7 +225,8 @@ class SmallDisk {
     fs::remove(filler);
     const std::uint64_t room = fs::space(at_).available;
     std::ofstream file{filler, std::ios::binary};
-    file << std::string(room > left ? room - left : 0, 'x');
+    file << std::string(room > left ? room - left : 0, 'x') << std::flush;
+    ASSERT_EQ(fs::space(at_).available, left);
   }
   void empty() const { fs::remove(at_ / "filler"); }
 
@@ -183,37 +235,53 @@ class SmallDisk {
   bool is_there_ = false;
 };
 
-TEST(InterruptedSave, LeavesTheOlderOneWhenTheDiskIsFull) {
+/// As much as a checkpoint takes at least while it becomes one: its files, and what each rank says of its part.
+std::uint64_t room_for(const SavedCheckpoint& checkpoint) {
+  std::uint64_t pages = checkpoint.ranks;
+  for (const auto& each : fs::directory_iterator{checkpoint.path}) pages += (each.file_size() + kPage - 1) / kPage;
+  return pages * kPage;
+}
+
+TEST(InterruptedSave, LeavesTheOlderOneWhereverTheDiskIsFull) {
+  constexpr std::uint64_t kPoints = 50;
+  constexpr std::int64_t kFactor = 120;  // 120 KiB of each of two ranks
   const TemporaryFolder folder;
   const SmallDisk disk{folder.path() / "disk"};
   if (!disk.is_there()) GTEST_SKIP() << "mounting a tmpfs needs root";
-  const CheckpointOptions options{.folder = folder.path() / "disk" / "run", .keep_last = 1, .timeout = 2s};
-  std::uint64_t step = 1;
-  int failed = 0;
-  Checkpoints checkpoints{Communicator::alone(), options};
-  PlainModel model{0, 1, step, 40};  // 80 KiB
-  checkpoints.save(model.state(), {.step = step});
-  checkpoints.finish();
-  std::uint64_t have = step;
-  for (std::uint64_t left = 0; left < 50 * 4096; left += 4096) {
-    SCOPED_TRACE(std::to_string(left) + " bytes left");
-    disk.fill(left);
-    model.set(++step);
-    checkpoints.save(model.state(), {.step = step});
-    try {
-      checkpoints.finish();
-      have = step;
-    } catch (const Exception& e) {
-      EXPECT_NE(std::string{e.what()}.find("No space left on device"), std::string::npos) << e.what();
-      ++failed;
+  const CheckpointOptions options{.folder = folder.path() / "disk" / "run", .keep_last = 1};
+  std::atomic<std::uint64_t> failed = 0;
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options};
+    PlainModel model{ranks.rank(), 2, 1, kFactor};
+    PlainModel loaded{ranks.rank(), 2, 0, kFactor};
+    checkpoints.save(model.state(), {.step = 1});
+    checkpoints.finish();
+    const std::uint64_t room = room_for(checkpoints_in(options.folder).at(0));
+    ASSERT_GT(room, kPoints * kPage) << "each of them is another";
+    for (std::uint64_t point = 0; point < kPoints; ++point) {
+      const std::uint64_t left = (room - kPage) / kPage * point / (kPoints - 1) * kPage;
+      SCOPED_TRACE(std::to_string(left) + " bytes left");
+      if (ranks.rank() == 0) disk.fill(left);
+      ranks.barrier();
+      model.set(2 + point);
+      checkpoints.save(model.state(), {.step = 2 + point});
+      EXPECT_SAYS(message_of<Exhausted>([&] { checkpoints.finish(); }), "No space left on device");
+      if (ranks.rank() == 0) ++failed;
+      ASSERT_EQ(checkpoints.load(loaded.state())->step, 1U);
+      loaded.expect(1);
+      if (ranks.rank() == 0) {
+        EXPECT_EQ(fs::space(options.folder).available, left) << "the save has left something";
+      }
     }
-    PlainModel loaded{0, 1, 0, 40};
-    ASSERT_EQ(checkpoints.load(loaded.state())->step, have);
-    loaded.expect(have);
-  }
-  EXPECT_GT(failed, 10);
-  EXPECT_EQ(have, step) << "there is room at the end";
-  disk.empty();
+    if (ranks.rank() == 0) disk.empty();
+    ranks.barrier();
+    model.set(100);
+    checkpoints.save(model.state(), {.step = 100});
+    checkpoints.finish();
+    ASSERT_EQ(checkpoints.load(loaded.state())->step, 100U);
+    loaded.expect(100);
+  });
+  EXPECT_EQ(failed, kPoints);
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,12 +15,15 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/checkpoints.hpp>
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/loader.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/readers.hpp>
 #include <pharos/ml/schedule.hpp>
 #include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
@@ -390,6 +395,46 @@ TEST(ModuleArrays, GoToAFileAndComeBack) {
   halves.to(torch::kBFloat16);
   load_arrays(halves, arrays_of(from));
   EXPECT_TRUE(torch::equal(halves.words->weight, from.words->weight.to(torch::kBFloat16)));
+}
+
+// tests/data/make_files.py has written what PyTorch's module of the same layers had.
+TEST(ModuleArrays, AreWhatPyTorchHasSaved) {
+  torch::nn::Sequential net{torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+                            torch::nn::Linear(torch::nn::LinearOptions(4, 2).bias(false))};
+  {
+    const torch::NoGradGuard no_grad;
+    for (auto& each : net->parameters()) each.fill_(7);
+    for (auto& each : net->buffers()) each.fill_(7);
+  }
+  const fs::path files{PHAROS_DATA_FILES};
+  load_arrays(*net, read_torch(files / "state_dict.pt"));
+
+  std::ifstream in{files / "state_dict.json"};
+  const auto expected = nlohmann::json::parse(in);
+  std::map<std::string, Tensor> loaded;
+  for (const auto& all : {net->named_parameters(), net->named_buffers()}) {
+    for (const auto& each : all) loaded.emplace(each.key(), each.value().detach());
+  }
+  ASSERT_EQ(loaded.size(), expected.size());
+  const auto numbers = [&](const std::string& name) { return expected.at(name).get<std::vector<double>>(); };
+  for (const auto& [name, tensor] : loaded) {
+    EXPECT_TRUE(torch::equal(tensor.flatten().to(torch::kDouble), torch::tensor(numbers(name), torch::kDouble)))
+        << name;
+  }
+
+  // And each number where it belongs: what PyTorch computes is what comes out.
+  const double x[] = {1, -2, 3};
+  double y[] = {0, 0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    double hidden = numbers("0.bias")[i];
+    for (std::size_t j = 0; j < 3; ++j) hidden += numbers("0.weight")[3 * i + j] * x[j];
+    hidden = (hidden - numbers("1.running_mean")[i]) / std::sqrt(numbers("1.running_var")[i] + 1e-5);
+    hidden = hidden * numbers("1.weight")[i] + numbers("1.bias")[i];
+    for (std::size_t k = 0; k < 2; ++k) y[k] += numbers("2.weight")[4 * k + i] * hidden;
+  }
+  net->eval();
+  const Tensor out = net->forward(torch::tensor({{1.0F, -2.0F, 3.0F}}));
+  for (std::int64_t k = 0; k < 2; ++k) EXPECT_NEAR(out[0][k].item<double>(), y[k], 1e-6);
 }
 
 TEST(ModuleArrays, AreThoseOfTheModule) {

@@ -9,6 +9,8 @@
 namespace pharos::ml {
 namespace {
 
+constexpr char kEndOfStory = '\0';
+
 std::string broadcast_text(Communicator& ranks, std::string text, std::uint64_t bytes, std::uint32_t from) {
   text.resize(bytes);
   ranks.broadcast(std::as_writable_bytes(std::span{text}), from);
@@ -19,7 +21,7 @@ std::string broadcast_text(Communicator& ranks, std::string text, std::uint64_t 
 
 std::optional<Error> first_error(Communicator& ranks, const std::optional<Error>& own) {
   constexpr std::int64_t kNone = -1;
-  const std::string text = own ? own->story() : "";
+  const std::string text = own ? own->story() + kEndOfStory + own->remedy() : "";
   const std::array<std::int64_t, 2> mine{own ? static_cast<std::int64_t>(own->code()) : kNone,
                                          static_cast<std::int64_t>(text.size())};
   std::vector<std::int64_t> all(2 * std::size_t{ranks.size()});
@@ -34,9 +36,10 @@ std::optional<Error> first_error(Communicator& ranks, const std::optional<Error>
   if (!first) return std::nullopt;
   const auto code = static_cast<ErrorCode>(all[2 * std::size_t{*first}]);
   const auto bytes = static_cast<std::uint64_t>(all[2 * std::size_t{*first} + 1]);
-  std::string story = broadcast_text(ranks, text, bytes, *first);
-  if (ranks.size() > 1) story = "rank " + std::to_string(*first) + ": " + story;
-  return Error{code, std::move(story)};
+  const std::string said = broadcast_text(ranks, text, bytes, *first);
+  const std::size_t end = said.find(kEndOfStory);
+  const std::string whose = ranks.size() > 1 ? "rank " + std::to_string(*first) + ": " : "";
+  return Error{code, whose + said.substr(0, end), said.substr(end + 1)};
 }
 
 std::string text_of_first(Communicator& ranks, const std::string& own) {

@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <mutex>
+#include <ranges>
 #include <set>
 #include <thread>
 #include <utility>
@@ -140,7 +142,7 @@ class Checkpoints::Core {
     } else if (ranks_.rank() == 0) {
       std::error_code error;
       fs::create_directories(options_.folder, error);
-      if (error) failed = Error::from_errno("making " + options_.folder.string(), error.value());
+      if (error) failed = disk_error("making " + options_.folder.string(), error.value());
       if (!failed) remove_incomplete(options_.folder);
     }
     if (auto first = first_error(ranks_, failed)) throw_error(*std::move(first));
@@ -237,12 +239,17 @@ class Checkpoints::Core {
     names.erase(0, 1);
 
     std::string reasons;
+    std::vector<std::string> damaged;
     while (!names.empty()) {
       const std::string name = names.substr(0, names.find('\n'));
       names.erase(0, name.size() + 1);
       Moment moment;
       const std::optional<Error> failed = first_error(ranks_, load_from(options_.folder / name, state, moment));
       if (!failed) {
+        if (ranks_.rank() == 0) {
+          const auto aside = set_all_aside(damaged);
+          if (!aside) log(LogLevel::kWarn, "around a checkpoint", {kv("why", aside.error().to_string())});
+        }
         state.call_after_load();
         return moment;
       }
@@ -253,6 +260,7 @@ class Checkpoints::Core {
         log(LogLevel::kError, "a checkpoint cannot be read, an older one is tried", {kv("why", failed->to_string())});
       }
       reasons += (reasons.empty() ? "" : "; ") + failed->story();
+      damaged.push_back(name);
     }
     if (!was_one) return std::nullopt;
     throw_error(Error{ErrorCode::kCorrupt,
@@ -353,77 +361,113 @@ class Checkpoints::Core {
     const fs::path folder = options_.folder / folder_name(job.moment.step, job.id);
     std::error_code error;
     fs::create_directory(folder, error);
-    if (error) return Error::from_errno("making " + folder.string(), error.value());
+    if (error) return disk_error("making " + folder.string(), error.value());
     auto written = write_part(folder, job.part, job.copy->span(), job.id, job.moment);
     if (written) written = write_text(folder / part_text_name(rank_), to_text(job.part));
-    if (!written) {
-      // Rank 0 hears of it by a file, for which there is room again.
+    if (written) {
+      failpoint(Failpoint::kSaveSaid);
+    } else {
       fs::remove(folder / job.part.file, error);
-      const auto said = write_text(folder / failed_name(rank_), written.error().story());
-      return said && rank_ == 0 ? complete(job, folder) : written;
+      if (rank_ != 0) say_failed(folder, written.error());
     }
-    failpoint(Failpoint::kSaveSaid);
-    return rank_ == 0 ? complete(job, folder) : Result<void>{};
+    return rank_ == 0 ? complete(job, folder, written) : written;
+  }
+
+  // Rank 0 hears of it by a file, for which there is room again; an empty one takes none.
+  void say_failed(const fs::path& folder, const Error& why) const {
+    const fs::path path = folder / failed_name(rank_);
+    const auto said = write_text(path, std::string{to_string(why.code())} + ": " + why.story());
+    if (!said) static_cast<void>(std::ofstream{path});
+  }
+  static Error failure_of(std::uint32_t rank, const fs::path& said) {
+    const auto text = read_text(said);
+    ErrorCode code = ErrorCode::kExhausted;
+    for (const ErrorCode each : {ErrorCode::kFailedPrecondition, ErrorCode::kPermissionDenied, ErrorCode::kNotFound}) {
+      if (text && text->starts_with(to_string(each))) code = each;
+    }
+    const std::string why = text && !text->empty() ? *text : "there was no room to say why";
+    return {code, "rank " + std::to_string(rank) + " could not write its part: " + why, kDiskRemedy};
   }
   static std::string failed_name(std::uint32_t rank) { return part_text_name(rank) + ".failed"; }
 
-  Result<void> complete(const Save& job, const fs::path& folder) {
-    auto manifest = gathered(job, folder);
-    if (!manifest) {
-      std::error_code error;
-      fs::remove_all(folder, error);
-      return std::move(manifest).error();
+  Result<void> complete(const Save& job, const fs::path& folder, const Result<void>& own) {
+    const std::string name = folder.filename().string();
+    // Looked for now: later ones that come after the manifest are of others, who have gone on from this one.
+    const std::vector<std::string> later = later_in(options_.folder, name);
+    auto committed = commit(job, folder, own);
+    if (!committed) {
+      const auto removed = remove_checkpoint(options_.folder, name);
+      if (!removed) log(LogLevel::kWarn, "around a checkpoint", {kv("why", removed.error().to_string())});
+      return committed;
     }
-    failpoint(Failpoint::kSavesThere);
-    PHAROS_TRY_VOID(write_text(folder / kManifestFile, to_text(*manifest)));
     failpoint(Failpoint::kManifestWritten);
-    PHAROS_TRY_VOID(sync_folder(options_.folder));
-    // It is complete: what goes wrong from here on takes room, and nothing else.
+    PHAROS_TRY_VOID(set_all_aside(later));
+    // It is the newest: what goes wrong from here on takes room, and nothing else.
     std::error_code error;
     for (std::uint32_t rank = 0; rank < size_; ++rank) fs::remove(folder / part_text_name(rank), error);
-    auto tidied = remove_old();
-    if (tidied) tidied = write_text(options_.folder / kNewestFile, folder.filename().string() + '\n');
+    auto tidied = remove_old(name);
+    if (tidied) tidied = write_text(options_.folder / kNewestFile, name + '\n');
     if (!tidied) log(LogLevel::kWarn, "around a checkpoint", {kv("why", tidied.error().to_string())});
     return {};
   }
 
-  /// Waits for all ranks' parts.
-  Result<Manifest> gathered(const Save& job, const fs::path& folder) {
+  Result<void> commit(const Save& job, const fs::path& folder, const Result<void>& own) {
+    PHAROS_TRY(const Manifest manifest, gathered(job, folder, own));
+    failpoint(Failpoint::kSavesThere);
+    PHAROS_TRY_VOID(write_text(folder / kManifestFile, to_text(manifest)));
+    return sync_folder(options_.folder);
+  }
+
+  /// Waits for all ranks' parts, and for those that fail, too: what is removed then nobody writes to.
+  Result<Manifest> gathered(const Save& job, const fs::path& folder, const Result<void>& own) {
     Manifest manifest{.id = job.id, .moment = job.moment};
+    std::optional<Error> failed = own ? std::nullopt : std::optional{own.error()};
     const TimePoint until = now() + options_.timeout;
     Duration pause = std::chrono::microseconds{500};
-    for (std::uint32_t rank = 0; rank < size_;) {
+    for (std::uint32_t rank = failed ? 1 : 0; rank < size_;) {
       const fs::path path = folder / part_text_name(rank);
-      if (fs::exists(path)) {
+      const fs::path path_of_failure = folder / failed_name(rank);
+      std::error_code error;
+      if (fs::exists(path_of_failure, error)) {
+        if (!failed) failed = failure_of(rank, path_of_failure);
+        ++rank;
+        continue;
+      }
+      if (fs::exists(path, error)) {
         PHAROS_TRY(const std::string text, read_text(path));
         PHAROS_TRY(Part part, parse_part(text));
         manifest.parts.push_back(std::move(part));
         ++rank;
         continue;
       }
-      if (const fs::path failed = folder / failed_name(rank); fs::exists(failed)) {
-        auto why = read_text(failed);
-        return Error{ErrorCode::kUnavailable, "rank " + std::to_string(rank) +
-                                                  " could not write its part: " + (why ? *why : why.error().story())};
-      }
       // Ranks of other machines have nothing but the folder to say it by.
       std::unique_lock lock{mutex_};
       changed_.wait_for(lock, pause);
       if (now() > std::min(until, end_) || job.number <= given_up_) {
+        if (failed) return *failed;
         return Error{ErrorCode::kDeadlineExceeded, "rank " + std::to_string(rank) + " has not written its part"};
       }
       pause = std::min<Duration>(2 * pause, std::chrono::milliseconds{20});
     }
+    if (failed) return *failed;
     PHAROS_TRY_VOID(check_whole(manifest));
     return manifest;
   }
 
-  Result<void> remove_old() {
-    const std::vector<std::string> names = complete_in(options_.folder);
-    std::set<std::string> kept;
-    for (std::size_t i = 0; i < std::max<std::size_t>(options_.keep_last, 1) && i < names.size(); ++i) {
-      kept.insert(names[i]);
+  /// The training goes on from an earlier step. The oldest goes first: killed in between, the newest is still there.
+  Result<void> set_all_aside(const std::vector<std::string>& newest_first) {
+    for (const std::string& name : newest_first | std::views::reverse) {
+      PHAROS_TRY(const std::string aside, set_aside(options_.folder, name));
+      log(LogLevel::kWarn, "a checkpoint does not count any more: the training goes on from an earlier step",
+          {kv("now", (options_.folder / aside).string())});
     }
+    return {};
+  }
+
+  Result<void> remove_old(const std::string& own) {
+    const std::vector<std::string> names = complete_in(options_.folder);
+    std::set<std::string> kept{own};
+    for (std::size_t i = 0; kept.size() < options_.keep_last && i < names.size(); ++i) kept.insert(names[i]);
     if (options_.keep_best != 0) {
       std::vector<std::pair<double, std::string>> ranked;
       for (const std::string& name : names) {

@@ -14,12 +14,18 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kBegin = "step-";
 constexpr std::string_view kGone = ".gone";
+constexpr std::string_view kAside = ".aside";
 
 template <class... Values>
 std::string formatted(const char* format, Values... values) {
   std::array<char, 96> text{};
   std::snprintf(text.data(), text.size(), format, values...);
   return text.data();
+}
+
+/// The name without its id: as texts they are in the order of their steps.
+std::string step_of(const std::string& name) {
+  return name.substr(0, name.rfind('-'));
 }
 
 }  // namespace
@@ -44,10 +50,10 @@ std::vector<std::string> complete_in(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator each{folder, error}; !error && each != fs::directory_iterator{}; each.increment(error)) {
     const std::string name = each->path().filename().string();
-    if (!name.starts_with(kBegin) || name.ends_with(kGone)) continue;
+    if (!name.starts_with(kBegin) || name.ends_with(kGone) || name.ends_with(kAside)) continue;
     std::error_code none;
     const auto time = fs::last_write_time(each->path() / kManifestFile, none);
-    if (!none) found.push_back({name.substr(0, name.rfind('-')), time, name});
+    if (!none) found.push_back({step_of(name), time, name});
   }
   // A training that went back and came to the same step again has two of it.
   std::ranges::sort(found, std::ranges::greater{}, [](const Found& each) {
@@ -58,15 +64,30 @@ std::vector<std::string> complete_in(const fs::path& folder) {
   return names;
 }
 
+std::vector<std::string> later_in(const fs::path& folder, const std::string& name) {
+  std::vector<std::string> names = complete_in(folder);
+  std::erase_if(names, [&name](const std::string& each) { return step_of(each) <= step_of(name); });
+  return names;
+}
+
 void remove_incomplete(const fs::path& folder) {
   std::vector<fs::path> left;
   std::error_code error;
   for (fs::directory_iterator each{folder, error}; !error && each != fs::directory_iterator{}; each.increment(error)) {
     const std::string name = each->path().filename().string();
-    if (!name.starts_with(kBegin)) continue;
+    if (!name.starts_with(kBegin) || name.ends_with(kAside)) continue;
     if (name.ends_with(kGone) || !fs::exists(each->path() / kManifestFile)) left.push_back(each->path());
   }
   for (const fs::path& each : left) fs::remove_all(each, error);
+}
+
+Result<std::string> set_aside(const fs::path& folder, const std::string& name) {
+  std::string aside = name + std::string{kAside};
+  std::error_code error;
+  fs::rename(folder / name, folder / aside, error);
+  if (error) return disk_error("setting " + (folder / name).string() + " aside", error.value());
+  PHAROS_TRY_VOID(sync_folder(folder));
+  return aside;
 }
 
 Result<void> remove_checkpoint(const fs::path& folder, const std::string& name) {
@@ -74,7 +95,7 @@ Result<void> remove_checkpoint(const fs::path& folder, const std::string& name) 
   std::error_code error;
   fs::rename(folder / name, gone, error);
   if (!error) fs::remove_all(gone, error);
-  if (error) return Error::from_errno("removing " + (folder / name).string(), error.value());
+  if (error) return disk_error("removing " + (folder / name).string(), error.value());
   return {};
 }
 

@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kAlignment = 64;
-constexpr const char* kRemedy = "Make room, or give a folder of a larger disk.";
 
 /// As safetensors calls them.
 const char* name_of(DType dtype) {
@@ -60,7 +59,20 @@ std::vector<std::uint64_t> checksums_of(std::span<const std::byte> bytes) {
   return checksums;
 }
 
+Error of_disk(const Error& error) {
+  if (error.code() != ErrorCode::kUnavailable) return error;
+  return {ErrorCode::kFailedPrecondition, error.message(), error.remedy()};
+}
+Result<void> write_all(const Fd& file, std::span<const std::byte> bytes, const std::string& what) {
+  const auto written = write_whole(file, bytes, what, kDiskRemedy);
+  return written ? Result<void>{} : of_disk(written.error());
+}
+
 }  // namespace
+
+Error disk_error(const std::string& what, int error_number) {
+  return of_disk(Error::from_errno(what, error_number, kDiskRemedy));
+}
 
 Result<void> write_part(const fs::path& folder, Part& part, std::span<const std::byte> bytes, const std::string& id,
                         const Moment& moment) {
@@ -77,13 +89,13 @@ Result<void> write_part(const fs::path& folder, Part& part, std::span<const std:
 
   const std::string what = "writing " + (folder / part.file).string();
   const Fd file{::open((folder / part.file).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (!file) return Error::from_errno(what, errno, kRemedy);
-  PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{&length, 1}), what, kRemedy));
-  PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{head}), what, kRemedy));
-  if (failpoint(Failpoint::kSaveBegun)) return Error::from_errno(what, ENOSPC, kRemedy);
-  PHAROS_TRY_VOID(write_whole(file, bytes, what, kRemedy));
+  if (!file) return disk_error(what, errno);
+  PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{&length, 1}), what));
+  PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{head}), what));
+  if (failpoint(Failpoint::kSaveBegun)) return disk_error(what, ENOSPC);
+  PHAROS_TRY_VOID(write_all(file, bytes, what));
   failpoint(Failpoint::kSaveWritten);
-  if (::fdatasync(file.get()) != 0) return Error::from_errno(what, errno, kRemedy);
+  if (::fdatasync(file.get()) != 0) return disk_error(what, errno);
   return {};
 }
 
@@ -91,24 +103,25 @@ Result<void> write_text(const fs::path& path, const std::string& text) {
   const std::string what = "writing " + path.string();
   const fs::path begun = path.string() + ".begun";
   const Fd file{::open(begun.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (!file) return Error::from_errno(what, errno, kRemedy);
-  PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{text}), what, kRemedy));
-  if (::fdatasync(file.get()) != 0) return Error::from_errno(what, errno, kRemedy);
-  if (::rename(begun.c_str(), path.c_str()) != 0) return Error::from_errno(what, errno);
+  if (!file) return disk_error(what, errno);
+  PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{text}), what));
+  if (::fdatasync(file.get()) != 0) return disk_error(what, errno);
+  if (::rename(begun.c_str(), path.c_str()) != 0) return disk_error(what, errno);
   return sync_folder(path.parent_path());
 }
 
 Result<std::string> read_text(const fs::path& path) {
   const std::string what = "reading " + path.string();
   const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!file) return Error::from_errno(what, errno);
-  PHAROS_TRY(const std::vector<std::byte> bytes, read_whole(file, what));
-  return std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  if (!file) return disk_error(what, errno);
+  const auto bytes = read_whole(file, what);
+  if (!bytes) return of_disk(bytes.error());
+  return std::string{reinterpret_cast<const char*>(bytes->data()), bytes->size()};
 }
 
 Result<void> sync_folder(const fs::path& folder) {
   const Fd opened{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (!opened || ::fsync(opened.get()) != 0) return Error::from_errno("syncing " + folder.string(), errno);
+  if (!opened || ::fsync(opened.get()) != 0) return disk_error("syncing " + folder.string(), errno);
   return {};
 }
 

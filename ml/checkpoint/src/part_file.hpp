@@ -16,6 +16,10 @@ namespace pharos::ml {
 Result<void> write_part(const std::filesystem::path& folder, Part& part, std::span<const std::byte> bytes,
                         const std::string& id, const Moment& moment);
 
+constexpr const char* kDiskRemedy = "Make room, or give a folder of another disk.";
+/// From errno. kUnavailable is of peers, which may be dead, or come again: of a disk it is kFailedPrecondition.
+Error disk_error(const std::string& what, int error_number);
+
 /// A small file, whole or not at all.
 Result<void> write_text(const std::filesystem::path& path, const std::string& text);
 Result<std::string> read_text(const std::filesystem::path& path);

@@ -53,16 +53,19 @@ class PHAROS_API Checkpoints {
   ~Checkpoints();
 
   /// Comes back when the state may change again. When two are not on disk yet, waits for one. What goes wrong with the
-  /// disk does not stop a training: it is logged, and last_error() has it.
+  /// disk does not stop a training: it is logged, and last_error() has it. A training that has gone back, and saves an
+  /// earlier step than there are checkpoints of, goes on from that: those of later steps are called .aside, and stay.
   void save(const State& state, const Moment& moment);
-  /// Waits until all that was saved is on disk, on all ranks. Throws what has gone wrong with the last one.
+  /// Waits until all that was saved is on disk, on all ranks. Throws what has gone wrong with the last one: Exhausted
+  /// when there was no room, and for other disks that do not write FailedPrecondition.
   void finish();
   /// Of this rank's part, or, at rank 0, of a whole one.
   std::optional<Error> last_error() const;
 
-  /// From the newest checkpoint that all ranks can read; which others are damaged, and how, is logged. Nothing: there
-  /// has never been one. Throws kCorrupt when there were some, and none can be read: a training does not begin anew
-  /// because of that. Throws InvalidArgument for a checkpoint of something else.
+  /// From the newest checkpoint that all ranks can read; which others are damaged, and how, is logged, and those do not
+  /// count any more: they are called .aside, and stay. Nothing: there has never been one. Throws kCorrupt when there
+  /// were some, and none can be read: a training does not begin anew because of that. Throws InvalidArgument for a
+  /// checkpoint of something else.
   std::optional<Moment> load(const State& state);
 
   /// When another process has taken the place of a rank that has died: with these ranks, as many as before. What lacks
