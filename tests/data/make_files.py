@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Writes the files that data_test reads: made by the libraries whose formats they are, and kept in the repository.
 
-Needs numpy 2.2, safetensors 0.6 and torch 2.11. Each file has the values that value(i) gives, or what is said here."""
+Needs numpy 2.2, safetensors 0.6 and torch 2.11. Each file has the values that value(i) gives, what is said here, or what
+the .json beside it says: what Python has read back."""
 
+import csv
 import json
 import pathlib
 import struct
@@ -20,8 +22,108 @@ def values(shape, dtype):
     return (np.arange(np.prod(shape), dtype=np.int64) * 3 % 120).reshape(shape).astype(dtype)
 
 
+IDX_TYPES = {"u1": (0x08, (12,)), "i1": (0x09, (3, 4)), ">i2": (0x0B, (2, 1, 6)), ">i4": (0x0C, (4, 3)),
+             ">f4": (0x0D, (6, 2)), ">f8": (0x0E, (1, 12))}
+
+
+def write_idx() -> None:
+    """As Yann LeCun's page on MNIST has it: two zeros, the type, the number of lengths, these, the numbers."""
+    whole = np.array([0, 1, 2, -1, 127, -128, 300, -300, 32767, -32768, 2**31 - 1, -(2**31)], dtype=np.int64)
+    real = np.array([0, -0.0, 1, -2.5, 1e-7, 3.4e38, -1e-45, 1 / 3, np.inf, -np.inf, 65504, 1e10])
+    expected = {}
+    for dtype, (code, shape) in IDX_TYPES.items():
+        numbers = (whole if np.dtype(dtype).kind in "ui" else real).astype(dtype)  # what is too large is cut off
+        path = FOLDER / f"{np.dtype(dtype).name}.idx"
+        head = struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
+        path.write_bytes(head + numbers.tobytes())
+        read = np.fromfile(path, dtype=dtype, offset=len(head)).reshape(shape)
+        expected[path.name] = {"dtype": read.dtype.name, "shape": read.shape,
+                               "values": [repr(float(each)) for each in read.ravel()]}
+    (FOLDER / "idx.json").write_text(json.dumps(expected))
+
+
+def write_cifar10() -> None:
+    """As Alex Krizhevsky's page has the binary version: a label, then 32 rows of 32 each of red, of green, of blue."""
+    random = np.random.default_rng(10)
+    labels = np.array([9, 0], dtype=np.uint8)
+    images = random.integers(0, 256, (2, 3, 32, 32), dtype=np.uint8)
+    path = FOLDER / "cifar10.bin"
+    np.concatenate([labels[:, None], images.reshape(2, -1)], axis=1).tofile(path)
+    read = np.fromfile(path, dtype=np.uint8).reshape(2, 1 + 3 * 32 * 32)
+    pixels = read[:, 1:].reshape(2, 3, 32, 32)
+    places = [[int(random.integers(0, length)) for length in pixels.shape] for _ in range(40)]
+    expected = {"labels": read[:, 0].tolist(), "shape": pixels.shape, "sums": pixels.sum(axis=(2, 3)).tolist(),
+                "pixels": [[*place, int(pixels[tuple(place)])] for place in places]}
+    (FOLDER / "cifar10.json").write_text(json.dumps(expected))
+
+
+def typed(values):
+    """A column: whole numbers if all are, real ones if all are numbers, else texts; a number that is missing is null."""
+    def as_all(number):
+        return [None if each in (None, "") else number(each) for each in values]
+
+    if all(type(each) in (int, bool) for each in values):
+        whole = [int(each) for each in values]
+        return ["whole", whole] if all(-(2**63) <= each < 2**63 for each in whole) else ["real", as_all(float)]
+    if all(each is None or type(each) in (int, bool, float) for each in values):
+        return ["real", as_all(float)]
+    if all(each is None or type(each) is str for each in values):
+        for kind, number in (("whole", int), ("real", float)):
+            try:
+                numbers = as_all(number)
+            except ValueError:
+                continue
+            if kind == "whole" and (None in numbers or not all(-(2**63) <= each < 2**63 for each in numbers)):
+                continue
+            if any(each is not None for each in numbers):
+                return [kind, numbers]
+    return ["text", ["" if each is None else each if type(each) is str else json.dumps(each) for each in values]]
+
+
+TEXTS = ["plain", "a,b;c\td", 'says "no"', "two\nlines", "caf\u00e9", "\u65e5\u672c", "\U0001f600", " spaces ", "", "+-3"]
+REALS = [0.1, -2.5e10, 1e-300, 1.7976931348623157e308, -1 / 3, 1e22, 12345678901234567890.0, -0.0, 5e-05, 2.0]
+WHOLES = [0, -1, 2**63 - 1, -(2**63), 7, 10, -42, 1000000, 2**53 + 1, 3]
+
+
+def write_csv() -> None:
+    rows = [{"id": i, "whole": WHOLES[i], "real": REALS[i], "gaps": REALS[i] if i % 3 else "", "large": 2**63 + i,
+             "text": TEXTS[i], "nothing": ""} for i in range(10)]
+    expected = {}
+    for name, dialect, separator in (("excel.csv", "excel", ","), ("tabs.tsv", "excel-tab", "\t"),
+                                     ("unix.csv", "unix", ","), ("semicolons.csv", "excel", ";")):
+        with open(FOLDER / name, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0], dialect=dialect, delimiter=separator)
+            writer.writeheader()
+            writer.writerows(rows)
+        with open(FOLDER / name, newline="", encoding="utf-8") as file:
+            read = list(csv.DictReader(file, dialect=dialect, delimiter=separator))
+        expected[name] = {"separator": separator,
+                          "columns": [[column, *typed([row[column] for row in read])] for column in read[0]]}
+    (FOLDER / "csv.json").write_text(json.dumps(expected))
+
+
+def write_json_lines() -> None:
+    rows = [{"id": i, "whole": WHOLES[i], "real": REALS[i], "gaps": REALS[i] if i % 3 else None, "large": 2**63 + i,
+             "text": TEXTS[i], "flag": i % 2 == 0, "mixed": [1.5, "two", True, -3][i % 4]} for i in range(10)]
+    for row in rows[::4]:
+        del row["gaps"]
+    expected = {}
+    for name, ascii_only in (("ascii.jsonl", True), ("utf8.jsonl", False)):
+        with open(FOLDER / name, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=ascii_only) + "\n" for row in rows)
+        with open(FOLDER / name, encoding="utf-8") as file:
+            read = [json.loads(line) for line in file]
+        names = list(dict.fromkeys(name for row in read for name in row))
+        expected[name] = [[column, *typed([row.get(column) for row in read])] for column in names]
+    (FOLDER / "jsonl.json").write_text(json.dumps(expected))
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
+    write_idx()
+    write_cifar10()
+    write_csv()
+    write_json_lines()
     for name, dtype in {"f2": "<f2", "f4": "<f4", "f8": "<f8", "i1": "|i1", "u1": "|u1", "i2": "<i2", "u2": "<u2",
                         "i4": "<i4", "u4": "<u4", "i8": "<i8", "big_f4": ">f4", "big_i2": ">i2"}.items():
         np.save(FOLDER / f"{name}.npy", values((3, 4), dtype))

@@ -87,3 +87,47 @@ std::optional<std::size_t> bytes_of_shape(DType dtype, std::span<const std::int6
 }
 
 }  // namespace pharos::ml
+
+namespace pharos {
+
+// The type, the lengths, how many zeros follow, these, the numbers. An object of the store begins at a page: the zeros
+// let the numbers begin at a multiple of kAlignment in it, so that they can be used where they lie.
+
+namespace {
+constexpr std::size_t kAlignment = 64;
+constexpr auto kLastType = static_cast<std::uint8_t>(ml::DType::kF64);
+}  // namespace
+
+void Codec<ml::Array>::encode(const ml::Array& value, Encoder& to) {
+  Codec<std::uint8_t>::encode(static_cast<std::uint8_t>(value.dtype()), to);
+  Codec<std::vector<std::int64_t>>::encode(value.shape(), to);
+  const std::size_t bytes = value.rows() * value.row_bytes();
+  const std::size_t after = (to.size() + 1) % kAlignment;
+  const std::size_t zeros = bytes < kSharedBytesMin || after == 0 ? 0 : kAlignment - after;
+  constexpr std::byte kZeros[kAlignment]{};
+  Codec<std::uint8_t>::encode(static_cast<std::uint8_t>(zeros), to);
+  to.write(kZeros, zeros);
+  if (value.is_dense()) {
+    to.write_shared(Bytes{value.bytes().owner(), value.bytes().span().first(bytes)});
+  } else {
+    for (std::size_t row = 0; row < value.rows(); ++row) to.write(value.row(row).data(), value.row_bytes());
+  }
+}
+
+ml::Array Codec<ml::Array>::decode(Decoder& from) {
+  const auto type = Codec<std::uint8_t>::decode(from);
+  auto shape = Codec<std::vector<std::int64_t>>::decode(from);
+  const auto zeros = Codec<std::uint8_t>::decode(from);
+  if (type > kLastType || zeros >= kAlignment) from.fail();
+  from.take(zeros);
+  if (from.failed()) return {};
+  const auto dtype = static_cast<ml::DType>(type);
+  const auto bytes = ml::bytes_of_shape(dtype, shape);
+  if (!bytes) from.fail();
+  Bytes numbers = from.take_shared(bytes.value_or(0));
+  if (from.failed()) return {};
+  if (reinterpret_cast<std::uintptr_t>(numbers.data()) % size_of(dtype) != 0) numbers = Bytes::copy_of(numbers.span());
+  return {dtype, std::move(shape), std::move(numbers)};
+}
+
+}  // namespace pharos

@@ -26,7 +26,7 @@ Labelled read_cifar10(const std::vector<std::filesystem::path>& paths, Keep keep
   std::vector<std::byte> all;
   for (const auto& path : paths) {
     const Bytes file = bytes_of_file(path, keep);
-    if (file.size() % kRecordBytes != 0) {
+    if (file.empty() || file.size() % kRecordBytes != 0) {
       throw_corrupt(path, "its " + std::to_string(file.size()) + " bytes are no whole number of records of 3073");
     }
     for (std::size_t place = 0; place < file.size(); place += kRecordBytes) {

@@ -76,7 +76,7 @@ template <class Number>
 std::optional<Number> number_in(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  if (text.size() > 1 && text.front() == '+') text.remove_prefix(1);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   Number number{};
   const char* const end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, number);
@@ -121,7 +121,9 @@ Table read_csv(const std::filesystem::path& path, const CsvOptions& options) {
     names = reader.next();
     std::unordered_set<std::string> seen;
     for (const std::string& each : names) {
-      if (!seen.insert(each).second) throw_corrupt(path, "two columns have the name \"" + each + "\"");
+      if (!seen.insert(each).second) {
+        throw_corrupt(path, "line " + std::to_string(reader.line()) + " has two columns \"" + each + "\"");
+      }
     }
   }
   std::vector<std::vector<std::string>> columns(names.size());

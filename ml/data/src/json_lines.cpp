@@ -13,6 +13,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool is_whole(const Json& value) {
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= INT64_MAX;
+  return value.is_number_integer() || value.is_boolean();
+}
+
 /// A member of a line, whose value is no list and no object.
 struct Cell {
   std::size_t row;
@@ -80,7 +85,7 @@ Table read_json_lines(const std::filesystem::path& path) {
       const auto [place, is_new] = places.try_emplace(name, columns.size());
       if (is_new) columns.push_back({.name = name});
       Cells& cells = columns[place->second];
-      cells.all_whole = cells.all_whole && (value.is_number_integer() || value.is_boolean());
+      cells.all_whole = cells.all_whole && is_whole(value);
       cells.all_numbers = cells.all_numbers && (value.is_number() || value.is_boolean());
       cells.cells.push_back({rows, value});
     }

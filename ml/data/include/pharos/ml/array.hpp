@@ -4,20 +4,24 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <pharos/base/export.hpp>
 #include <pharos/ml/dtype.hpp>
 #include <pharos/wire/bytes.hpp>
+#include <pharos/wire/codec.hpp>
 
 namespace pharos::ml {
 
 /// Rows of numbers that never change, of one type and shape: the samples of a dataset, those of a batch, a tensor of a
 /// file. Lies in memory, in a mapped file or in the object store; copies are the same numbers. May be read in any
-/// thread.
+/// thread. Travels without other bytes between its rows; where it arrives out of the object store it is the object
+/// itself, which lives as long as any copy of this, but for arrays of less than a page, which are copied.
 class PHAROS_API Array {
  public:
-  /// One row without numbers.
+  /// No rows of one number each.
   Array() = default;
   /// Rows lie `row_stride` bytes apart; 0: one behind the other. Throws InvalidArgument for bytes that are too few, and
   /// for lengths below 0.
@@ -58,13 +62,30 @@ class PHAROS_API Array {
   std::size_t stride_ = 0;
 };
 
+/// "f32 (3, 4)"
+PHAROS_API std::string describe(DType dtype, std::span<const std::int64_t> shape);
+
+}  // namespace pharos::ml
+
+namespace pharos {
+
+template <>
+struct PHAROS_API Codec<ml::Array> {
+  static constexpr std::string_view kFormat = "pharos.ml.Array/1";
+  static void encode(const ml::Array& value, Encoder& to);
+  static ml::Array decode(Decoder& from);
+};
+
+}  // namespace pharos
+
+namespace pharos::ml {
+
 /// An array with the name that it has in a file, or in a batch.
 struct NamedArray {
   std::string name;
   Array array;
-};
 
-/// "f32 (3, 4)"
-PHAROS_API std::string describe(DType dtype, std::span<const std::int64_t> shape);
+  auto pharos_fields() { return std::tie(name, array); }
+};
 
 }  // namespace pharos::ml

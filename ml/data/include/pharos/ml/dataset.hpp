@@ -20,7 +20,7 @@ struct Field {
   DType dtype{};
   std::vector<std::int64_t> shape{};
 
-  std::size_t bytes() const;
+  PHAROS_API std::size_t bytes() const;
 };
 
 /// Samples by their number. read() runs in several threads at once, and never changes what a number gives.

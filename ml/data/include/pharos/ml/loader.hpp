@@ -46,6 +46,7 @@ struct LoaderOptions {
   std::size_t ahead = 4;
 };
 
+/// May be an argument or a result of actors.
 struct Batch {
   /// In the order of the dataset's fields; the first dimension is the samples.
   std::vector<NamedArray> fields{};
@@ -58,7 +59,9 @@ struct Batch {
   std::uint64_t epoch = 0;
 
   /// Throws NotFound.
-  const Array& operator[](std::string_view name) const;
+  PHAROS_API const Array& operator[](std::string_view name) const;
+
+  auto pharos_fields() { return std::tie(fields, samples, samples_of_all, numbers, epoch); }
 };
 
 /// Gives each rank its share of a dataset, batch after batch, in an order that all ranks know: place p of an epoch goes
@@ -68,6 +71,23 @@ struct Batch {
 ///   ml::Loader loader{data, {.batch = 64, .rank = ranks.rank(), .ranks = ranks.size(), .seed = 1}};
 ///   while (loader.position().epoch < 3) {
 ///     while (const auto batch = loader.next()) train(*batch);
+///   }
+///
+/// Where loading is to be in no rank's process, an actor loads: a batch is copied into the object store once, and the
+/// ranks of its machine read it where it lies there, without a copy. A rank that asks for the next one before it trains
+/// with this one does not wait for it.
+///
+///   class Loading {
+///    public:
+///     std::optional<ml::Batch> next() { return loader_.next(); }
+///    private:
+///     ml::Loader loader_{data(), {.batch = 64}};
+///   };
+///   const auto loading = runtime.spawn<Loading>();
+///   auto next = loading.call<&Loading::next>();
+///   while (const auto batch = next.get()) {
+///     next = loading.call<&Loading::next>();
+///     train(*batch);
 ///   }
 class PHAROS_API Loader {
  public:
