@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 
 #include <pharos/ml/curve.hpp>
 #include <pharos/ml/display.hpp>
@@ -34,9 +35,12 @@ Frame frame_of(const Curve& curve) {
   std::vector<double> values;
   for (const Point& each : frame.points) values.push_back(each.y);
   std::ranges::sort(values);
-  const std::size_t far = values.size() / 50;
-  frame.low = values[far];
-  frame.high = values[values.size() - 1 - far];
+  const std::size_t few = values.size() / 50;
+  frame.low = values[few];
+  frame.high = values[values.size() - 1 - few];
+  const double far = 3 * (frame.high - frame.low);
+  frame.low = *std::ranges::lower_bound(values, frame.low - far);
+  frame.high = *std::prev(std::ranges::upper_bound(values, frame.high + far));
   if (frame.high - frame.low < 1e-300) {
     frame.low -= 0.5;
     frame.high += 0.5;

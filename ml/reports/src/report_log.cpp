@@ -16,10 +16,22 @@
 namespace pharos::ml {
 namespace {
 
-Result<Fd> make_file(const std::filesystem::path& path) {
-  Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (!file) return Error::from_errno("making " + path.string(), errno, "Give a folder that can be written to.");
+Result<Fd> open_file(const std::filesystem::path& path, int how) {
+  Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | how, 0644)};
+  if (!file) return Error::from_errno("opening " + path.string(), errno, "Give a folder that can be written to.");
   return file;
+}
+
+/// Its first line; a last one that was interrupted is gone, and the next comes behind the others.
+Result<std::string> keep_whole_lines(const Fd& file) {
+  PHAROS_TRY(const auto bytes, read_whole(file, "reading reports"));
+  const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  const std::size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
+  if (::ftruncate(file.get(), static_cast<off_t>(end)) != 0 ||
+      ::lseek(file.get(), static_cast<off_t>(end), SEEK_SET) < 0) {
+    return Error::from_errno("going on behind reports", errno);
+  }
+  return std::string{text.substr(0, std::min(end, text.find('\n')))};
 }
 
 Result<void> append(const Fd& file, std::string& text) {
@@ -40,6 +52,23 @@ std::string csv_field(std::string_view text) {
   return quoted + '"';
 }
 
+std::vector<std::string> csv_fields(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[++i];
+    } else if (line[i] == '"') {
+      quoted = !quoted;
+    } else if (line[i] == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
 void append_number(std::string& to, double value) {
   std::array<char, 32> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
@@ -53,9 +82,34 @@ void append_number(std::string& to, std::uint64_t value) {
 }
 
 Result<ReportLog> ReportLog::make(const std::filesystem::path& folder, std::vector<std::string> first_columns) {
-  PHAROS_TRY(Fd csv, make_file(folder / "reports.csv"));
-  PHAROS_TRY(Fd json, make_file(folder / "reports.jsonl"));
+  PHAROS_TRY(Fd csv, open_file(folder / "reports.csv", O_TRUNC));
+  PHAROS_TRY(Fd json, open_file(folder / "reports.jsonl", O_TRUNC));
   return ReportLog{std::move(csv), std::move(json), std::move(first_columns)};
+}
+
+Result<ReportLog> ReportLog::go_on(const std::filesystem::path& folder, std::vector<std::string> first_columns) {
+  PHAROS_TRY(Fd csv, open_file(folder / "reports.csv", 0));
+  PHAROS_TRY(Fd json, open_file(folder / "reports.jsonl", 0));
+  PHAROS_TRY(const std::string head, keep_whole_lines(csv));
+  PHAROS_TRY_VOID(keep_whole_lines(json));
+  ReportLog log{std::move(csv), std::move(json), std::move(first_columns)};
+  if (!head.empty() && !log.take_columns(head)) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 (folder / "reports.csv").string() + " is of something else: it begins with " + head,
+                 "Move it away, or give another folder."};
+  }
+  return log;
+}
+
+/// False: those are others.
+bool ReportLog::take_columns(std::string_view head) {
+  const std::vector<std::string> names = csv_fields(head);
+  std::vector<std::string> first = first_columns_;
+  first.emplace_back("seconds");
+  if (names.size() < first.size() || !std::equal(first.begin(), first.end(), names.begin())) return false;
+  for (std::size_t i = first.size(); i < names.size(); ++i) column_of(names[i]);
+  written_columns_ = columns_.size();
+  return true;
 }
 
 std::size_t ReportLog::column_of(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,11 +16,14 @@
 
 namespace pharos::ml {
 
-/// Metrics as they come, a line for each: reports.csv and reports.jsonl in a folder, made anew. A line begins with
-/// whole numbers, such as {"epoch", "step"}, and the seconds. One thread.
+/// Metrics as they come, a line for each: reports.csv and reports.jsonl in a folder. A line begins with whole numbers,
+/// such as {"epoch", "step"}, and the seconds. One thread.
 class PHAROS_API ReportLog {
  public:
+  /// Anew.
   static Result<ReportLog> make(const std::filesystem::path& folder, std::vector<std::string> first_columns);
+  /// Behind what is there, but for a line that has no end.
+  static Result<ReportLog> go_on(const std::filesystem::path& folder, std::vector<std::string> first_columns);
 
   /// One number for each of the first columns.
   void add(std::initializer_list<std::uint64_t> first, double seconds, const std::vector<Metrics::Entry>& metrics);
@@ -31,14 +35,15 @@ class PHAROS_API ReportLog {
       : csv_{std::move(csv)}, json_{std::move(json)}, first_columns_{std::move(first_columns)} {}
   /// Its column; one that is new makes the file anew with a wider head.
   std::size_t column_of(const std::string& name);
+  bool take_columns(std::string_view head);
   Result<void> widen();
 
   Fd csv_;
   Fd json_;
   std::vector<std::string> first_columns_;
   std::vector<std::string> columns_;
-  std::vector<std::string> json_names_;  // `,"name":`
-  std::size_t written_columns_ = 0;
+  std::vector<std::string> json_names_;         // `,"name":`
+  std::optional<std::size_t> written_columns_;  // none: there is no head
   std::string csv_lines_;
   std::string json_lines_;
   std::vector<const double*> row_;
@@ -46,6 +51,8 @@ class PHAROS_API ReportLog {
 
 /// For a field of a line of CSV.
 PHAROS_API std::string csv_field(std::string_view text);
+/// The fields of a line without its end.
+PHAROS_API std::vector<std::string> csv_fields(std::string_view line);
 PHAROS_API void append_number(std::string& to, double value);
 PHAROS_API void append_number(std::string& to, std::uint64_t value);
 

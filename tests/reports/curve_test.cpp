@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include <pharos/ml/curve.hpp>
+
+namespace pharos::ml {
+namespace {
+
+Curve falling(std::size_t steps, double from) {
+  Curve curve{.title = "loss"};
+  for (std::size_t i = 1; i <= steps; ++i) {
+    curve.points.push_back({static_cast<double>(i), from / static_cast<double>(i)});
+  }
+  return curve;
+}
+
+/// The axis' highest and lowest label, in the terminal.
+std::string highest(const std::string& picture) {
+  const std::size_t line = picture.find('\n') + 1;
+  const std::size_t begin = picture.find_first_not_of(' ', line);
+  return picture.substr(begin, picture.find('|', line) - begin);
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(CurveTest, ShowsWhereALossBegan) {
+  const Curve curve = falling(100, 2);
+  Curve steep = curve;
+  steep.points[0].y = 2.5;
+  EXPECT_EQ(highest(to_text_picture(steep)), "2.5");
+  EXPECT_TRUE(has(to_svg(steep), ">2.5</text>"));
+}
+
+TEST(CurveTest, AFewThatAreFarOffDoNotPressTheOthersTogether) {
+  Curve curve = falling(100, 2);
+  curve.points[50].y = 1e6;
+  const std::string picture = to_text_picture(curve);
+  EXPECT_EQ(highest(picture), "2") << picture;
+  EXPECT_FALSE(has(to_svg(curve), "200000"));
+}
+
+TEST(CurveTest, LeavesOutWhatIsNoNumber) {
+  Curve curve = falling(4, 2);
+  curve.points[1].y = std::numeric_limits<double>::quiet_NaN();
+  curve.points[2].y = std::numeric_limits<double>::infinity();
+  const std::string svg = to_svg(curve);
+  EXPECT_FALSE(has(svg, "nan"));
+  EXPECT_FALSE(has(svg, "inf"));
+  EXPECT_EQ(to_text_picture({.title = "nothing"}), "there is nothing to draw\n");
+  EXPECT_TRUE(has(to_svg({.title = "nothing"}), "</svg>"));
+}
+
+TEST(CurveTest, ATitleIsText) {
+  Curve curve = falling(4, 2);
+  curve.title = "<a & \"b\">";
+  EXPECT_TRUE(has(to_svg(curve), ">&lt;a &amp; &quot;b&quot;&gt;</text>"));
+}
+
+}  // namespace
+}  // namespace pharos::ml

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <pharos/ml/report_log.hpp>
+
+#include "temporary_folder.hpp"
+
+namespace pharos::ml {
+namespace {
+
+class ReportLogTest : public testing::Test {
+ protected:
+  std::string text_of(const char* file) const {
+    std::ifstream from{folder_.path() / file};
+    return {std::istreambuf_iterator<char>{from}, {}};
+  }
+  void append(const char* file, const char* text) const { std::ofstream{folder_.path() / file, std::ios::app} << text; }
+  void add(Result<ReportLog> log, std::uint64_t step, const std::vector<Metrics::Entry>& metrics) const {
+    ASSERT_TRUE(log) << log.error().to_string();
+    log->add({step}, 0.5, metrics);
+    ASSERT_TRUE(log->write());
+  }
+  Result<ReportLog> go_on() const { return ReportLog::go_on(folder_.path(), {"step"}); }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(ReportLogTest, GoesOnBehindWhatIsThere) {
+  add(go_on(), 1, {{"loss", 3}, {"a,\"b\"", 4}});
+  append("reports.csv", "2,0.");  // as one that was killed leaves it
+  append("reports.jsonl", "{\"step\":2");
+  add(go_on(), 2, {{"a,\"b\"", 5}, {"accuracy", 6}});
+  EXPECT_EQ(text_of("reports.csv"),
+            "step,seconds,loss,\"a,\"\"b\"\"\",accuracy\n"
+            "1,0.5,3,4,\n"
+            "2,0.5,,5,6\n");
+  EXPECT_EQ(text_of("reports.jsonl"),
+            "{\"step\":1,\"seconds\":0.5,\"loss\":3,\"a,\\\"b\\\"\":4}\n"
+            "{\"step\":2,\"seconds\":0.5,\"a,\\\"b\\\"\":5,\"accuracy\":6}\n");
+}
+
+TEST_F(ReportLogTest, BeginsAnew) {
+  add(go_on(), 1, {{"loss", 3}});
+  add(ReportLog::make(folder_.path(), {"step"}), 7, {{"score", 1}});
+  EXPECT_EQ(text_of("reports.csv"), "step,seconds,score\n7,0.5,1\n");
+}
+
+TEST_F(ReportLogTest, HasAHeadWithoutMetricsToo) {
+  add(go_on(), 1, {});
+  add(go_on(), 2, {{"loss", 3}});
+  EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss\n1,0.5,\n2,0.5,3\n");
+}
+
+TEST_F(ReportLogTest, DoesNotWriteIntoAFileOfSomethingElse) {
+  append("reports.csv", "trial,step,seconds\n1,1,0.5\n");
+  const auto log = go_on();
+  ASSERT_FALSE(log);
+  EXPECT_NE(log.error().to_string().find("is of something else: it begins with trial,step,seconds"), std::string::npos);
+  EXPECT_EQ(text_of("reports.csv"), "trial,step,seconds\n1,1,0.5\n");
+}
+
+}  // namespace
+}  // namespace pharos::ml
