@@ -76,7 +76,7 @@ void Output::tell(const wire::Output& output) {
     }
   }
   if (listeners.empty()) return;
-  const WorkerOutput said{output.label, output.pid, output.error, output.lines};
+  const WorkerOutput said{output.label, output.pid, output.error, output.lines, output.last};
   for (const auto& each : listeners) (*each)(said);
 }
 

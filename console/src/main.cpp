@@ -203,6 +203,12 @@ int main(int argc, char** argv) {
                    "same machine finds it")
       ->type_name("FILE")
       ->envname("PHAROS_TOKEN_FILE");
+  start
+      ->add_option("--grace", started.daemon.grace,
+                   "When a node gets SIGTERM, what runs there has so many seconds to go elsewhere, as with \"pharos "
+                   "drain\"; a second one ends it at once, as the first does without this")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0, 86'400).description(""));
   add_daemon_options(*start, started.base_folder, started.daemon);
   start->footer(
       "Examples:\n"
@@ -210,6 +216,7 @@ int main(int argc, char** argv) {
       "  pharos start --head --listen 10.0.0.1:7400 --state /var/lib/pharos\n"
       "  pharos start --head --cpus 8 --resources gpu=2,memory=64GiB,fast_disk=1 --labels zone=a --block\n"
       "  pharos start --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "  pharos start --address 10.0.0.1:7400 --grace 25 --block    # under Slurm, Kubernetes, on spot machines\n"
       "A program runs on a node from the path where it was started, if the same build is there; else the node is sent\n"
       "its executable. Its shared libraries have to be there.");
   CLI::App* const stop_it = app.add_subcommand(

@@ -202,9 +202,19 @@ class Daemon final {
     bool children = false;
     while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
       children = children || signal.ssi_signo == SIGCHLD;
-      if (signal.ssi_signo != SIGCHLD) end(0);
+      if (signal.ssi_signo != SIGCHLD) leave();
     }
     if (children) reap();
+  }
+
+  // Its machine is taken away, perhaps: what runs here is told, and has some time. Who tells it again means at once.
+  void leave() {
+    const bool has_time = options_.grace != 0 && !options_.head.empty() && !serves_one_driver_;
+    if (!has_time || std::exchange(leaves_, true)) return end(0);
+    const auto grace = std::chrono::seconds{options_.grace};
+    log(LogLevel::kInfo, "the node is told to end; what runs here goes elsewhere", {kv("seconds", options_.grace)});
+    node().leave(grace);
+    reactor_.run_at(reactor_.now() + grace, [this] { end(0); });
   }
 
   void reap() {
@@ -414,6 +424,7 @@ class Daemon final {
   const NodeId id_{random_u64()};
   Machine machine_;
   bool serves_one_driver_ = false;
+  bool leaves_ = false;
   bool ending_ = false;
   int status_ = 0;
 

@@ -78,6 +78,8 @@ class Node final : public net::Peer::Owner {
   void pass_on_beat(wire::Beat beat);
   /// What people have done who end it.
   void when_told_to_end(std::function<void()> then) { end_ = std::move(then); }
+  /// What runs here is to be elsewhere by then, as people say by DrainNode.
+  void leave(Duration grace);
   /// Why this node takes in no job.
   void refuse_jobs(Error why) { refusal_ = std::move(why); }
 
@@ -175,6 +177,7 @@ class Node final : public net::Peer::Owner {
                                            async::Deadline deadline);
   /// `moves`: another incarnation of its actor follows elsewhere.
   void end_worker(const std::shared_ptr<Worker>& worker, Duration grace = {}, bool moves = false);
+  /// The head says so.
   void drain();
   void kill_worker(Worker& worker);
   static void process_ended(Worker& worker, int status);

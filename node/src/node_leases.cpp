@@ -260,6 +260,11 @@ bool Node::leaves_line(scheduler::LeaseRequestId request) {
   return true;
 }
 
+void Node::leave(Duration grace) {
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
+  tell_head(wire::DrainNode{settings_.id, static_cast<std::uint32_t>(milliseconds)});
+}
+
 /// Tasks that run may end; those behind them go back to where they came from, and leases are returned. Who waits for
 /// one asks again, and is served elsewhere.
 void Node::drain() {

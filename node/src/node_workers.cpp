@@ -220,6 +220,7 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
                         wire::Output{worker->label, worker->pid, true, crash->report, true, worker->job->id});
     }
   }
+  self->send_output(*worker->job, wire::Output{worker->label, worker->pid, false, "", false, worker->job->id, true});
   self->logs_.end(worker->id, reason);
   self->apply(self->leases_.worker_ended(worker->id));
   if (!worker->job->ended && worker->user != nullptr) {

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -32,6 +32,11 @@ namespace pharos::ml::fitting {
 
 using torch::Tensor;
 
+/// In a rank, whose process is another one than the test's: ends the training.
+void demand(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error{std::string{"it does not hold that "} + what};
+}
+
 /// Points of a plane in three classes; what is learned is which. The numbers of samples divide by nothing.
 struct Points : Learner {
   static constexpr std::int64_t kTraining = 101;
@@ -46,8 +51,8 @@ struct Points : Learner {
     return torch::cross_entropy_loss(net_->forward(tensor_of(batch["point"])), tensor_of(batch["class"]));
   }
   Metrics validation_step(const Batch& batch) override {
-    EXPECT_FALSE(net_->is_training());
-    EXPECT_FALSE(torch::GradMode::is_enabled());
+    demand(!net_->is_training(), "the module is in evaluation");
+    demand(!torch::GradMode::is_enabled(), "there are no gradients");
     const Tensor out = net_->forward(tensor_of(batch["point"]));
     const Tensor classes = tensor_of(batch["class"]);
     return {{"loss", torch::cross_entropy_loss(out, classes).item<double>()},
@@ -92,12 +97,12 @@ struct Mishap {
   std::vector<std::uint32_t> ranks{};
   std::uint64_t step = 0;          ///< that it has committed by then
   std::uint64_t microseconds = 0;  ///< with kAnyTime
-  bool stops = false;
-  bool replacement_too = false;  ///< who comes in its place dies there, too
-  std::string failpoint{};       ///< "data_given:kill"
+  int signal = SIGKILL;            ///< 0: its function hangs
+  bool replacement_too = false;    ///< who comes in its place dies there, too
+  std::string failpoint{};         ///< "data_given:kill"
   std::string marker{};  ///< a file: who comes first in another's place makes it, and dies while it takes the state
 
-  auto pharos_fields() { return std::tie(at, ranks, step, microseconds, stops, replacement_too, failpoint, marker); }
+  auto pharos_fields() { return std::tie(at, ranks, step, microseconds, signal, replacement_too, failpoint, marker); }
 };
 
 /// Has all that makes a step hard to do again: normalisation over batches, which changes buffers in forward, dropout,
@@ -110,7 +115,8 @@ struct Images : Learner {
   DatasetPtr validation_data() override { return samples(2, 17); }
   Tensor training_step(const Batch& batch) override {
     if (context().step() == 0 && mishap_.at == Mishap::At::kAnyTime && is_one_of_them()) end_after_a_while();
-    if (context().step() == mishap_.step && mishap_.at == Mishap::At::kFailpoint && is_one_of_them()) {
+    const bool is_first = context().attempt() == 0;
+    if (is_first && context().step() == mishap_.step && mishap_.at == Mishap::At::kFailpoint && is_one_of_them()) {
       order_failpoint(*parse_failpoint(mishap_.failpoint));
     }
     seen_ += batch.samples_of_all;
@@ -142,10 +148,11 @@ struct Images : Learner {
   }
   void happen(Mishap::At at) const {
     if (mishap_.at != at || context().step() != mishap_.step || context().attempt() != 0 || !is_one_of_them()) return;
-    ::kill(::getpid(), mishap_.stops ? SIGSTOP : SIGKILL);
+    while (mishap_.signal == 0) ::pause();
+    ::kill(::getpid(), mishap_.signal);
   }
   void end_after_a_while() const {
-    std::thread{[after = mishap_.microseconds, signal = mishap_.stops ? SIGSTOP : SIGKILL] {
+    std::thread{[after = mishap_.microseconds, signal = mishap_.signal] {
       std::this_thread::sleep_for(std::chrono::microseconds{after});
       ::kill(::getpid(), signal);
     }}.detach();
@@ -181,17 +188,44 @@ struct Halves : Learner {
   }
   Tensor training_step(const Batch& batch) override {
     const Tensor out = net_->forward(tensor_of(batch["point"]).to(torch::kBFloat16));
-    EXPECT_EQ(out.scalar_type(), torch::kBFloat16);
+    demand(out.scalar_type() == torch::kBFloat16, "the module computes in bfloat16");
     return torch::cross_entropy_loss(out.to(torch::kFloat), tensor_of(batch["class"]));
   }
   Optimization configure_optimizers() override { return {.rule = AdamW{.lr = 0.03}}; }
   torch::nn::Sequential net_{torch::nn::Linear(2, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3)};
 };
 
-struct TooFew : Learner {
+/// Goes wrong on rank 1, or where there is but one, in the fourth step: the loss is no number, or is one and its
+/// gradient is none.
+struct Broken : Learner {
+  Broken(bool has_loss, bool clips) : has_loss_{has_loss}, clips_{clips} {}
+
   torch::nn::Module& module() override { return *net_; }
-  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::zeros({2, 1}))}}); }
+  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::ones({40, 1}))}}); }
+  DatasetPtr validation_data() override { return training_data(); }
+  Tensor training_step(const Batch& batch) override {
+    const Tensor loss = net_->forward(tensor_of(batch["x"])).square().mean();
+    if (context().step() != 3 || context().rank() + 1 != std::min(context().size(), 2U)) return loss;
+    if (!has_loss_) return loss * std::numeric_limits<double>::quiet_NaN();
+    return loss + (net_->bias * 0).sqrt().sum();  // 0, and its derivative is infinite
+  }
+  Metrics validation_step(const Batch&) override { return {{"score", 1}}; }
+  Optimization configure_optimizers() override { return {.rule = Sgd{}, .clip_norm = clips_ ? 1.0 : 0.0}; }
+
+ private:
+  const bool has_loss_;
+  const bool clips_;
+  torch::nn::Linear net_{1, 1};
+};
+
+struct TooFew : Learner {
+  explicit TooFew(std::int64_t training) : training_{training} {}
+
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::zeros({training_, 1}))}}); }
+  DatasetPtr validation_data() override { return rows_of({{"x", array_of(torch::zeros({2, 1}))}}); }
   Tensor training_step(const Batch& batch) override { return net_->forward(tensor_of(batch["x"])).sum(); }
+  const std::int64_t training_;
   torch::nn::Linear net_{1, 1};
 };
 
@@ -350,9 +384,20 @@ TEST_F(Replaced, AtEachFailpointOfAStep) {
 TEST_F(Replaced, WhoIsStoppedIsEndedAndReplaced) {
   Runtime runtime;
   const TrainResult result =
-      train(runtime, {.at = At::kBeforeBackward, .ranks = {1}, .step = 6, .stops = true}, std::chrono::seconds{1});
+      train(runtime, {.at = At::kBeforeBackward, .ranks = {1}, .step = 6, .signal = SIGSTOP}, std::chrono::seconds{1});
   expect_as_if_nothing_had_been(runtime, result);
   expect_replaced(result, 1, "rank 1");
+}
+
+TEST_F(Replaced, OneWhoseFunctionHangsIsEndedAndReplaced) {
+  Runtime runtime;
+  for (const std::uint32_t rank : {0U, 2U}) {
+    const TrainResult result =
+        train(runtime, {.at = At::kBeforeBackward, .ranks = {rank}, .step = 6, .signal = 0}, std::chrono::seconds{1});
+    expect_as_if_nothing_had_been(runtime, result);
+    expect_replaced(result, 1, "rank " + std::to_string(rank));
+    EXPECT_SAYS(result.restarts[0].why, "does its function hang?");
+  }
 }
 
 TEST_F(Replaced, TwoThatDieAtOnceAreReplaced) {
@@ -387,20 +432,54 @@ TEST_F(Replaced, AllThatDieBeginAgain) {
   EXPECT_FALSE(result.restarts.back().is_replacement);
 }
 
+/// What is divided is gone on with from the newest checkpoint.
+TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{240});
+  for (const FitStrategy strategy : {FitStrategy::kZero1, FitStrategy::kFullyShard}) {
+    FitOptions how = kImages;
+    how.strategy = strategy;
+    const auto train = [&](const std::string& name, const Mishap& mishap) {
+      TrainerOptions its = options(name, 3);
+      if (mishap.failpoint.find(":stop") != std::string::npos) its.timeout = std::chrono::seconds{1};
+      std::filesystem::remove_all(its.folder);
+      Trainer trainer{runtime, std::move(its)};
+      return fit<Images>(trainer, how, mishap);
+    };
+    const TrainResult calm = train("calm", {});
+    ASSERT_EQ(calm.steps, kImageSteps);
+    const auto die_at = [&](std::uint32_t rank, const std::string& where) {
+      SCOPED_TRACE("rank " + std::to_string(rank) + " at " + where + ", strategy " +
+                   std::to_string(static_cast<int>(strategy)));
+      const TrainResult result = train("dies", {.at = At::kFailpoint, .ranks = {rank}, .step = 6, .failpoint = where});
+      EXPECT_EQ(losses(result), losses(calm));
+      ASSERT_EQ(result.restarts.size(), 1U) << "it did not come there";
+      EXPECT_FALSE(result.restarts[0].is_replacement);
+      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(rank));
+    };
+    for (const std::string where : {"data_given", "result_taken", "step_committed", "step_told", "state_copied",
+                                    "save_begun", "save_written", "save_said"}) {
+      die_at(0, where + ":kill:0");
+      die_at(2, where + ":kill:1");
+    }
+    for (const std::string where : {"saves_there", "manifest_written", "old_goes"}) die_at(0, where + ":kill:0");
+    for (const std::string where : {"data_given", "step_committed", "save_said"}) die_at(2, where + ":stop:0");
+  }
+}
+
 TEST_F(Replaced, AtAnyInstant) {
   Runtime runtime;
   std::mt19937 random{static_cast<unsigned>(seed_of_test())};
-  const char* const asked = std::getenv("PHAROS_TEST_ROUNDS");
-  const int rounds = asked == nullptr ? 20 : std::atoi(asked);
+  const int rounds = rounds_of_test(20);
   must_end_within(std::chrono::seconds{60 + 5 * rounds});
   int deaths = 0;
   for (int round = 0; round < rounds; ++round) {
     const Mishap mishap{.at = At::kAnyTime,
                         .ranks = {static_cast<std::uint32_t>(random() % 3)},
                         .microseconds = random() % 12'000,  // it takes twice that
-                        .stops = random() % 5 == 0};
+                        .signal = random() % 5 == 0 ? SIGSTOP : SIGKILL};
     SCOPED_TRACE("round " + std::to_string(round) + ": rank " + std::to_string(mishap.ranks[0]) + " after " +
-                 std::to_string(mishap.microseconds) + " us" + (mishap.stops ? ", stopped" : ""));
+                 std::to_string(mishap.microseconds) + " us" + (mishap.signal == SIGSTOP ? ", stopped" : ""));
     const TrainResult result = train(runtime, mishap, std::chrono::seconds{1});
     expect_as_if_nothing_had_been(runtime, result);
     deaths += static_cast<int>(result.restarts.size());
@@ -458,9 +537,65 @@ TEST_F(FitTest, LearnsInHalvesByEveryStrategy) {
 TEST_F(FitTest, FewerSamplesThanRanksAreRefused) {
   Runtime runtime;
   Trainer trainer{runtime, options("few", 3)};
-  const std::string text = message_of<InvalidArgument>([&] { fit<TooFew>(trainer, {.batch = 2}); });
-  EXPECT_SAYS(text, "rank 0");
-  EXPECT_SAYS(text, "the dataset has 2 samples, which are fewer than the 3 ranks");
+  const auto refusal = [&](std::int64_t training) {
+    return message_of<InvalidArgument>([&] { fit<TooFew>(trainer, {.batch = 2}, training); });
+  };
+  EXPECT_SAYS(refusal(2), "rank 0");
+  EXPECT_SAYS(refusal(2), "the dataset has 2 samples, which are fewer than the 3 ranks");
+  EXPECT_SAYS(refusal(30), "the validation data has 2 samples, which are fewer than the 3 ranks");
+}
+
+TEST_F(FitTest, WhatIsNoNumberEndsItBeforeAParameterFollows) {
+  Runtime runtime;
+  std::uint32_t tries = 0;
+  const auto ends = [&]<class E>(E*, bool has_loss, bool clips, bool checks, FitStrategy strategy, std::size_t ranks) {
+    TrainerOptions its = options("broken" + std::to_string(++tries), ranks);
+    its.metric = "validation_score";
+    its.save_every = 1;
+    const std::filesystem::path saved = its.folder / "checkpoints";
+    Trainer trainer{runtime, std::move(its)};
+    const FitOptions how{.batch = 4, .epochs = 2, .strategy = strategy, .check_numbers = checks};
+    const std::string text = message_of<E>([&] { fit<Broken>(trainer, how, has_loss, clips); });
+    EXPECT_EQ(checkpoints_in(saved).at(0).moment.step, 3U) << text;
+    return text;
+  };
+  const auto fails = [&](bool has_loss, bool clips, FitStrategy strategy) {
+    return ends(static_cast<UserError*>(nullptr), has_loss, clips, false, strategy, 3);
+  };
+  const auto fails_checked = [&](FitStrategy strategy, std::size_t ranks) {
+    return ends(static_cast<FailedPrecondition*>(nullptr), true, false, true, strategy, ranks);
+  };
+  for (const FitStrategy each : {FitStrategy::kCopies, FitStrategy::kZero1, FitStrategy::kFullyShard}) {
+    SCOPED_TRACE(static_cast<int>(each));
+    for (const bool clips : {false, true}) {
+      EXPECT_SAYS(fails(false, clips, each), "\"loss\" of rank 1 is no finite number any more at step 4");
+    }
+    EXPECT_SAYS(fails(true, true, each), "the length of all gradients is no finite number in step 4");
+    EXPECT_SAYS(fails_checked(each, 3), "in step 4 the gradient of \"bias\"");
+  }
+  EXPECT_SAYS(fails_checked(FitStrategy::kCopies, 3), "on rank 1");
+  EXPECT_SAYS(fails_checked(FitStrategy::kCopies, 1), "in step 4 the gradient of \"bias\"");
+}
+
+TEST_F(FitTest, DividesWhatDoesNotFit) {
+  Runtime runtime;
+  const auto train = [&](const std::string& name, std::uint64_t memory) {
+    Trainer trainer{runtime, options(name, 2)};
+    return fit<Points>(trainer, {.batch = 6, .epochs = 1, .memory = memory}, std::uint64_t{0});
+  };
+  const auto log_of = [this](const std::string& name) {
+    std::ifstream log{folder_.path() / name / "logs/rank-0.log"};
+    return std::string{std::istreambuf_iterator<char>{log}, {}};
+  };
+  const TrainResult roomy = train("roomy", 1'000'000);
+  EXPECT_SAYS(log_of("roomy"), "99 parameters on 2 ranks");
+  EXPECT_SAYS(log_of("roomy"), "* copies        3.1 KiB\n");
+  const TrainResult tight = train("tight", 1'900);
+  EXPECT_SAYS(log_of("tight"), "  copies        3.1 KiB, too much\n");
+  EXPECT_SAYS(log_of("tight"), "* fully sharded 1.5 KiB\n");
+  EXPECT_SAYS(log_of("tight"), "gathered MiB");
+  ASSERT_EQ(tight.steps, roomy.steps);
+  for (std::size_t i = 0; i < roomy.steps; ++i) EXPECT_NEAR(losses(tight)[i], losses(roomy)[i], 1e-9) << i;
 }
 
 TEST_F(FitTest, EndsWhereItsOptionsSay) {
@@ -482,7 +617,7 @@ TEST_F(FitTest, EndsWhereItsOptionsSay) {
 }
 
 TEST(StrategyChoice, TakesWhatFits) {
-  const auto of = [](std::uint64_t memory) { return choose_strategy(1'000'000, 4, 2, 4, memory); };
+  const auto of = [](std::uint64_t memory) { return choose_strategy({.parameters = 1'000'000}, 4, memory); };
   EXPECT_EQ(of(16'000'000).strategy, FitStrategy::kCopies);
   EXPECT_EQ(of(15'999'999).strategy, FitStrategy::kZero1);
   EXPECT_EQ(of(10'000'000).strategy, FitStrategy::kZero1);
@@ -492,7 +627,14 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_SAYS(of(6'999'999).arithmetic, "1000000 parameters on 4 ranks: 3.8 MiB of parameters");
   EXPECT_SAYS(of(6'999'999).arithmetic, "* fully sharded 3.8 MiB\n");
   EXPECT_SAYS(of(6'999'999).arithmetic, "  copies        15.3 MiB, too much\n");
-  EXPECT_EQ(choose_strategy(1'000'000, 4, 2, 1, 1).strategy, FitStrategy::kCopies);
+  EXPECT_EQ(choose_strategy({.parameters = 1'000'000}, 1, 1).strategy, FitStrategy::kCopies);
+  // A small part is trained of much that is frozen.
+  const auto frozen = [](std::uint64_t memory) {
+    return choose_strategy({.parameters = 1'000'000, .frozen_bytes = 100'000'000}, 4, memory);
+  };
+  EXPECT_EQ(frozen(116'000'000).strategy, FitStrategy::kCopies);
+  EXPECT_EQ(frozen(106'999'999).strategy, FitStrategy::kFullyShard);
+  EXPECT_SAYS(frozen(1).arithmetic, "95.4 MiB that is not trained");
 }
 
 }  // namespace

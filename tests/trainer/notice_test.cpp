@@ -1,6 +1,8 @@
 // Trainings whose nodes are to be empty.
 
 #include <chrono>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -14,6 +16,25 @@ using namespace std::chrono_literals;
 
 class NoticeTest : public SeveralNodes {
  protected:
+  std::unique_ptr<ChildProgram> start_training(const std::string& placement, const std::string& save_every = "0",
+                                               const std::string& restarts = "0") const {
+    auto program = start_program(TRAINING_PROGRAM, {folder() / "run", placement, save_every, restarts});
+    read_until(*program, "training");
+    return program;
+  }
+  static void expect_moved(ChildProgram& program) {
+    const auto end = program.wait(60s);
+    EXPECT_EQ(end.status, 0) << end.error;
+    EXPECT_SAYS(end.output,
+                "each step once, with its sum\nmoved before step later ones\nagain: its place was wanted\n");
+  }
+  std::string node_of(const std::string& actor) const {
+    const std::string found = pharos({"list", "actors", "--filter", "name=" + actor, "--format", "json"});
+    const std::string key = "\"node\": \"";
+    const std::size_t begin = found.find(key);
+    if (begin == std::string::npos) throw std::runtime_error{"no node in " + found};
+    return found.substr(begin + key.size(), found.find('"', begin + key.size()) - begin - key.size());
+  }
   std::string pharos(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--address", address_, "--token-file", token_file()});
     ChildProgram program{PHAROS_EXECUTABLE, std::move(arguments)};
@@ -26,18 +47,45 @@ class NoticeTest : public SeveralNodes {
 TEST_F(NoticeTest, RanksSaveTheSameStepAndGoOnElsewhereAndNoRestartIsUsedUp) {
   start_head("cpu=1");
   start_node("cpu=2");
-  const auto program = start_program(TRAINING_PROGRAM, {folder() / "run"});
-  read_until(*program, "training");
+  const auto program = start_training("pack");
   start_node("cpu=2");
-  const std::string nodes = pharos({"list", "actors", "--filter", "name=training/0", "--format", "json"});
-  const std::string key = "\"node\": \"";
-  const std::size_t begin = nodes.find(key);
-  ASSERT_NE(begin, std::string::npos) << nodes;
-  const std::string node = nodes.substr(begin + key.size(), nodes.find('"', begin + key.size()) - begin - key.size());
-  pharos({"drain", node});
-  const auto end = program->wait(30s);
+  pharos({"drain", node_of("training/0")});
+  expect_moved(*program);
+}
+
+/// The other one learns of it by their reports.
+TEST_F(NoticeTest, OneThatIsNotToldSavesTheSameStepAsTheOneThatIs) {
+  start_head("cpu=0");
+  start_node("cpu=1");
+  start_node("cpu=1");
+  const auto program = start_training("spread");
+  ASSERT_NE(node_of("training/0"), node_of("training/1"));
+  start_node("cpu=1");
+  pharos({"drain", node_of("training/1")});
+  expect_moved(*program);
+}
+
+TEST_F(NoticeTest, ANodeThatIsToldToEndGivesNoticeInItsGrace) {
+  start_head("cpu=1");
+  ChildProgram& node = start_node("cpu=2", {}, {"--grace", "20"});
+  const auto program = start_training("pack");
+  start_node("cpu=2");
+  node.kill(SIGTERM);
+  expect_moved(*program);
+  EXPECT_EQ(node.wait(30s).status, 0);
+}
+
+TEST_F(NoticeTest, WhereTheGraceIsTooShortItGoesOnFromACheckpointOfBefore) {
+  start_head("cpu=1");
+  ChildProgram& node = start_node("cpu=2", {}, {"--grace", "20"});
+  const auto program = start_training("pack", "10", "1");
+  start_node("cpu=2");
+  node.kill(SIGTERM);
+  node.kill(SIGTERM);
+  EXPECT_EQ(node.wait(30s).status, 0);
+  const auto end = program->wait(60s);
   EXPECT_EQ(end.status, 0) << end.error;
-  EXPECT_SAYS(end.output, "each step once, with its sum\nmoved before step later ones\nagain: its place was wanted\n");
+  EXPECT_SAYS(end.output, "each step once, with its sum\nmoved before step later ones\nagain: ");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -73,6 +72,11 @@ double expected(std::uint64_t steps, std::uint32_t ranks) {
   return value;
 }
 
+/// In a rank, whose process is another one than the test's: ends the training.
+void demand(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error{std::string{"it does not hold that "} + what};
+}
+
 /// What is to happen in a training, once: at which rank, step and attempt, in which way.
 struct Mishap {
   enum class What : std::uint8_t { kNone, kDies, kStops, kThrows, kIsNoNumber, kLeavesAsTold };
@@ -93,7 +97,7 @@ void happen(const Mishap& mishap, const TrainContext& context) {
 void train(TrainContext& context, const Mishap& mishap, std::uint64_t steps) {
   Weights weights;
   context.resume(weights.state());
-  EXPECT_EQ(weights.own, context.step()) << "what is loaded is of that step";
+  demand(weights.own == context.step(), "what is loaded is of that step");
   while (context.step() < steps) {
     happen(mishap, context);
     double value = weights.step(context);
@@ -108,7 +112,7 @@ void train(TrainContext& context, const Mishap& mishap, std::uint64_t steps) {
 void weighs(TrainContext& context) {
   const double rank = context.rank();
   context.report(rank, {.weight = rank});
-  EXPECT_EQ(*context.last().find("loss"), context.size() == 3 ? 5.0 / 3 : 0);
+  demand(*context.last().find("loss") == 5.0 / 3, "all ranks know the mean");
   context.report({{"loss", rank}, {"size", static_cast<double>(context.size())}}, {.epoch = 7});
 }
 void says_other_things(TrainContext& context) {
@@ -129,11 +133,33 @@ void becomes_worse(TrainContext& context) {
     if (context.report({{"loss", std::abs(step - 10)}}) != Verdict::kGoOn) return;
   }
 }
+void hangs_when_told(TrainContext& context) {
+  while (context.report(1.0) == Verdict::kGoOn) {
+    std::this_thread::sleep_for(1ms);  // what it does
+    while (context.step() == 20) ::pause();
+  }
+}
+/// Is best in its seventh step; saves what it is asked to, and what it wants to.
+void is_best_once(TrainContext& context) {
+  Weights weights;
+  context.resume(weights.state());
+  while (context.step() < 12) {
+    weights.step(context);
+    const double value = std::abs(static_cast<double>(context.step()) - 5.75);
+    context.report({{"loss", value}}, {.save = context.rank() == 1});
+  }
+}
 void prints(TrainContext& context) {
   std::printf("rank %u is here\n", context.rank());
   std::fflush(stdout);
   std::fprintf(stderr, "and complains\n");
   context.report(1.0);
+}
+void prints_and_throws(TrainContext& context) {
+  context.report(1.0);
+  if (context.rank() != 1) return;
+  std::printf("last words of rank 1\n");
+  throw std::runtime_error{"that was all"};
 }
 void has_a_gpu(TrainContext& context, int given) {
   context.report({{"gpus", static_cast<double>(pharos::context().gpus.size())},
@@ -141,8 +167,8 @@ void has_a_gpu(TrainContext& context, int given) {
                   {"given", given}});
 }
 void is_alone(TrainContext& context, const std::string& text, std::vector<double> data) {
-  EXPECT_EQ(text, "text");
-  EXPECT_EQ(context.size(), 1U);
+  demand(text == "text", "it has the text");
+  demand(context.size() == 1, "it is alone");
   context.report(data.at(1));
 }
 void dies_at(TrainContext& context, std::uint32_t rank, std::string_view where) {
@@ -333,6 +359,39 @@ TEST_F(TrainerTest, OneThatHasTimeStopsWithACheckpointOfItsLastStep) {
   const TrainResult more = Trainer{runtime, std::move(again)}.run<&goes_on_for_ever>();
   EXPECT_EQ(more.reports.front().step, result.steps + 1);
   EXPECT_GE(more.steps, 1000U);
+  EXPECT_TRUE(more.why_unsaved.empty());
+  // The folder's reports are those of both.
+  ASSERT_EQ(lines_of("reports.jsonl").size(), more.steps);
+  const std::vector<std::string> lines = lines_of("reports.csv");
+  ASSERT_EQ(lines.size(), more.steps + 1);
+  for (std::uint64_t step = 1; step <= more.steps; ++step) {
+    EXPECT_TRUE(lines[step].starts_with("0,0," + std::to_string(step) + ",")) << lines[step];
+  }
+}
+
+TEST_F(TrainerTest, OneThatDoesNotStopInItsGraceSaysSo) {
+  Runtime runtime;
+  TrainerOptions timed = options(2);
+  timed.callbacks = {[](const TrainReport& report) { return report.step < 20 ? Verdict::kGoOn : Verdict::kStop; }};
+  timed.save_every = 0;
+  timed.grace = 300ms;
+  const TrainResult result = Trainer{runtime, std::move(timed)}.run<&hangs_when_told>();
+  EXPECT_EQ(result.end, End::kStopped);
+  EXPECT_EQ(result.steps, 20U);
+  EXPECT_SAYS(result.why_unsaved, "have not stopped in time");
+}
+
+TEST_F(TrainerTest, TheBestCheckpointsStayAndThoseThatAFunctionWants) {
+  Runtime runtime;
+  TrainerOptions choosy = options(2);
+  choosy.save_every = 0;
+  choosy.keep_last = 1;
+  choosy.keep_best = 2;
+  Trainer{runtime, std::move(choosy)}.run<&is_best_once>();
+  std::vector<std::uint64_t> steps;
+  for (const SavedCheckpoint& each : checkpoints()) steps.push_back(each.moment.step);
+  std::ranges::sort(steps);
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{6, 7, 12}));
 }
 
 TEST_F(TrainerTest, EarlyStoppingEndsWhatDoesNotBecomeBetter) {
@@ -344,6 +403,15 @@ TEST_F(TrainerTest, EarlyStoppingEndsWhatDoesNotBecomeBetter) {
   EXPECT_EQ(result.best->step, 11U);
   EXPECT_EQ(*result.best->metrics.find("loss"), 0);
   EXPECT_GE(result.steps, 31U);
+}
+
+TEST_F(TrainerTest, EarlyStoppingCountsStepsThatAreDoneAgainOnce) {
+  const TrainCallback callback = early_stopping("loss", 4);
+  const auto told = [&](std::uint64_t step) {
+    return callback({.step = step, .metrics = {{"loss", static_cast<double>(step)}}});
+  };
+  for (const std::uint64_t step : {1U, 2U, 3U, 4U, 2U, 3U, 4U}) EXPECT_EQ(told(step), Verdict::kGoOn) << step;
+  EXPECT_EQ(told(5), Verdict::kStop);
 }
 
 TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
@@ -370,10 +438,10 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
 
 TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAtAnyInstantIsNoHarm) {
   std::mt19937 random{static_cast<unsigned>(seed_of_test())};
-  const char* const asked = std::getenv("PHAROS_TEST_ROUNDS");
-  const int rounds = asked == nullptr ? 20 : std::atoi(asked);
+  const int rounds = rounds_of_test(20);
   must_end_within(std::chrono::seconds{60 + 5 * rounds});
   Runtime runtime;
+  int deaths = 0;
   for (int round = 0; round < rounds; ++round) {
     const auto victim = static_cast<std::uint32_t>(random() % 3);
     const std::uint64_t after = random() % 60'000;
@@ -386,11 +454,13 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAtAnyInstantIsNoHarm) {
     const TrainResult result = Trainer{runtime, std::move(each)}.run<&ends_after>(victim, after, stops);
     expect_all_steps(result, 3);
     EXPECT_LE(result.restarts.size(), 1U);
+    deaths += static_cast<int>(result.restarts.size());
     if (!result.restarts.empty()) {
       EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(victim));
     }
     if (HasFailure()) return;
   }
+  EXPECT_GT(deaths, rounds / 4) << "it was over before they died";
 }
 
 TEST_F(TrainerTest, WhatRanksPrintIsInTheFolder) {
@@ -406,6 +476,14 @@ TEST_F(TrainerTest, WhatRanksPrintIsInTheFolder) {
   }
 }
 
+TEST_F(TrainerTest, WhatARankPrintsBeforeItThrowsIsInTheFolderToo) {
+  Runtime runtime;
+  Trainer trainer{runtime, options(2)};
+  const std::string text = message_of<UserError>([&] { trainer.run<&prints_and_throws>(); });
+  EXPECT_SAYS(text, "that was all");
+  EXPECT_EQ(lines_of("logs/rank-1.log"), std::vector<std::string>{"last words of rank 1"});
+}
+
 TEST_F(TrainerTest, OneCallTrainsOnGpusOfAType) {
   const Variables variables{{"PHAROS_RESOURCES", "cpu=2,gpu=3"}, {"PHAROS_LABELS", "gpu_type=A10"}};
   const TrainResult result = distributed<&has_a_gpu>({.gpus = 2, .gpu_type = "A10", .trainer = {.progress = false}}, 7);
@@ -415,6 +493,9 @@ TEST_F(TrainerTest, OneCallTrainsOnGpusOfAType) {
   const std::string text = message_of<InvalidArgument>(
       [&] { distributed<&has_a_gpu>({.gpus = 4, .gpu_type = "A10", .trainer = {.progress = false}}, 7); });
   EXPECT_SAYS(text, "GPU");
+  const std::string other = message_of<InvalidArgument>(
+      [&] { distributed<&has_a_gpu>({.gpus = 2, .gpu_type = "T4", .trainer = {.progress = false}}, 7); });
+  EXPECT_SAYS(other, "gpu_type");
   EXPECT_SAYS(message_of<InvalidArgument>([&] { distributed<&has_a_gpu>({}, 7); }), "DistributedOptions::gpus");
   EXPECT_EQ(distributed<&has_a_gpu>({.workers = 2, .trainer = {.progress = false}}, 7).last("gpus"), 0);
 }

@@ -1,13 +1,15 @@
-// A program that a test runs against a cluster of several nodes: `training_program FOLDER`. Trains on two ranks, which
-// save when they are told to leave and never else. Prints "training" when it is under way, and how it has gone at its
-// end.
+// A program that a test runs against a cluster of several nodes: `training_program FOLDER pack|spread EVERY RESTARTS`.
+// Trains on two ranks, which save each EVERY steps, or with 0 when they are told to leave and never else. Prints
+// "training" when it is under way, and how it has gone at its end.
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include <pharos/ml/trainer.hpp>
@@ -35,7 +37,7 @@ void count(ml::TrainContext& context) {
   }
 }
 
-void run(const std::string& folder) {
+void run(const std::string& folder, bool spreads, std::uint64_t save_every, std::size_t restarts) {
   pharos::Runtime runtime;
   const auto say = [](const ml::TrainReport& report) {
     if (report.step == kUnderWay) std::printf("training\n");
@@ -43,7 +45,13 @@ void run(const std::string& folder) {
     return ml::Verdict::kGoOn;
   };
   ml::Trainer trainer{
-      runtime, {.scaling = {.workers = 2}, .folder = folder, .metric = "sum", .restarts = 0, .callbacks = {say}}};
+      runtime,
+      {.scaling = {.workers = 2, .placement = spreads ? pharos::Strategy::kSpread : pharos::Strategy::kPack},
+       .folder = folder,
+       .save_every = save_every,
+       .metric = "sum",
+       .restarts = restarts,
+       .callbacks = {say}}};
   const ml::TrainResult result = trainer.run<&count>();
   std::uint64_t moved_at = 0;
   bool all_there = result.reports.size() == kSteps;
@@ -59,9 +67,10 @@ void run(const std::string& folder) {
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   try {
-    run(argv[1]);
+    if (argc != 5) throw std::invalid_argument{"it takes four arguments"};
+    run(argv[1], std::string_view{argv[2]} == "spread", std::stoull(argv[3]), std::stoull(argv[4]));
     return 0;
   } catch (const std::exception& error) {
     std::printf("%s\n", error.what());

@@ -90,7 +90,7 @@ const std::vector<Message>& one_of_each() {
       KillActor{ActorId{5}, some_asker(), true, 6, "why"},
       WorkerReady{WorkerId{6}, ActorId{60}, 7, 8, 9, true, "killed by signal 9", true},
       WorkerEnded{WorkerId{9}, "killed by signal 9", true},
-      Output{"counter", 11, true, "li\0ne\n\xff"s, true, JobId{73}},
+      Output{"counter", 11, true, "li\0ne\n\xff"s, true, JobId{73}, true},
       Stop{},
       Done{},
       ZygoteReady{some_build_id(), 12, "threads"},
@@ -464,8 +464,8 @@ auto fields(const WorkerEnded& m) {
   return std::tie(worker, reason, out_of_memory);
 }
 auto fields(const Output& m) {
-  const auto& [label, pid, error, lines, report, job] = m;
-  return std::tie(label, pid, error, lines, report, job);
+  const auto& [label, pid, error, lines, report, job, last] = m;
+  return std::tie(label, pid, error, lines, report, job, last);
 }
 auto fields(const ZygoteReady& m) {
   const auto& [build_id, functions, cannot_fork] = m;

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,9 +19,7 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/runtime.hpp>
 #include <pharos/base/machine_limits.hpp>
-#include <pharos/ml/ddp.hpp>
 #include <pharos/ml/fit.hpp>
-#include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "parameters.hpp"
@@ -44,18 +45,23 @@ std::size_t kept_by(const Rule& rule) {
 /// The module on all ranks, by one of the strategies.
 class Model {
  public:
-  Model(torch::nn::Module& module, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
-      : module_{module} {
+  Model(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
+      : module_{learner.module()}, checks_numbers_{options.check_numbers} {
     if (strategy == FitStrategy::kCopies) {
-      if (options.bf16) halve(module);
+      if (options.bf16) halve(module_);
+      how_ = learner.configure_copies();
+      how_.check_numbers = how_.check_numbers || checks_numbers_;
       return;
     }
     const auto sharding = strategy == FitStrategy::kZero1   ? Sharding::kOptimizer
                           : strategy == FitStrategy::kZero2 ? Sharding::kGradients
                                                             : Sharding::kParameters;
-    ShardOptions how;
-    if (options.bf16) how = {.param = DType::kBF16, .reduce = DType::kF32};
-    sharded_.emplace(module, ranks, sharding, how);
+    ShardOptions how = learner.configure_sharding();
+    if (options.bf16) {
+      how.param = DType::kBF16;
+      how.reduce = DType::kF32;
+    }
+    sharded_.emplace(module_, ranks, sharding, how);
   }
 
   /// What counts, such as the batches that a norm has seen, stays as it is.
@@ -70,7 +76,7 @@ class Model {
   bool is_divided() const { return sharded_.has_value(); }
   /// Copies become one, with these ranks.
   void join(Communicator& ranks) {
-    if (ranks.size() > 1 && !sharded_) ddp_.emplace(ranks, module_);
+    if (ranks.size() > 1 && !sharded_) ddp_.emplace(ranks, module_, how_);
   }
 
   std::vector<ParameterGroup> groups(double weight_decay) const {
@@ -116,6 +122,29 @@ class Model {
     if (!takes_part) weigh(0);
     return mean;
   }
+  /// Of gradients that are the mean already. Ddp has looked at each rank's before.
+  void check_numbers(TrainContext& context) const {
+    if (!checks_numbers_ || ddp_) return;
+    const std::vector<NamedTensor> parameters = parameters_of(module_);
+    std::int64_t first = std::numeric_limits<std::int64_t>::max();
+    const auto look = [&](const std::string& name, const Tensor& gradient) {
+      if (!gradient.defined() || at::isfinite(gradient).all().item<bool>()) return;
+      const auto found = std::ranges::find(parameters, name, &NamedTensor::name);
+      first = std::min<std::int64_t>(first, found - parameters.begin());
+    };
+    if (sharded_) {
+      for (const Sharded::Slice& each : sharded_->slices()) look(each.name, each.values.grad());
+    } else {
+      for (const NamedTensor& each : parameters) look(each.name, each.tensor.grad());
+    }
+    context.communicator().all_reduce(std::span{&first, 1}, Reduction::kMin);
+    if (first == std::numeric_limits<std::int64_t>::max()) return;
+    throw_error(Error{ErrorCode::kFailedPrecondition,
+                      "in step " + std::to_string(context.step() + 1) + " the gradient of \"" +
+                          parameters.at(static_cast<std::size_t>(first)).name +
+                          "\" has elements that are no finite numbers",
+                      "Look at the data and the loss; a lower learning rate or clipping may help."});
+  }
   double clip(double max) { return sharded_ ? sharded_->clip_norm(max) : clip_norm(module_.parameters(), max); }
   double waited() const {
     const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
@@ -130,6 +159,8 @@ class Model {
   }
 
   torch::nn::Module& module_;
+  const bool checks_numbers_;
+  DdpOptions how_;
   std::optional<Ddp> ddp_;
   std::optional<Sharded> sharded_;
 };
@@ -143,10 +174,11 @@ class Fit {
         options_{options},
         loader_{learner.training_data(), loading(std::nullopt, options.tail)},
         how_{optimization()},
-        model_{learner.module(), context.communicator(), strategy(), options},
+        model_{learner, context.communicator(), strategy(), options},
         optimizer_{model_.groups(how_.weight_decay), how_.rule},
         rate_{optimizer_.lr()},
         validates_{learner.validation_data()} {
+    if (validates_ != nullptr) check_validation();
     State state;
     model_.add_to(state, optimizer_);
     state.add("position", position_);
@@ -186,6 +218,13 @@ class Fit {
     context_.expect(steps());
     return learner_.configure_optimizers();
   }
+  void check_validation() const {
+    if (validates_->size() >= context_.size()) return;
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "the validation data has " + std::to_string(validates_->size()) +
+                          " samples, which are fewer than the " + std::to_string(context_.size()) + " ranks",
+                      "Give more, or validate in training_step()'s data."});
+  }
   LoaderOptions loading(const std::optional<Order>& order, Tail tail) const {
     return {.batch = options_.batch,
             .rank = context_.rank(),
@@ -200,20 +239,32 @@ class Fit {
     if (options_.strategy != FitStrategy::kByMemory) return options_.strategy;
     if (context_.is_replacement()) return FitStrategy::kCopies;  // others are not replaced
     Communicator& ranks = context_.communicator();
-    std::uint64_t parameters = 0;
-    std::size_t bytes = options_.bf16 ? 2 : 4;
-    for (const NamedTensor& each : parameters_of(learner_.module())) {
-      if (!each.tensor.requires_grad()) continue;
-      parameters += static_cast<std::uint64_t>(each.tensor.numel());
-      if (!options_.bf16) bytes = std::max(bytes, static_cast<std::size_t>(each.tensor.element_size()));
-    }
-    const std::uint64_t shared = MachineLimits{}.memory().bytes() / 2 / (ranks.shares_memory() ? ranks.size() : 1);
-    auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : shared);
+    const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
+    auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
     ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks take the same
-    const FitChoice choice =
-        choose_strategy(parameters, bytes, kept_by(how_.rule), ranks.size(), static_cast<std::uint64_t>(memory));
+    const FitChoice choice = choose_strategy(size(), ranks.size(), static_cast<std::uint64_t>(memory));
     if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
     return choice.strategy;
+  }
+  FitSize size() const {
+    FitSize size{.bytes = options_.bf16 ? std::size_t{2} : std::size_t{4}, .kept = kept_by(how_.rule)};
+    for (const NamedTensor& each : parameters_of(learner_.module())) {
+      const auto count = static_cast<std::uint64_t>(each.tensor.numel());
+      const std::size_t bytes = options_.bf16 ? 2 : static_cast<std::size_t>(each.tensor.element_size());
+      if (!each.tensor.requires_grad()) {
+        size.frozen_bytes += count * bytes;
+      } else {
+        size.parameters += count;
+        size.bytes = std::max(size.bytes, bytes);
+      }
+    }
+    return size;
+  }
+  std::uint64_t ranks_of_node() {
+    const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(to_string(pharos::context().node)));
+    std::vector<std::int64_t> all(context_.size());
+    context_.communicator().all_gather(std::span<const std::int64_t>{&own, 1}, std::span{all});
+    return static_cast<std::uint64_t>(std::ranges::count(all, own));
   }
 
   std::uint64_t steps() const {
@@ -257,7 +308,8 @@ class Fit {
     double forward = 0;
     const double loss = model_.backward(
         batches, [this](const Batch& batch) { return learner_.training_step(batch); }, forward);
-    if (how_.clip_norm > 0) model_.clip(how_.clip_norm);
+    model_.check_numbers(context_);
+    if (how_.clip_norm > 0) check_length(model_.clip(how_.clip_norm), loss);
     const double has_gradients = now();
 
     optimizer_.set_lr(rate_ * how_.schedule(context_.step()));
@@ -284,6 +336,15 @@ class Fit {
     optimizer_.step();
     optimizer_seconds_ = now() - committed;
     return true;
+  }
+
+  // All ranks have the same, and throw, before a parameter follows.
+  void check_length(double length, double loss) {
+    if (std::isfinite(length)) return;
+    context_.check_number("loss", loss);
+    throw_error(Error{ErrorCode::kUserError,
+                      "the length of all gradients is no finite number in step " + std::to_string(context_.step() + 1),
+                      "FitOptions::check_numbers says which parameter's gradient was the first."});
   }
 
   Verdict tell() {

@@ -23,15 +23,15 @@ std::string text_of_bytes(double bytes) {
 
 }  // namespace
 
-FitChoice choose_strategy(std::uint64_t parameters, std::size_t bytes, std::size_t kept, std::uint32_t ranks,
-                          std::uint64_t memory) {
+FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_t memory) {
   const double n = ranks;
-  const auto count = static_cast<double>(parameters);
-  const double own = count * static_cast<double>(bytes);  // of the parameters, and of their gradients
-  const double optimizer =
-      count * static_cast<double>(kept * std::max<std::size_t>(bytes, 4) + (bytes < 4 ? std::size_t{4} : 0));
-  const double needs[] = {own + own + optimizer, own + own + optimizer / n, own + (own + optimizer) / n,
-                          (own + own + optimizer) / n};
+  const auto count = static_cast<double>(size.parameters);
+  const double own = count * static_cast<double>(size.bytes);  // of the parameters, and of their gradients
+  const std::size_t float_copy = size.bytes < 4 ? 4 : 0;
+  const double optimizer = count * static_cast<double>(size.kept * std::max<std::size_t>(size.bytes, 4) + float_copy);
+  const auto frozen = static_cast<double>(size.frozen_bytes);
+  const double needs[] = {frozen + own + own + optimizer, frozen + own + own + optimizer / n,
+                          frozen + own + (own + optimizer) / n, (frozen + own + own + optimizer) / n};
   FitChoice choice{.strategy = FitStrategy::kFullyShard, .arithmetic = {}};
   bool is_chosen = false;
   std::string lines;
@@ -44,9 +44,10 @@ FitChoice choose_strategy(std::uint64_t parameters, std::size_t bytes, std::size
     lines += std::string{is_this ? "* " : "  "} + name + std::string(14 - std::string{name}.size(), ' ') +
              text_of_bytes(needs[i]) + (fits ? "" : ", too much") + '\n';
   }
-  choice.arithmetic = std::to_string(parameters) + " parameters on " + std::to_string(ranks) +
+  choice.arithmetic = std::to_string(size.parameters) + " parameters on " + std::to_string(ranks) +
                       " ranks: " + text_of_bytes(own) + " of parameters, as much of gradients, " +
-                      text_of_bytes(optimizer) + " that the optimizer keeps; " +
+                      text_of_bytes(optimizer) + " that the optimizer keeps" +
+                      (frozen > 0 ? ", " + text_of_bytes(frozen) + " that is not trained" : "") + "; " +
                       text_of_bytes(static_cast<double>(memory)) + " for each rank\n" + lines;
   return choice;
 }

@@ -82,8 +82,6 @@ void RankGroup::begin(detail::TrainBegin begin) {
 }
 
 void RankGroup::begin(std::size_t rank) {
-  ranks_[rank].greeted_at = now();
-  ranks_[rank].has_answered = true;
   await(workers_->run(rank, begin_), Awaited::What::kEnd, rank);
   if (rank == 0) await(workers_->next(), Awaited::What::kNews, 0);
 }
@@ -109,12 +107,27 @@ void RankGroup::greet() {
   }
 }
 
+// A process whose function hangs answers, and does not come to the others, which have waited for it in vain.
+void RankGroup::look_for_missing() {
+  const bool some_wait = std::ranges::any_of(ranks_, [](const Rank& each) { return each.waits && !each.end; });
+  if (died_ || !some_wait) return waits_since_.reset();
+  if (!waits_since_) waits_since_ = now();
+  if (now() < *waits_since_ + kReasonTime + kGreetTime) return;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].waits || ranks_[rank].end) continue;
+    lose(rank,
+         Error{ErrorCode::kDeadlineExceeded, "it has not come to the other ranks in time: does its function hang?"});
+  }
+  if (!died_) died_ = Error{ErrorCode::kDeadlineExceeded, "ranks have lost each other, and each is there"};
+}
+
 std::vector<detail::TrainEvent> RankGroup::wait(TimePoint until) {
   greet();
+  look_for_missing();
   std::vector<detail::TrainEvent> events;
   for (const CellHandle& cell : queue_.take({.count = 1, .deadline = Deadline::at(until)})) {
     const auto found = awaited_.extract(&*cell);
-    take(cell, found.mapped(), events);
+    if (found) take(cell, found.mapped(), events);
   }
   return events;
 }
@@ -124,6 +137,10 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
   if (of.who != ranks_[rank].who) return;
   if (of.what == Awaited::What::kAnswer) {
     ranks_[rank].has_answered = true;
+    const auto sign = Ref<detail::TrainSign>{cell}.try_get();
+    if (!sign) return;  // why, its end says
+    ranks_[rank].process = sign->process;
+    ranks_[rank].waits = sign->waits;
     return;
   }
   if (of.what == Awaited::What::kNews) {
@@ -183,9 +200,13 @@ Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint un
   const Error why = *std::exchange(died_, std::nullopt);
   lost_.clear();
   begin_.replaces = true;
+  // What was answered before does not count any more.
+  std::erase_if(awaited_, [](const auto& each) { return each.second.what == Awaited::What::kAnswer; });
+  waits_since_.reset();
   std::vector<Ref<bool>> others;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].who == who[rank]) {
+      ranks_[rank] = {.who = who[rank], .process = ranks_[rank].process};
       others.emplace_back(workers_->rejoin(rank));
     } else {
       ranks_[rank] = {.who = who[rank]};
@@ -202,6 +223,12 @@ Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint un
   return true;
 }
 
+std::vector<std::int32_t> RankGroup::processes() const {
+  std::vector<std::int32_t> processes;
+  for (const Rank& each : ranks_) processes.push_back(each.process);
+  return processes;
+}
+
 void RankGroup::stop() {
   workers_->stop();
 }
@@ -209,7 +236,7 @@ void RankGroup::stop() {
 // Ranks that throw because another one has died say less than its death does.
 std::optional<RankGroup::End> RankGroup::end() {
   if (died_) {
-    const bool is_replaceable = on_death_ == OnRankDeath::kReplace && !lost_.empty() && ended_ == 0;
+    const bool is_replaceable = on_death_ == OnRankDeath::kReplace && ended_ == 0;
     return End{is_replaceable ? How::kLost : How::kDied, died_};
   }
   const bool all = ended_ == ranks_.size();

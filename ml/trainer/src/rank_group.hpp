@@ -40,6 +40,8 @@ class RankGroup {
   void begin(detail::TrainBegin begin);
   /// What rank 0 says, by then.
   std::vector<detail::TrainEvent> wait(TimePoint until);
+  /// Of each rank, by its number; 0: not known.
+  std::vector<std::int32_t> processes() const;
   /// At their next report.
   void stop();
   /// None: it runs still.
@@ -50,9 +52,11 @@ class RankGroup {
  private:
   struct Rank {
     const void* who = nullptr;
+    std::int32_t process = 0;  ///< its number; 0: not known
     std::optional<detail::TrainEnd> end{};
     TimePoint greeted_at{};
     bool has_answered = true;
+    bool waits = false;  ///< for another process in the place of one that is gone
   };
   /// What a result is of.
   struct Awaited {
@@ -66,6 +70,7 @@ class RankGroup {
   void begin(std::size_t rank);
   Result<bool> rejoin(const std::vector<const void*>& who, TimePoint until);
   void greet();
+  void look_for_missing();
   void take(const pharos::detail::CellHandle& cell, const Awaited& of, std::vector<detail::TrainEvent>& events);
   void lose(std::size_t rank, Error why);
 
@@ -79,6 +84,7 @@ class RankGroup {
   std::set<std::size_t> lost_;
   std::optional<Error> died_;
   std::optional<TimePoint> threw_at_;
+  std::optional<TimePoint> waits_since_;  // a rank, and nobody is known to be gone
   std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;
   pharos::detail::ReadyQueue queue_;
 };

@@ -3,7 +3,10 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include <pharos/base/fd.hpp>
@@ -15,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kWaitingMax = std::size_t{16} << 20;  // bytes of a rank that are not written yet
+constexpr Duration kLastTime = std::chrono::seconds{2};
 constexpr const char* kLeftOut = "[pharos: lines were left out here, there were too many at once]\n";
 constexpr const char* kRemedy = "Make room, or give a folder of a larger disk.";
 
@@ -23,15 +27,23 @@ constexpr const char* kRemedy = "Make room, or give a folder of a larger disk.";
 /// Between the thread that hears and the one that writes.
 struct RankLogs::Inbox {
   std::mutex mutex{};
-  std::map<std::string, std::string> lines{};  // by rank
+  std::condition_variable changed{};
+  std::map<std::string, std::string> lines{};              // by rank
+  std::set<std::pair<std::string, std::int32_t>> ended{};  // ranks' processes
 };
 
 RankLogs::RankLogs(Runtime& runtime, const std::string& name, const fs::path& folder)
     : folder_{folder / "logs"}, inbox_{std::make_shared<Inbox>()} {
   const auto hear = [inbox = inbox_, prefix = name + '/'](const WorkerOutput& output) {
     if (!output.worker.starts_with(prefix)) return;
+    const std::string rank = output.worker.substr(prefix.size());
     const std::lock_guard lock{inbox->mutex};
-    std::string& lines = inbox->lines[output.worker.substr(prefix.size())];
+    if (output.is_last) {
+      inbox->ended.emplace(rank, output.process);
+      inbox->changed.notify_all();
+      return;
+    }
+    std::string& lines = inbox->lines[rank];
     if (lines.size() + output.lines.size() < kWaitingMax) {
       lines += output.lines;
       if (!lines.empty() && lines.back() != '\n') lines += '\n';
@@ -61,6 +73,18 @@ Result<void> RankLogs::write() {
     PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{text}), what, kRemedy));
   }
   return {};
+}
+
+void RankLogs::wait_for_last_of(const std::vector<std::int32_t>& processes) {
+  std::unique_lock lock{inbox_->mutex};
+  const auto all_ended = [&] {
+    for (std::size_t rank = 0; rank < processes.size(); ++rank) {
+      if (processes[rank] != 0 && !inbox_->ended.contains({std::to_string(rank), processes[rank]})) return false;
+    }
+    return true;
+  };
+  inbox_->changed.wait_for(lock, kLastTime, all_ended);  // where a network is slow, what is late is missing
+  inbox_->ended.clear();
 }
 
 }  // namespace pharos::ml

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <pharos/actors/runtime.hpp>
 #include <pharos/base/result.hpp>
@@ -19,6 +21,8 @@ class RankLogs {
 
   /// What has come since is in the files.
   Result<void> write();
+  /// Waits for what these processes, one of each rank, have still printed; 0 is none. All of them are to end.
+  void wait_for_last_of(const std::vector<std::int32_t>& processes);
 
  private:
   struct Inbox;

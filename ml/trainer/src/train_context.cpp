@@ -16,6 +16,9 @@
 namespace pharos::ml {
 namespace {
 
+constexpr const char* kLoss = "loss";
+constexpr Duration kKnownTime = std::chrono::seconds{5};
+
 /// A whole number whose square is one, too, in a double.
 double hash_of_names(const Metrics& metrics) {
   std::uint32_t hash = 2166136261U;
@@ -94,7 +97,7 @@ void TrainContext::expect(std::uint64_t steps) {
 }
 
 void TrainContext::say_where_it_begins() {
-  if (rank() == 0 && !std::exchange(has_said_, true)) line_.say_resumed(step_ - (has_to_tell_ ? 1 : 0), on_death_);
+  if (rank() == 0 && !is_replacement() && !std::exchange(has_said_, true)) line_.say_resumed(step_, on_death_);
 }
 
 Verdict TrainContext::report(const Metrics& metrics, const ReportOptions& options) {
@@ -106,8 +109,8 @@ void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) 
   say_where_it_begins();
   const bool is_due = begin_.save_every != 0 && (step_ + 1) % begin_.save_every == 0;
   Sum sum = sum_up(metrics, options.weight, options.save || is_due);
-  const double* const matters = sum.metrics.find(begin_.metric);
-  if (matters != nullptr && !std::isfinite(*matters)) check_numbers(metrics);
+  check_mean(metrics, sum.metrics, begin_.metric);
+  if (begin_.metric != kLoss) check_mean(metrics, sum.metrics, kLoss);
   // From here on nothing waits for others: who has counted a step finishes it.
   ++step_;
   committed_ = {step_, options.epoch, sum.saves, sum.stops, std::move(sum.metrics)};
@@ -119,7 +122,9 @@ void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) 
 Verdict TrainContext::tell(const Metrics& more) {
   for (const auto& [name, value] : more.entries()) committed_.metrics.set(name, value);
   if (rank() == 0) line_.say_report(step_, committed_.epoch, committed_.metrics);
+  keep_told();
   if (checkpoints_ && has_state_ && (committed_.saves || committed_.stops)) {
+    if (rank() == 0) line_.wait_until_heard();  // steps before a checkpoint are not done again
     checkpoints_->save(state_, {.step = step_, .epoch = committed_.epoch, .metrics = committed_.metrics.entries()});
   }
   if (committed_.stops && checkpoints_) finish_saving();
@@ -182,21 +187,30 @@ void TrainContext::check_names(const Metrics& metrics, double hash, double sum, 
                     "Report the same names in the same order on all ranks, with the weight 0 where there is nothing."});
 }
 
-void TrainContext::check_numbers(const Metrics& metrics) {
-  const double* const named = metrics.find(begin_.metric);
-  const double* const own = named != nullptr ? named : metrics.find("");
+void TrainContext::check_number(const std::string& name, double own) {
   std::vector<double> all(size());
-  ranks_.all_gather(std::span<const double>{own, 1}, std::span{all});
+  ranks_.all_gather(std::span<const double>{&own, 1}, std::span{all});
   std::vector<std::uint32_t> where;
   for (std::uint32_t each = 0; each < size(); ++each) {
     if (!std::isfinite(all[each])) where.push_back(each);
   }
-  const std::string which = where.empty() ? "the mean over all ranks" : list_of(where);
-  throw_error(Error{
-      ErrorCode::kUserError,
-      "\"" + begin_.metric + "\" of " + which + " is no finite number any more at step " + std::to_string(step_ + 1),
-      "Take a smaller learning rate, or clip gradients; Ddp with check_numbers says which parameter's "
-      "gradient was the first. Checkpoints from before are there."});
+  if (!where.empty()) throw_is_no_number(name, list_of(where));
+}
+
+void TrainContext::check_mean(const Metrics& metrics, const Metrics& means, const std::string& name) {
+  const double* const mean = means.find(name);
+  if (mean == nullptr || std::isfinite(*mean)) return;
+  const double* const named = metrics.find(name);
+  check_number(name, named != nullptr ? *named : *metrics.find(""));
+  throw_is_no_number(name, "the mean over all ranks");
+}
+
+void TrainContext::throw_is_no_number(const std::string& name, const std::string& where) const {
+  throw_error(
+      Error{ErrorCode::kUserError,
+            "\"" + name + "\" of " + where + " is no finite number any more at step " + std::to_string(step_ + 1),
+            "Take a smaller learning rate, or clip gradients; check_numbers, of FitOptions and DdpOptions, says which "
+            "parameter's gradient was the first. Checkpoints from before are there."});
 }
 
 // ---- Another rank's death
@@ -205,9 +219,10 @@ void TrainContext::check_numbers(const Metrics& metrics) {
 struct TrainContext::Kept {
   std::uint64_t step = 0;
   Committed committed{};
+  std::vector<Committed> told{};
   std::vector<std::vector<std::byte>> values{};
 
-  auto pharos_fields() { return std::tie(step, committed, values); }
+  auto pharos_fields() { return std::tie(step, committed, told, values); }
 };
 
 // Parameters and what optimizers keep change between commit() and tell() only, and then on every rank that has
@@ -215,8 +230,6 @@ struct TrainContext::Kept {
 bool TrainContext::rejoin(const Exception& why) {
   if (!is_replaced_after(why)) return false;
   take_state_of_furthest(true);
-  has_said_ = false;
-  say_where_it_begins();
   return true;
 }
 
@@ -224,7 +237,8 @@ bool TrainContext::is_replaced_after(const Exception& why) {
   const ErrorCode code = why.error().code();
   const bool is_lost = code == ErrorCode::kObjectLost;  // the state, with all that had it
   if (on_death_ != OnRankDeath::kReplace || size() == 1 || !is_of_death(code) || is_lost) return false;
-  auto ranks = line_.new_ranks(begin_.timeout);
+  // As long as the trainer may take to know of it, and for another process to be there.
+  auto ranks = line_.new_ranks(2 * begin_.timeout + kKnownTime);
   if (!ranks) return false;
   ranks_ = *std::move(ranks);
   return true;
@@ -241,6 +255,13 @@ void TrainContext::keep() {
     if (kept_slices_.size() == at) kept_slices_.emplace_back(each.bytes.size());
     std::ranges::copy(each.bytes, kept_slices_[at++].begin());
   }
+}
+
+void TrainContext::keep_told() {
+  if (on_death_ != OnRankDeath::kReplace || size() == 1) return;
+  if (!told_.empty() && told_.back().step == step_) told_.pop_back();
+  told_.push_back(committed_);
+  if (told_.size() > detail::TrainLine::kUnheardMax) told_.pop_front();
 }
 
 void TrainContext::put_back() {
@@ -275,7 +296,7 @@ void TrainContext::copy_state() {
   if (has_whole_state_) put_back();
   has_whole_state_ = own == *furthest;
 
-  Kept kept{step_, committed_, {}};
+  Kept kept{step_, committed_, {told_.begin(), told_.end()}, {}};
   for (std::size_t i = 0; i < kept_values_.size(); ++i) {
     if (!state_.values()[i].is_of_rank) kept.values.push_back(kept_values_[i]);
   }
@@ -295,6 +316,10 @@ void TrainContext::copy_state() {
   committed_ = taken->committed;
   has_to_tell_ = step_ > 0 && committed_.step == step_;  // perhaps once more: who has told may have died of it
   has_whole_state_ = true;
+  told_.assign(taken->told.begin(), taken->told.end());
+  if (rank() == 0) {
+    for (const Committed& each : told_) line_.say_report(each.step, each.epoch, each.metrics);
+  }
   keep();
 }
 

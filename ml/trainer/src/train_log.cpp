@@ -50,7 +50,7 @@ Result<TrainLog> TrainLog::make(const TrainerOptions& options, TimePoint began) 
                              "Give a folder that can be written to.");
   }
   if (options.log_reports) {
-    PHAROS_TRY(log.lines_, ReportLog::make(options.folder, {"attempt", "epoch", "step"}));
+    PHAROS_TRY(log.lines_, ReportLog::go_on(options.folder, {"attempt", "epoch", "step"}));
   }
   if (options.tensorboard) log.board_.emplace(options.folder / "tensorboard", log.began_by_calendar_);
   return log;
@@ -121,7 +121,7 @@ std::string TrainLog::status(double seconds) const {
   if (rate > 0 && expected_ > result_.steps) {
     text += ", " + to_text(static_cast<double>(expected_ - result_.steps) / rate) + " left";
   }
-  if (!result_.restarts.empty()) text += ", " + std::to_string(result_.restarts.size()) + " deaths";
+  if (!result_.restarts.empty()) text += ", restarts " + std::to_string(result_.restarts.size());
   return text + '\n';
 }
 

@@ -23,6 +23,8 @@ class TrainLog {
   void expect(std::uint64_t steps) { expected_ = steps; }
   /// It goes on from there: later ones are done again.
   void resumed(std::uint64_t step);
+  /// That have been reported, of which the last counts.
+  std::uint64_t steps() const { return result_.steps; }
   void restarted(TrainResult::Restart restart);
   /// What has come since is in the folder, and shown if it is time.
   Result<void> write(TimePoint now);

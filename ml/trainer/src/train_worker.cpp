@@ -1,6 +1,9 @@
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <exception>
 #include <initializer_list>
 #include <mutex>
@@ -18,8 +21,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kEventsMax = 4096;  // that the trainer has not fetched: then reports wait
-constexpr Duration kNoticeTime = 50ms;    // within which it is seen that the worker is to end
+// That the trainer has not fetched: then reports wait. As many may be on their way to it.
+constexpr std::size_t kEventsMax = TrainLine::kUnheardMax / 2 - 1;
+constexpr Duration kNoticeTime = 50ms;  // within which it is seen that the worker is to end
 
 }  // namespace
 
@@ -43,8 +47,8 @@ class TrainRunner::Thread final : public TrainLine {
   /// News, or what will be completed when there are some.
   std::variant<TrainNews, async::Completion<void>> look() {
     const std::lock_guard lock{mutex_};
-    if (events_.empty() && !end_) return reader_.emplace();
     changed_.notify_all();
+    if (events_.empty() && !end_) return reader_.emplace();
     return TrainNews{std::exchange(events_, {}), end_.has_value()};
   }
   std::variant<TrainEnd, async::Completion<void>> look_for_end() {
@@ -53,6 +57,10 @@ class TrainRunner::Thread final : public TrainLine {
     TrainEnd end = *end_;
     end.events = std::exchange(events_, {});
     return end;
+  }
+  bool waits() {
+    const std::lock_guard lock{mutex_};
+    return waits_;
   }
   bool rejoin(const Communicator& ranks) {
     const std::lock_guard lock{mutex_};
@@ -63,8 +71,12 @@ class TrainRunner::Thread final : public TrainLine {
   }
   void stop() { stops_.store(true, std::memory_order_relaxed); }
   void make_room() {
-    makes_room_.store(true, std::memory_order_relaxed);
     stop();
+    {
+      const std::lock_guard lock{mutex_};
+      makes_room_ = true;
+    }
+    changed_.notify_all();
   }
 
   // ---- The function's side
@@ -74,10 +86,17 @@ class TrainRunner::Thread final : public TrainLine {
   }
   void say_resumed(std::uint64_t step, OnRankDeath on_death) override { say(TrainResumed{step, on_death}); }
   void say_expected(std::uint64_t steps) override { say(TrainExpects{steps}); }
+  void wait_until_heard() override {
+    std::unique_lock lock{mutex_};
+    // Nobody asks any more where the worker is to end: its end has what was said.
+    changed_.wait(lock, [this] { return (events_.empty() && reader_) || makes_room_ || ends_; });
+  }
   bool stops() const override { return stops_.load(std::memory_order_relaxed); }
   std::optional<Communicator> new_ranks(Duration timeout) override {
     std::unique_lock lock{mutex_};
+    waits_ = true;
     changed_.wait_for(lock, timeout, [this] { return new_ranks_ || ends_; });
+    waits_ = false;
     return std::exchange(new_ranks_, std::nullopt);
   }
 
@@ -93,8 +112,9 @@ class TrainRunner::Thread final : public TrainLine {
       const Error error = pharos::detail::current_exception();
       end.threw = TrainEnd::Threw{static_cast<std::uint8_t>(error.code()), error.story()};
     }
-    end.makes_room = makes_room_;
+    std::fflush(nullptr);  // its process may be killed because of this end
     std::unique_lock lock{mutex_};
+    end.makes_room = makes_room_;
     end_ = std::move(end);
     tell(lock, {std::exchange(reader_, {}), std::exchange(waiter_, {})});
   }
@@ -124,7 +144,8 @@ class TrainRunner::Thread final : public TrainLine {
   Waiting reader_;  // of news
   Waiting waiter_;  // for the end
   std::atomic<bool> stops_ = false;
-  std::atomic<bool> makes_room_ = false;
+  bool makes_room_ = false;
+  bool waits_ = false;  // for new_ranks_
   bool ends_ = false;
   std::thread thread_;  // the last: it uses the others
 };
@@ -161,6 +182,10 @@ async::Async<TrainNews> TrainRunner::next(std::shared_ptr<Thread> thread) {
     auto some = co_await std::get<1>(found).wait(async::Deadline::never());
     if (!some) throw_error(std::move(some).error());
   }
+}
+
+TrainSign TrainRunner::greet() const {
+  return {::getpid(), thread_ != nullptr && thread_->waits()};
 }
 
 bool TrainRunner::rejoin() {

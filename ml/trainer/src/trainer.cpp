@@ -48,7 +48,6 @@ class Run {
   TrainResult all() {
     for (std::uint32_t attempt = 0;; ++attempt) {
       const RankGroup::End end = once(attempt);
-      write();
       switch (end.how) {
         case RankGroup::How::kReturned: return log_.take(why_, now());
         case RankGroup::How::kThrew: throw_error(*end.why);
@@ -58,7 +57,7 @@ class Run {
           break;
         case RankGroup::How::kLost:
         case RankGroup::How::kDied:
-          if (stops_at_) return log_.take(why_, now());
+          if (stops_at_) return stopped_without_saving(*end.why);
           if (deaths_++ == options_.restarts) {
             throw_error(Error{*end.why}.with(options_.name + " was begun " + std::to_string(deaths_) + " times, and"));
           }
@@ -69,6 +68,14 @@ class Run {
   }
 
  private:
+  /// There is no time to do again what is lost.
+  TrainResult stopped_without_saving(const Error& why) {
+    log(LogLevel::kWarn, "a training has stopped, and its last steps may not be saved",
+        {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why.story()})});
+    TrainResult result = log_.take(why_, now());
+    result.why_unsaved = why.story();
+    return result;
+  }
   void begin_again(const std::string& why) { note("a training is begun again", why, false); }
   void note(const char* what, const std::string& why, bool is_replacement) {
     log(LogLevel::kWarn, what, {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
@@ -76,15 +83,21 @@ class Run {
   }
 
   RankGroup::End once(std::uint32_t attempt) {
-    RankGroup ranks{make_, options_};
+    std::optional<RankGroup> ranks{std::in_place, make_, options_};
+    RankGroup::End end = all_of(*ranks, attempt);
+    const std::vector<std::int32_t> processes = ranks->processes();
+    ranks.reset();
+    if (rank_logs_ != nullptr) rank_logs_->wait_for_last_of(processes);
+    write();
+    return end;
+  }
+
+  RankGroup::End all_of(RankGroup& ranks, std::uint32_t attempt) {
     const auto ready = ranks.make_ready([this] { return wants_stop(); });
     if (!ready) {
       return {is_of_death(ready.error().code()) ? RankGroup::How::kDied : RankGroup::How::kThrew, ready.error()};
     }
-    if (!*ready) {
-      stops_at_ = now();
-      return {RankGroup::How::kDied, Error{ErrorCode::kCancelled, "stopped before its ranks were there"}};
-    }
+    if (!*ready) return {RankGroup::How::kReturned, std::nullopt};  // stopped before they were there
     ranks.begin({.attempt = attempt,
                  .seed = options_.seed,
                  .folder = options_.folder.empty() ? "" : std::filesystem::absolute(options_.folder).string(),
@@ -131,6 +144,7 @@ class Run {
     if (const auto* const resumed = std::get_if<detail::TrainResumed>(&event)) return log_.resumed(resumed->step);
     if (const auto* const expects = std::get_if<detail::TrainExpects>(&event)) return log_.expect(expects->steps);
     const auto& reported = std::get<detail::TrainReported>(event);
+    if (reported.step <= log_.steps()) return;  // who has told it before has died since
     TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(now() - began_).count(),
                        reported.metrics};
     log_.add(attempt, report);
@@ -173,10 +187,11 @@ class Run {
 TrainCallback early_stopping(std::string metric, std::uint64_t patience, double least, bool is_better_lower) {
   const double worst =
       is_better_lower ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
-  return [metric = std::move(metric), patience, least, is_better_lower, best = worst,
-          since = std::uint64_t{0}](const TrainReport& report) mutable {
+  return [metric = std::move(metric), patience, least, is_better_lower, best = worst, since = std::uint64_t{0},
+          furthest = std::uint64_t{0}](const TrainReport& report) mutable {
     const double* const value = report.metrics.find(metric);
-    if (value == nullptr) return Verdict::kGoOn;
+    if (value == nullptr || report.step <= furthest) return Verdict::kGoOn;  // of steps that are done again
+    furthest = report.step;
     const bool is_better = is_better_lower ? *value < best - least : *value > best + least;
     since = is_better ? 0 : since + 1;
     if (is_better) best = *value;
@@ -215,11 +230,7 @@ TrainResult Trainer::run(const detail::MakeTrainWorkers& make) {
   std::optional<RankLogs> rank_logs;
   if (!options_.folder.empty() && options_.log_ranks) rank_logs.emplace(runtime_, options_.name, options_.folder);
   const Interrupts interrupts;
-  TrainResult result = Run{options_, make, *std::move(log), rank_logs ? &*rank_logs : nullptr, began}.all();
-  if (rank_logs) {
-    if (auto written = rank_logs->write(); !written) throw_error(std::move(written).error());
-  }
-  return result;
+  return Run{options_, make, *std::move(log), rank_logs ? &*rank_logs : nullptr, began}.all();
 }
 
 }  // namespace pharos::ml

@@ -311,7 +311,7 @@ struct LeaseGranted { number @0 :UInt64; worker @1 :UInt64; node @2 :UInt64; add
 struct Refused { number @0 :UInt64; failure @1 :Failure; }
 struct WorkerReady { worker @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; pid @3 :Int32; maxTaskRetries @4 :Int32; remote @5 :Bool; ended @6 :Text; outOfMemory @7 :Bool; }
 struct WorkerEnded { worker @0 :UInt64; reason @1 :Text; outOfMemory @2 :Bool; }   # one that ran tasks
-struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; job @5 :UInt64; }
+struct Output { label @0 :Text; pid @1 :Int32; error @2 :Bool; lines @3 :Data; report @4 :Bool; job @5 :UInt64; last @6 :Bool; }
 struct Stop {}
 
 struct StoreOpened { table @0 :UInt32; }

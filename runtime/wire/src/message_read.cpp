@@ -217,8 +217,8 @@ std::optional<Message> read_message(schema::Message::Reader from) {
     }
     case Schema::OUTPUT: {
       const auto r = from.getOutput();
-      return Output{text(r.getLabel()),         r.getPid(),    r.getError(),
-                    text_of_data(r.getLines()), r.getReport(), JobId{r.getJob()}};
+      return Output{text(r.getLabel()), r.getPid(),        r.getError(), text_of_data(r.getLines()),
+                    r.getReport(),      JobId{r.getJob()}, r.getLast()};
     }
     case Schema::STOP: return Stop{};
     case Schema::DONE: return Done{};

@@ -296,6 +296,7 @@ void write_message(schema::Message::Builder to, const Message& message) {
                    b.setReport(m.report);
                    b.setLines(data_of(m.lines));
                    b.setJob(m.job.value());
+                   b.setLast(m.last);
                  },
                  [&](const Stop&) { to.initStop(); },
                  [&](const Done&) { to.setDone(); },

@@ -57,9 +57,11 @@ class SeveralNodes : public ClusterTest {
     address_ = line.substr(begin, line.find(';') - begin);
     read_until(*head_, "PHAROS_ADDRESS=" + address_);
   }
-  ChildProgram& start_node(const std::string& resources, Variables more = {}) {
-    nodes_.push_back(
-        start({"start", "--block", "--address", address_, "--token-file", token_file()}, resources, std::move(more)));
+  ChildProgram& start_node(const std::string& resources, Variables more = {},
+                           const std::vector<std::string>& options = {}) {
+    std::vector<std::string> arguments{"start", "--block", "--address", address_, "--token-file", token_file()};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    nodes_.push_back(start(arguments, resources, std::move(more)));
     read_until(*nodes_.back(), "joined the head at " + address_);
     return *nodes_.back();
   }

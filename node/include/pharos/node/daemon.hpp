@@ -25,6 +25,8 @@ struct DaemonOptions {
   std::uint64_t object_store = 0;
   /// Where objects go that have no room in memory; "none": nowhere.
   std::string spill_folder = "/var/tmp";
+  /// Seconds that what runs on a node of another head has to go elsewhere, once it is told to end. 0: it ends at once.
+  std::uint32_t grace = 0;
 };
 
 /// The daemon of one program: serves the driver at the other end of `driver` (its Preamble, with the cluster's token,
@@ -40,7 +42,8 @@ inline int exit_status_of(const Error& why) {
 inline constexpr int kBeginAnew = 75;
 
 /// The daemon that people start: a head that is a node too, or with `head`, a node of that cluster. Says on standard
-/// output how to join it, and ends with SIGTERM or SIGINT, or with its head. Returns the exit status.
+/// output how to join it, and ends with SIGTERM or SIGINT, after `grace` or at the second one, or with its head.
+/// Returns the exit status.
 int run_daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options);
 
 }  // namespace pharos::node

@@ -8,12 +8,14 @@
 #include <utility>
 
 #include <pharos/base/export.hpp>
+#include <pharos/ml/ddp.hpp>
 #include <pharos/ml/fit_strategy.hpp>
 #include <pharos/ml/loader.hpp>
 #include <pharos/ml/metrics.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/schedule.hpp>
+#include <pharos/ml/sharded.hpp>
 #include <pharos/ml/trainer.hpp>
 
 /// Training of a class that says what is learned, with all that goes around it:
@@ -64,6 +66,9 @@ class PHAROS_API Learner {
   virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
   /// For schedules: context().expected_steps().
   virtual Optimization configure_optimizers() { return {}; }
+  /// Of the strategy that is taken, if it is that; the numbers' types follow from FitOptions::bf16.
+  virtual DdpOptions configure_copies() { return {}; }
+  virtual ShardOptions configure_sharding() { return {}; }
   /// What else is to be gone on from.
   virtual void add_to_state(State&) {}
 
@@ -86,14 +91,16 @@ struct FitOptions {
   /// Each so many epochs, and at the end.
   std::uint64_t validate_every = 1;
   FitStrategy strategy = FitStrategy::kByMemory;
-  /// Bytes that a rank may take for the model and what belongs to it. 0: half of what its machine has, or its cgroup
-  /// allows, shared by its ranks.
+  /// Bytes that a rank may take for the model and what belongs to it. 0: half of what its node's machine has, or its
+  /// cgroup allows, shared by the node's ranks.
   std::uint64_t memory = 0;
   /// The module computes in bfloat16, and is to be given that; floats of its parameters are kept beside it.
   bool bf16 = false;
+  /// Looks at each gradient: one that is no number is an error, with its parameter. Costs one reading of all gradients.
+  bool check_numbers = false;
   std::size_t loader_threads = 1;
   Tail tail = Tail::kUneven;
-  /// Each step's report has the seconds of its phases: data, forward, backward, communication, optimizer.
+  /// Each step's report has the seconds of its phases: data, forward, backward, communication, and rank 0's optimizer.
   bool report_phases = false;
   /// Operations for one sample, forward and backward, and what the ranks' machines can do in a second, each: then
   /// reports have "mfu", which is flops_per_sample * samples a second / (ranks * peak_flops).
@@ -103,7 +110,9 @@ struct FitOptions {
 
 /// Trains it as a rank; for training functions of one's own. Each step reports "loss", "lr" and "samples_per_second".
 /// With FitStrategy::kCopies a rank that dies is replaced, and the others go on with the step they were at; what is
-/// divided is gone on with from the newest checkpoint. Throws InvalidArgument for options without an end.
+/// divided is gone on with from the newest checkpoint. Throws InvalidArgument for options without an end; UserError, on
+/// all ranks and before a parameter follows it, for a loss or a gradients' length that is no finite number;
+/// FailedPrecondition for what check_numbers finds.
 PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
 
 namespace detail {

@@ -22,8 +22,13 @@ struct PHAROS_API FitChoice {
   FitStrategy strategy = FitStrategy::kCopies;
   std::string arithmetic;
 };
-/// For so many parameters that are trained, of so many bytes each, and an optimizer that keeps so many numbers of each.
-PHAROS_API FitChoice choose_strategy(std::uint64_t parameters, std::size_t bytes, std::size_t kept, std::uint32_t ranks,
-                                     std::uint64_t memory);
+/// What is to lie in memory.
+struct FitSize {
+  std::uint64_t parameters = 0;    ///< that are trained
+  std::size_t bytes = 4;           ///< of each
+  std::size_t kept = 2;            ///< numbers that the optimizer keeps of each
+  std::uint64_t frozen_bytes = 0;  ///< of parameters that are not trained
+};
+PHAROS_API FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_t memory);
 
 }  // namespace pharos::ml

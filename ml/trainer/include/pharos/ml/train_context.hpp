@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,15 +61,20 @@ class PHAROS_API TrainLine {
   TrainLine(TrainLine&&) = delete;
   virtual ~TrainLine();
 
-  /// Rank 0's: what all ranks together have reported.
+  /// Reports that have been said, and that the trainer may not have, at most.
+  static constexpr std::size_t kUnheardMax = 512;
+
+  /// Rank 0's: what all ranks together have reported. One that the trainer has heard already does not count.
   virtual void say_report(std::uint64_t step, std::uint64_t epoch, const Metrics& metrics) = 0;
+  /// Rank 0's: waits until the trainer has heard all that was said.
+  virtual void wait_until_heard() = 0;
   /// Rank 0's: steps are counted from there.
   virtual void say_resumed(std::uint64_t step, OnRankDeath on_death) = 0;
   /// Rank 0's: how many steps there will be.
   virtual void say_expected(std::uint64_t steps) = 0;
   /// Someone wants this rank to end.
   virtual bool stops() const = 0;
-  /// Waits for the ranks that there are once who has died was replaced.
+  /// Waits for the ranks that there are once who has died, or hangs, was replaced.
   virtual std::optional<Communicator> new_ranks(Duration timeout) = 0;
 };
 
@@ -139,8 +145,8 @@ class PHAROS_API TrainContext {
   std::uint64_t step() const { return step_; }
 
   /// After each step. Metrics become the mean over the ranks, by weight. All ranks are told the same; with kStop there
-  /// is a checkpoint of this step, where there is a folder. Throws UserError, on all ranks, when the metric that
-  /// matters is no number any more, with the ranks where.
+  /// is a checkpoint of this step, where there is a folder. Throws UserError, on all ranks, when "loss" or the metric
+  /// that matters is no number any more, with the ranks where.
   Verdict report(const Metrics& metrics, const ReportOptions& options = {});
   /// The same in two parts: when commit() has come back, the step counts, and is finished by this rank whatever happens
   /// to others; tell() may be done again for it.
@@ -155,6 +161,9 @@ class PHAROS_API TrainContext {
 
   /// The mean over the ranks, by weight, of what is not to be reported by itself. All ranks call it.
   Metrics mean(const Metrics& metrics, double weight);
+  /// Throws UserError, on all ranks, when `own` is no finite number on one of them, with the ranks where. All ranks
+  /// call it.
+  void check_number(const std::string& name, double own);
   /// What the last report has come to, over all ranks.
   const Metrics& last() const { return committed_.metrics; }
   /// Waits until all that was saved is on disk. Throws what has gone wrong.
@@ -169,7 +178,7 @@ class PHAROS_API TrainContext {
     std::uint64_t epoch = 0;
     bool saves = false;
     bool stops = false;
-    Metrics metrics{};
+    Metrics metrics{};  ///< with those of tell()
 
     auto pharos_fields() { return std::tie(step, epoch, saves, stops, metrics); }
   };
@@ -177,10 +186,12 @@ class PHAROS_API TrainContext {
   void say_where_it_begins();
   Sum sum_up(const Metrics& metrics, double weight, bool saves);
   void check_names(const Metrics& metrics, double hash, double sum, double squares);
-  void check_numbers(const Metrics& metrics);
+  void check_mean(const Metrics& metrics, const Metrics& means, const std::string& name);
+  [[noreturn]] void throw_is_no_number(const std::string& name, const std::string& where) const;
   bool is_replaced_after(const Exception& why);
   void check_is_shared() const;
   void keep();
+  void keep_told();
   void put_back();
   void take_state_of_furthest(bool ranks_are_new);
   void copy_state();
@@ -197,6 +208,7 @@ class PHAROS_API TrainContext {
   std::uint64_t step_ = 0;
   std::uint64_t expected_ = 0;
   Committed committed_;
+  std::deque<Committed> told_;  // with OnRankDeath::kReplace: who tells may die before it was heard
   bool has_to_tell_ = false;
   bool has_whole_state_ = false;
   /// With kReplace, as they were at the last commit: what may change before the next one.

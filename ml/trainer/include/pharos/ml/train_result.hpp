@@ -38,6 +38,8 @@ struct PHAROS_API TrainResult {
   double seconds = 0;
   std::uint64_t steps = 0;
   std::vector<Restart> restarts{};
+  /// A rank died, or did not come in time, when the training was to stop: why its last steps may be in no checkpoint.
+  std::string why_unsaved{};
   /// In the order of their steps, without those that were done again; at most 10 000, evenly, of a longer training.
   std::vector<TrainReport> reports{};
 

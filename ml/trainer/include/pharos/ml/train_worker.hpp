@@ -36,6 +36,11 @@ struct TrainNews {
   std::vector<TrainEvent> events{};
   bool is_all = false;  ///< there will be no more
 };
+/// That a rank's process answers.
+struct TrainSign {
+  std::int32_t process = 0;
+  bool waits = false;  ///< for the ranks that there are when another one has been replaced
+};
 /// How a rank's function has come back.
 struct TrainEnd {
   struct Threw {
@@ -63,6 +68,7 @@ class PHAROS_API TrainRunner {
   async::Async<TrainNews> next();
   /// At its next report the training learns that it is to stop.
   void stop();
+  TrainSign greet() const;
   /// The group has been connected again, since another rank has been replaced. False: the training does not run.
   bool rejoin();
 
@@ -87,6 +93,7 @@ class TrainWorker {
   async::Async<TrainEnd> run(TrainBegin begin) { return runner_.run(std::move(begin)); }
   async::Async<TrainNews> next() { return runner_.next(); }
   void stop() { runner_.stop(); }
+  TrainSign greet() const { return runner_.greet(); }
   bool rejoin() { return runner_.rejoin(); }
 
  private:

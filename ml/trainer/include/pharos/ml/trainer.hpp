@@ -42,7 +42,8 @@ struct Scaling {
 
 /// Looks at each report; the training goes on until one says otherwise. The trainer's thread.
 using TrainCallback = std::function<Verdict(const TrainReport& report)>;
-/// Stops when so many reports that have the metric were no better than the best by `least`.
+/// Stops when so many reports that have the metric were no better than the best by `least`. Steps that are done again,
+/// since a rank has died, count once.
 PHAROS_API TrainCallback early_stopping(std::string metric, std::uint64_t patience, double least = 0,
                                         bool is_better_lower = true);
 
@@ -54,7 +55,8 @@ struct TrainerOptions {
   std::string gpu_type{};
   std::uint64_t seed = 0;
   /// Where logs are, and checkpoints, in its folder "checkpoints"; one training has it, on a disk that all nodes have.
-  /// What is there is gone on with. Empty: nowhere, and a training whose rank dies begins anew.
+  /// What is there is gone on with. Empty: nowhere, and what no rank has any more is begun anew: when one dies whose
+  /// state no other has, or when a node is to be emptied.
   std::filesystem::path folder{};
   /// A checkpoint each so many steps. 0: when the training is stopped, and where report() asks for one.
   std::uint64_t save_every = 0;
@@ -99,6 +101,7 @@ class PHAROS_API TrainWorkers {
   virtual void connect(const CommunicatorOptions& options) const = 0;
   virtual pharos::detail::CellHandle run(std::size_t rank, const TrainBegin& begin) const = 0;
   virtual pharos::detail::CellHandle next() const = 0;  ///< of rank 0
+  /// Gives a TrainSign.
   virtual pharos::detail::CellHandle greet(std::size_t rank) const = 0;
   virtual pharos::detail::CellHandle rejoin(std::size_t rank) const = 0;
   virtual void stop() const = 0;
@@ -122,7 +125,7 @@ class GroupOfTrainWorkers final : public TrainWorkers {
   }
   pharos::detail::CellHandle next() const override { return group_.template call<&Worker::next>(0).cell(); }
   pharos::detail::CellHandle greet(std::size_t rank) const override {
-    return group_.template call<&pharos::detail::do_nothing<Worker>>(rank).cell();
+    return group_.template call<&Worker::greet>(rank).cell();
   }
   pharos::detail::CellHandle rejoin(std::size_t rank) const override {
     return group_.template call<&Worker::rejoin>(rank).cell();
@@ -149,7 +152,7 @@ class GroupOfTrainWorkers final : public TrainWorkers {
 /// Runs trainings, one at a time. Owns their actors. Waits in run() until the training is over. Throws InvalidArgument
 /// for options that make no sense; UserError, or what else it is, for what the function has thrown, with the rank;
 /// ActorDied when ranks have died more often than `restarts`; what has kept it from its folder. Ctrl-C ends it in
-/// order: with a checkpoint, and what there is by then as the result.
+/// order: with a checkpoint, and what there is by then as the result; TrainResult::why_unsaved says if that went wrong.
 class PHAROS_API Trainer {
  public:
   Trainer(Runtime& runtime, TrainerOptions options);

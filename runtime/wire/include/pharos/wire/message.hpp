@@ -305,6 +305,7 @@ struct Output {
   std::string lines;
   bool report = false;  ///< about the worker, not by it
   JobId job{};
+  bool last = false;  ///< its process has ended: there will be no more of either stream
 };
 struct Stop {};
 struct Done {};
