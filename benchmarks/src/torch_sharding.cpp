@@ -43,10 +43,15 @@ class Counting final : public c10::Allocator {
     return *one;
   }
   std::size_t bytes() const { return bytes_.load(); }
+  /// The most since begin_peak().
+  std::size_t peak() const { return peak_.load(); }
+  void begin_peak() { peak_ = bytes_.load(); }
 
   c10::DataPtr allocate(std::size_t bytes) override {
     c10::DataPtr memory = below_->allocate(bytes);
-    bytes_ += bytes;
+    const std::size_t now = bytes_ += bytes;
+    for (std::size_t peak = peak_; peak < now && !peak_.compare_exchange_weak(peak, now);) {
+    }
     void* const data = memory.get();
     return {data, new Block{std::move(memory), bytes}, &Counting::free, c10::Device{c10::kCPU}};
   }
@@ -65,6 +70,7 @@ class Counting final : public c10::Allocator {
 
   c10::Allocator* const below_;
   std::atomic<std::size_t> bytes_{0};
+  std::atomic<std::size_t> peak_{0};
 };
 
 /// Of this rank's own memory among that which ranks share: all of them have mapped as much of each.
@@ -145,14 +151,19 @@ class Rank {
         ranks, pairs, [&] { one.step_again(x_); }, [&] { one.step(x_); });
   }
 
-  /// Bytes of this rank between two steps, and the parameters that they are for.
+  /// Bytes of this rank between two steps, the most within a step, and the parameters that they are for.
   std::vector<double> memory(int sharding) {
     ml::Communicator& ranks = begin();
-    const std::size_t before = Counting::of_process().bytes() + shared_bytes(ranks.size());
+    Counting& counting = Counting::of_process();
+    const std::size_t before = counting.bytes() + shared_bytes(ranks.size());
     Side side{ranks, sharding};
     for (int i = 0; i < 3; ++i) side.step(x_);
-    const std::size_t now = Counting::of_process().bytes() + shared_bytes(ranks.size());
-    return {static_cast<double>(now - before), static_cast<double>(side.parameters())};
+    const std::size_t shared = shared_bytes(ranks.size());
+    const std::size_t now = counting.bytes() + shared;
+    counting.begin_peak();
+    side.step(x_);
+    return {static_cast<double>(now - before), static_cast<double>(counting.peak() + shared - before),
+            static_cast<double>(side.parameters())};
   }
 
   /// Nanoseconds of an operator while modules are watched, and while none is.
@@ -218,9 +229,10 @@ struct Kind {
   /// numbers of the optimizer's. Of n ranks; one of so many blocks is `block` of the parameters.
   double (*bytes)(double n, double block);
 };
+constexpr double kKept = 4 + 4 + 2 * 4;  // undivided
 constexpr Kind kKinds[] = {
     // What passes: three units of parameters, two of gradients.
-    {"fsdp", ml::Sharding::kParameters, [](double n, double block) { return 16 / n + (3 + 2) * 4 * block; }},
+    {"fsdp", ml::Sharding::kParameters, [](double n, double block) { return kKept / n + (3 + 2) * 4 * block; }},
     {"zero1", ml::Sharding::kOptimizer, [](double n, double) { return 4 + 4 + 8 / n; }},
     {"zero2", ml::Sharding::kGradients, [](double n, double block) { return 4 + 2 * 4 * block + (4 + 8) / n; }},
 };
@@ -243,6 +255,14 @@ void say_pairs(const std::string& name, const std::string& than, const std::vect
   say_with_interval(than, ratios, "times");
 }
 
+/// What Rank::memory() has found.
+std::vector<double> say_memory(pharos::Runtime& runtime, const std::string& name, int sharding) {
+  auto memory = ask(runtime, [&](const auto& ranks) { return ranks.template gather<&Rank::memory>(sharding).get(); });
+  say((name + "_memory_mib").c_str(), memory[0] / (1 << 20), "MiB");
+  say((name + "_peak_mib").c_str(), memory[1] / (1 << 20), "MiB");
+  return memory;
+}
+
 }  // namespace
 
 void measure_sharding(pharos::Runtime& runtime) {
@@ -253,11 +273,12 @@ void measure_sharding(pharos::Runtime& runtime) {
     say_pairs(name, name + "_step_over_local", ask(runtime, [&](const auto& ranks) {
                 return ranks.template gather<&Rank::measure>(sharding, 40).get();
               }));
-    const auto memory =
-        ask(runtime, [&](const auto& ranks) { return ranks.template gather<&Rank::memory>(sharding).get(); });
-    say((name + "_memory_mib").c_str(), memory[0] / (1 << 20), "MiB");
-    say((name + "_memory_over_formula").c_str(), memory[0] / (memory[1] * kind.bytes(kRanks, 1.0 / kBlocks)), "times");
+    const auto memory = say_memory(runtime, name, sharding);
+    const auto over = [&](double bytes) { return memory[0] / (memory[2] * bytes); };
+    say((name + "_memory_over_formula").c_str(), over(kind.bytes(kRanks, 1.0 / kBlocks)), "times");
+    if (kind.sharding == ml::Sharding::kParameters) say("fsdp_memory_over_zero3", over(kKept / kRanks), "times");
   }
+  say_memory(runtime, "local", kWhole);
   say_pairs("recompute", "recompute_over_plain", ask(runtime, [](const auto& ranks) {
               return ranks.template gather<&Rank::measure_recomputing>(20).get();
             }));

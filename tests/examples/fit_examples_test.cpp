@@ -109,7 +109,10 @@ TEST_F(TransformerExample, GoesOnWhereItWasInterrupted) {
   ASSERT_GE(step, 3);
   ASSERT_LT(step, 20);
 
-  const auto rest = end_of(TRANSFORMER_FSDP, with({"--folder", folder}));
+  const std::string picture = folder_.path() / "loss.svg";
+  const auto rest = end_of(TRANSFORMER_FSDP, with({"--folder", folder, "--picture", picture}));
+  EXPECT_SAYS(text_of(picture), "<svg ");
+  EXPECT_SAYS(text_of(picture), ">step</text>");
   EXPECT_SAYS(rest.output, " at step " + std::to_string(step + 1) + ", ");
   EXPECT_EQ(end_of_loss(rest.output), end_of_loss(undisturbed().output));
   EXPECT_EQ(validation_loss(rest.output), validation_loss(undisturbed().output));

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include <pharos/ml/ddp.hpp>
+#include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/sharded.hpp>
 
 #include "rank_threads.hpp"
 
@@ -24,26 +27,54 @@ long faults_of_this_thread() {
   return usage.ru_minflt;
 }
 
-/// Steps with the fewest faults of five.
-long faults_of_a_step(Communicator& ranks) {
+torch::nn::Sequential layers() {
   torch::nn::Sequential module;
   for (int i = 0; i < kLayers; ++i) module->push_back(torch::nn::Linear(kWidth, kWidth));
-  Ddp ddp{ranks, *module};
-  const auto x = torch::randn({64, kWidth});
+  return module;
+}
+
+/// Of five steps, that with the fewest.
+long faults_of_a_step(const std::function<void()>& step) {
   std::vector<long> faults;
-  for (int step = 0; step < 8; ++step) {
+  for (int i = 0; i < 8; ++i) {
     const long before = faults_of_this_thread();
-    for (auto& each : module->parameters()) each.mutable_grad().reset();
-    module->forward(x).sum().backward();
-    if (step >= 3) faults.push_back(faults_of_this_thread() - before);
+    step();
+    if (i >= 3) faults.push_back(faults_of_this_thread() - before);
   }
   return *std::min_element(faults.begin(), faults.end());
 }
 
 TEST(HeapTest, StepsDoNotFaultInAgainWhatTheOneBeforeHasFreed) {
   torch::set_num_threads(1);
-  run_threads(2, {.timeout = std::chrono::seconds{20}},
-              [](Communicator& ranks) { EXPECT_LT(faults_of_a_step(ranks), 16) << "pages"; });
+  run_threads(2, {.timeout = std::chrono::seconds{20}}, [](Communicator& ranks) {
+    auto module = layers();
+    const Ddp ddp{ranks, *module};
+    const auto x = torch::randn({64, kWidth});
+    const long faults = faults_of_a_step([&] {
+      for (auto& each : module->parameters()) each.mutable_grad().reset();
+      module->forward(x).sum().backward();
+    });
+    EXPECT_LT(faults, 16) << "pages";
+  });
+}
+
+/// Parameters come, are changed and go, and gradients with them: all that in memory that was there before.
+TEST(HeapTest, ShardedStepsDoNotFaultAnythingIn) {
+  torch::set_num_threads(1);
+  for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
+    run_threads(2, {.timeout = std::chrono::seconds{20}}, [&](Communicator& ranks) {
+      auto module = layers();
+      Sharded sharded{*module, ranks, sharding, {}};
+      Optimizer optimizer{sharded.groups(0.1), AdamW{}};
+      const auto x = torch::randn({64, kWidth});
+      const long faults = faults_of_a_step([&] {
+        optimizer.zero_grad();
+        module->forward(x).sum().backward();
+        optimizer.step();
+      });
+      EXPECT_LT(faults, 16) << "pages";
+    });
+  }
 }
 
 }  // namespace

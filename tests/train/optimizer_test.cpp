@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numbers>
+#include <stdexcept>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
@@ -178,6 +179,27 @@ TEST(OptimizersTest, WhatIsKeptIsNamedAndMayBeWritten) {
   train(one, 5, [&] { first.step(); });
   train(other, 5, [&] { second.step(); });
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(torch::equal(one[i], other[i]));
+}
+
+/// A gradient would be that of parameters that are not there any more.
+TEST(OptimizersTest, GraphsFromBeforeAStepAreOfNoUse) {
+  for (const torch::Dtype type : {torch::kDouble, torch::kFloat, torch::kBFloat16}) {
+    const Tensor all = torch::ones({3}, type).requires_grad_();
+    Optimizer optimizer{{{.parameters = {all}}}, Sgd{.lr = 1}};
+    const Tensor before = all.pow(2).sum();
+    all.pow(2).sum().backward();
+    optimizer.step();
+    EXPECT_SAYS(message_of<c10::Error>([&] { before.backward(); }), "modified by an inplace operation");
+  }
+}
+
+TEST(OptimizersTest, NothingIsChangedIfSomebodyObjectsBefore) {
+  const Tensor all = torch::ones({3}).requires_grad_();
+  const auto object = [] { throw std::runtime_error{"not now"}; };
+  Optimizer optimizer{{{.parameters = {all}}, {.before_step = object}}, Sgd{.lr = 1}};
+  all.mutable_grad() = torch::ones({3});
+  EXPECT_SAYS(message_of<std::runtime_error>([&] { optimizer.step(); }), "not now");
+  EXPECT_TRUE(torch::equal(all, torch::ones({3})));
 }
 
 TEST(OptimizersTest, WhatCannotBeTrainedIsRefused) {

@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <functional>
+#include <latch>
 #include <limits>
 #include <map>
 #include <memory>
@@ -12,6 +16,7 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/ddp.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/recompute.hpp>
 #include <pharos/ml/sharded.hpp>
@@ -210,7 +215,7 @@ Net two_forwards() {
             return (one * other).mean() + one.pow(2).mean();
           }};
 }
-/// Each layer again in backward, and pairs of them, and dropout.
+/// Each layer again in backward, and pairs of them.
 Net recomputed() {
   auto module = filled(std::make_shared<Layers>());
   return {module, [module](std::uint64_t batch) {
@@ -264,35 +269,30 @@ Named gradients_of(const torch::nn::Module& module) {
   return all;
 }
 
-void expect_near(const Tensor& own, const Tensor& other, double relative, const std::string& what) {
-  ASSERT_EQ(own.defined(), other.defined()) << what;
+/// A part of a tensor differs by so much of the whole one's largest element at most: not at all from zeros.
+void expect_part(const Tensor& own, const Tensor& whole, std::int64_t begin, double relative, const std::string& what) {
+  ASSERT_EQ(own.defined(), whole.defined()) << what;
   if (!own.defined()) return;
-  ASSERT_EQ(own.numel(), other.numel()) << what;
-  const double difference = (own - other).abs().max().item<double>();
-  const double largest = std::max(other.abs().max().item<double>(), 1e-3);
-  EXPECT_LE(difference, relative * largest) << what;
+  const double difference = (own - whole.narrow(0, begin, own.numel())).abs().max().item<double>();
+  EXPECT_LE(difference, relative * whole.abs().max().item<double>()) << what << " from " << begin;
 }
 
 void expect_values(const Sharded& sharded, const Named& all, double relative) {
   for (const auto& each : sharded.slices()) {
-    const std::string what = each.name + " from " + std::to_string(each.begin);
-    expect_near(each.values.detach(), all.at(each.name).narrow(0, each.begin, each.values.numel()), relative, what);
+    expect_part(each.values.detach(), all.at(each.name), each.begin, relative, each.name);
   }
 }
 void expect_gradients(const Sharded& sharded, const Named& all, double relative) {
   for (const auto& each : sharded.slices()) {
-    const std::string what = "gradient of " + each.name + " from " + std::to_string(each.begin);
-    const Tensor& whole = all.at(each.name);
-    expect_near(each.values.grad(), whole.defined() ? whole.narrow(0, each.begin, each.values.numel()) : whole,
-                relative, what);
+    expect_part(each.values.grad(), all.at(each.name), each.begin, relative, "gradient of " + each.name);
   }
 }
 
 /// What one process has that trains on all ranks' batches.
 class Reference {
  public:
-  Reference(Net net, std::uint32_t ranks)
-      : net_{std::move(net)}, ranks_{ranks}, optimizer_{groups_of(*net_.module, 0.1), AdamW{.lr = 1e-2}} {}
+  Reference(Net net, std::uint32_t ranks, const Rule& rule = AdamW{.lr = 1e-2})
+      : net_{std::move(net)}, ranks_{ranks}, optimizer_{groups_of(*net_.module, 0.1), rule} {}
 
   void backward(std::uint64_t step) {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) (net_.loss(step * ranks_ + rank) / ranks_).backward();
@@ -302,6 +302,7 @@ class Reference {
     optimizer_.zero_grad();
   }
   double clip(double max) { return clip_norm(net_.module->parameters(), max); }
+  double loss(std::uint64_t batch) const { return net_.loss(batch).item<double>(); }
   Named gradients() const { return gradients_of(*net_.module); }
   Named values() const { return values_of(*net_.module); }
 
@@ -378,12 +379,36 @@ TEST_P(ShardedTest, TwentyStepsAreThoseOfOneProcess) {
       optimizer.step();
       optimizer.zero_grad();
       reference.step();
-      if (step % 7 == 3) {
-        const torch::NoGradGuard no_grad;
-        net.loss(step);
-      }
     }
     expect_values(sharded, reference.values(), 1e-9);
+  });
+}
+
+/// Wherever in a step it is computed, and whether gradients are asked for or not, a loss is that of the newest
+/// parameters. (By AdamW, noise in a gradient that is nothing would be a step of a parameter.)
+TEST_P(ShardedTest, LossesBetweenBackwardAndStepAreThoseOfOneProcess) {
+  on_ranks(way(), [&](Communicator& ranks) {
+    const Sgd rule{.lr = 0.1, .momentum = 0.9};
+    const Net net = of().make();
+    Sharded sharded{*net.module, ranks, way().sharding, options(net)};
+    Optimizer optimizer{sharded.groups(0.1), rule};
+    Reference reference{of().make(), ranks.size(), rule};
+    const auto compare = [&](std::uint64_t batch, bool with_gradients, const char* when) {
+      const torch::AutoGradMode mode{with_gradients};
+      const double loss = reference.loss(batch);
+      EXPECT_NEAR(net.loss(batch).item<double>(), loss, 1e-12 * std::abs(loss)) << when << ' ' << batch;
+    };
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      compare(step, step % 2 == 0, "before backward");
+      net.loss(step * ranks.size() + ranks.rank()).backward();
+      reference.backward(step);
+      compare(step, step % 2 == 1, "before the step");
+      optimizer.step();
+      optimizer.zero_grad();
+      reference.step();
+      compare(step, false, "after the step");
+    }
+    expect_values(sharded, reference.values(), 1e-12);
   });
 }
 
@@ -621,6 +646,246 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
     const auto different = std::make_shared<torch::nn::LinearImpl>(4, 3 + ranks.rank());
     expect_says(refused(different), "ranks have different modules");
   });
+}
+
+/// An evaluation without gradients meets no hook: its numbers are none, and all that comes behind it throws.
+TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
+  for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
+    std::latch trained{1};
+    on_ranks({}, [&](Communicator& ranks) {
+      const Net net = two_forwards();
+      Sharded sharded{*net.module, ranks, sharding, {}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+      net.loss(ranks.rank()).backward();
+      if (ranks.rank() == 1) {
+        trained.wait();
+        return ranks.abort("it has had enough");
+      }
+      trained.count_down();
+      {
+        const torch::NoGradGuard no_grad;
+        EXPECT_TRUE(std::isnan(net.loss(0).item<double>()));
+      }
+      const std::string message = message_of<Exception>([&] { optimizer.step(); });
+      expect_says(message, "it has had enough");
+      EXPECT_EQ(message_of<Exception>([&] { sharded.weigh(1); }), message);
+      EXPECT_EQ(message_of<Exception>([&] { sharded.refresh(); }), message);
+      EXPECT_EQ(message_of<Exception>([&] { net.loss(0).backward(); }), message);
+    });
+  }
+}
+
+/// Of what was gathered before somebody else than an Optimizer of groups() has changed it, only a part would be new:
+/// here of what is touched first, and stays.
+TEST(ShardedFailures, WhatOthersChangeIsNotMixedWithWhatItWas) {
+  for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
+    for (const bool is_theirs : {true, false}) {
+      for (const bool is_refreshed : {true, false}) {
+        on_ranks({}, [&](Communicator& ranks) {
+          const Net net = tied();
+          const Net alone = tied();
+          Sharded sharded{*net.module, ranks, sharding, {}};
+          const AdamW rule{.lr = 0.1, .eps = 1e-3};
+          const auto options = torch::optim::AdamWOptions{rule.lr}.eps(rule.eps).weight_decay(0);
+          torch::optim::AdamW theirs{sharded.parameters(), options};
+          Optimizer ours{{{.parameters = sharded.parameters()}}, rule};
+          Optimizer reference{groups_of(*alone.module, 0), rule};
+          net.loss(7).backward();
+          alone.loss(7).backward();
+          net.loss(8);
+          is_theirs ? void(theirs.step()) : ours.step();
+          reference.step();
+          if (is_refreshed) sharded.refresh();
+          const double loss = net.loss(9).item<double>();
+          if (is_refreshed) {
+            EXPECT_NEAR(loss, alone.loss(9).item<double>(), 1e-12);
+            return sharded.check();
+          }
+          EXPECT_TRUE(std::isnan(loss));
+          const std::string message = message_of<FailedPrecondition>([&] { sharded.check(); });
+          expect_says(message, "\" was changed after it had been gathered");
+          expect_says(message, "refresh()");
+        });
+      }
+    }
+  }
+}
+
+// ---- What goes between ranks
+
+/// Blocks of which each is larger than the one before it, used in another order.
+struct Unequal : torch::nn::Module {
+  static constexpr std::size_t kOrder[] = {2, 0, 4, 1, 3};
+  Unequal() {
+    for (std::int64_t i = 0; i < 5; ++i) {
+      blocks->push_back(torch::nn::Sequential(torch::nn::Linear(8, 8 * (i + 1)), torch::nn::Linear(8 * (i + 1), 8)));
+    }
+  }
+  Tensor block(std::size_t number, const Tensor& x) {
+    return x + blocks[number]->as<torch::nn::Sequential>()->forward(x);
+  }
+  torch::nn::ModuleList blocks = register_module("blocks", torch::nn::ModuleList());
+};
+
+/// Which of the blocks were gathered (g) and reduced (r), in the order in which that was begun.
+class Traffic {
+ public:
+  Traffic(Communicator ranks, const Unequal& module) : ranks_{std::move(ranks)} {
+    for (const auto& block : module.blocks->children()) {
+      std::size_t elements = 0;
+      for (const Tensor& each : block->parameters()) elements += static_cast<std::size_t>(each.numel());
+      elements_.push_back(elements);
+    }
+  }
+
+  /// Since it was asked for the last time.
+  std::string next() {
+    std::string text;
+    std::istringstream lines{ranks_.recent_operations()};
+    for (std::string line; std::getline(lines, line);) {
+      std::size_t number = 0;
+      std::size_t count = 0;
+      if (std::sscanf(line.c_str(), "%zu", &number) != 1 || number <= seen_) continue;
+      seen_ = number;
+      if (std::sscanf(line.c_str(), "%*u all_gather(%zu u8", &count) == 1) {
+        if (const std::size_t elements = count / sizeof(double) * ranks_.size(); elements >= elements_.front()) {
+          text += " g" + block_of(elements);
+        }
+      } else if (std::sscanf(line.c_str(), "%*u reduce_scatter(mean of %zu", &count) == 1) {
+        text += " r" + block_of(count);
+      }
+    }
+    return text;
+  }
+
+ private:
+  /// The largest that fits: what travels has gaps at its end.
+  std::string block_of(std::size_t elements) const {
+    const auto above = std::upper_bound(elements_.begin(), elements_.end(), elements);
+    return std::to_string(above - elements_.begin() - 1);
+  }
+
+  Communicator ranks_;
+  std::vector<std::size_t> elements_;  // of each block
+  std::size_t seen_ = 0;
+};
+
+/// The next block is gathered while one is worked on, in forward and in backward; and gradients do not wait for those
+/// of blocks that come later in backward, wherever these are in the module.
+TEST(ShardedTraffic, GoesBesideTheWork) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const auto module = filled(std::make_shared<Unequal>());
+    Traffic traffic{ranks, *module};
+    Sharded sharded = fully_shard(*module, ranks);
+    const auto forward = [&](const std::function<void()>& after_each) {
+      Tensor x = numbers(ranks.rank(), {4, 8});
+      for (const std::size_t each : Unequal::kOrder) {
+        x = module->block(each, x);
+        after_each();
+      }
+      return x.pow(2).mean();
+    };
+    forward([] {}).backward();
+    traffic.next();
+    std::string seen;
+    const Tensor loss = forward([&] { seen += traffic.next() + " |"; });
+    EXPECT_EQ(seen, " g2 g0 | g4 | g1 | g3 | |");
+    // What was used last is there still.
+    loss.backward();
+    EXPECT_EQ(traffic.next(), " r3 r1 g0 r4 g2 r0 r2");
+  });
+}
+
+/// What stays and is used at both ends, as an embedding and the head are, fetches the first block once.
+TEST(ShardedTraffic, IsNothingThatNobodyNeeds) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const Net net = tied();
+    const Sharded sharded = fully_shard(*net.module, ranks);
+    for (std::uint64_t step = 0; step < 3; ++step) net.loss(step).backward();
+    // All of them in forward; in backward that of four which is not there still.
+    EXPECT_EQ(sharded.last_step().gathers, 5U + 1U);
+  });
+}
+
+/// What a rank sends over TCP in a step.
+std::uint64_t sent_in_a_step(Communicator& ranks, const std::function<void()>& step) {
+  constexpr int kSteps = 3;
+  for (int i = 0; i < 2; ++i) step();  // the order in which gradients come is learned
+  const std::uint64_t before = ranks.bytes_sent();
+  for (int i = 0; i < kSteps; ++i) step();
+  return (ranks.bytes_sent() - before) / kSteps;
+}
+
+/// ZeRO's is Ddp's. Who keeps a part of the parameters has to ask for them twice.
+TEST(ShardedTraffic, IsAsMuchAsDdps) {
+  constexpr int kBlocks = 40;
+  const auto make = [] {
+    torch::nn::Sequential module;
+    for (int i = 0; i < kBlocks; ++i) module->push_back(torch::nn::Linear(128, 128));
+    return module;
+  };
+  const auto train = [](torch::nn::Sequential& module) { module->forward(torch::ones({2, 128})).sum().backward(); };
+  run_streams(3, {.timeout = std::chrono::seconds{20}}, [&](Communicator& ranks) {
+    auto module = make();
+    double whole = 0;
+    {
+      Ddp ddp{ranks, *module};
+      whole = static_cast<double>(sent_in_a_step(ranks, [&] { train(module); }));
+    }
+    const auto of = [&](Sharding sharding) {
+      auto own = make();
+      Sharded sharded{*own, ranks, sharding, {}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 1e-3}};
+      return static_cast<double>(sent_in_a_step(ranks,
+                                                [&] {
+                                                  train(own);
+                                                  optimizer.step();
+                                                  optimizer.zero_grad();
+                                                })) /
+             whole;
+    };
+    EXPECT_NEAR(of(Sharding::kOptimizer), 1, 0.03);
+    EXPECT_NEAR(of(Sharding::kGradients), 1, 0.03);
+    // Less what backward begins with, which is there still.
+    EXPECT_NEAR(of(Sharding::kParameters), 1.5 - 0.5 * 3 / kBlocks, 0.03);
+  });
+}
+
+// ---- Recomputation
+
+/// What a part draws by chance is drawn once more, however deep it is; what comes behind it goes on as it would have.
+TEST(Recomputation, DrawsWhatThePlainRunDraws) {
+  struct Run {
+    Named gradients;
+    std::vector<Tensor> others;
+  };
+  const auto run = [](int depth) {
+    const auto module = filled(std::make_shared<Layers>());
+    torch::manual_seed(5);
+    const auto part = [module](std::size_t number) {
+      return [=](const Tensor& x) { return torch::dropout(module->layer(number, x), 0.5, true); };
+    };
+    const auto pair = [&](std::size_t number) {
+      return
+          [=](const Tensor& x) { return part(number + 1)(depth > 1 ? checkpoint(part(number), x) : part(number)(x)); };
+    };
+    const Tensor x = numbers(1, {4, 6}).requires_grad_();
+    Tensor y = x;
+    for (const std::size_t each : {0, 2}) y = depth > 0 ? checkpoint(pair(each), y) : pair(each)(y);
+    const Tensor after_forward = torch::rand({4});
+    y.pow(2).mean().backward();
+    return Run{gradients_of(*module), {y.detach(), x.grad(), after_forward, torch::rand({4})}};
+  };
+  const Run plain = run(0);
+  for (const int depth : {1, 2}) {
+    const Run again = run(depth);
+    for (std::size_t i = 0; i < plain.others.size(); ++i) EXPECT_TRUE(torch::equal(again.others[i], plain.others[i]));
+    for (const auto& [name, gradient] : plain.gradients) {
+      ASSERT_EQ(again.gradients.at(name).defined(), gradient.defined()) << name;
+      if (!gradient.defined()) continue;
+      EXPECT_TRUE(torch::equal(again.gradients.at(name), gradient)) << name;
+    }
+  }
 }
 
 // ---- Shares

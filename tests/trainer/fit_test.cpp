@@ -192,7 +192,8 @@ struct Halves : Learner {
     return torch::cross_entropy_loss(out.to(torch::kFloat), tensor_of(batch["class"]));
   }
   Optimization configure_optimizers() override { return {.rule = AdamW{.lr = 0.03}}; }
-  torch::nn::Sequential net_{torch::nn::Linear(2, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3)};
+  torch::nn::Sequential net_{torch::nn::Linear(2, 16), torch::nn::BatchNorm1d(16), torch::nn::Tanh(),
+                             torch::nn::Linear(16, 3)};
 };
 
 /// Goes wrong on rank 1, or where there is but one, in the fourth step: the loss is no number, or is one and its
@@ -510,15 +511,27 @@ TEST_F(FitTest, GoesOnWhereItWasStopped) {
 
 TEST_F(FitTest, ReportsWhatPeopleWantToKnow) {
   Runtime runtime;
-  Trainer trainer{runtime, options("phases", 2)};
-  const TrainResult result = fit<Points>(
-      trainer, {.batch = 6, .epochs = 1, .report_phases = true, .flops_per_sample = 1000, .peak_flops = 1e6},
-      std::uint64_t{0});
-  for (const char* const name :
-       {"lr", "samples_per_second", "data_s", "forward_s", "backward_s", "communication_s", "optimizer_s"}) {
-    ASSERT_TRUE(result.last(name)) << name;
-    EXPECT_GE(*result.last(name), 0) << name;
+  TrainResult result;
+  for (const FitStrategy each : {FitStrategy::kFullyShard, FitStrategy::kCopies}) {
+    SCOPED_TRACE(static_cast<int>(each));
+    Trainer trainer{runtime, options("phases" + std::to_string(static_cast<int>(each)), 2)};
+    const FitOptions how{
+        .batch = 6, .epochs = 1, .strategy = each, .report_phases = true, .flops_per_sample = 1000, .peak_flops = 1e6};
+    const double began = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    result = fit<Points>(trainer, how, std::uint64_t{0});
+    double sum = 0;
+    for (const char* const name : {"data_s", "forward_s", "backward_s", "communication_s", "optimizer_s"}) {
+      for (const TrainReport& report : result.reports) {
+        const double* const seconds = report.metrics.find(name);
+        ASSERT_NE(seconds, nullptr) << name;
+        EXPECT_GE(*seconds, 0) << name << " of step " << report.step;
+        sum += *seconds;
+      }
+    }
+    EXPECT_GT(sum, 0);
+    EXPECT_LT(sum, std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count() - began);
   }
+  EXPECT_TRUE(result.last("samples_per_second"));
   EXPECT_NEAR(*result.last("mfu"), 1000 * *result.last("samples_per_second") / 2e6, 1e-6);
   EXPECT_NEAR(*result.reports[1].metrics.find("lr"), 0.03 * warm_up(3, cosine(60))(1), 1e-12);
 }

@@ -24,6 +24,7 @@
 #include <pharos/ml/trainer.hpp>
 #include <pharos/pharos.hpp>
 
+#include "child_program.hpp"
 #include "cluster_test.hpp"
 #include "says.hpp"
 #include "seed.hpp"
@@ -207,6 +208,15 @@ class Variables {
   std::vector<std::string> names_;
 };
 
+/// What the tensorboard package reads there: names, steps and values.
+std::string scalars_in(const fs::path& folder) {
+  cluster::ChildProgram reader{
+      "/usr/bin/python3", {ROOT "/tests/trainer/read_tensorboard.py", folder}, {{"PYTHONPATH", TENSORBOARD}}};
+  const auto end = reader.wait();
+  EXPECT_EQ(end.status, 0) << end.error << "\ntools/setup --tests fetches TensorBoard";
+  return end.output;
+}
+
 class TrainerTest : public cluster::ClusterTest {
  protected:
   TrainerOptions options(std::size_t workers) const {
@@ -275,7 +285,7 @@ TEST_F(TrainerTest, MetricsAreMeansByWeight) {
   EXPECT_TRUE(lines_of("reports.csv").at(2).starts_with("0,7,2,"));
   EXPECT_TRUE(lines_of("reports.csv").at(2).ends_with(",1,3"));
   EXPECT_TRUE(lines_of("reports.jsonl").at(1).ends_with("\"loss\":1,\"size\":3}"));
-  EXPECT_TRUE(fs::exists(folder_.path() / "run" / "tensorboard" / "events.out.tfevents.pharos"));
+  EXPECT_EQ(scalars_in(folder_.path() / "run" / "tensorboard"), "loss 1 1.66666663\nloss 2 1\nsize 2 3\n");
 }
 
 TEST_F(TrainerTest, OneThatIsKilledIsNamedAndTheGroupGoesOnFromTheNewestCheckpoint) {

@@ -47,8 +47,9 @@ class Model {
  public:
   Model(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
       : module_{learner.module()}, checks_numbers_{options.check_numbers} {
+    if (options.bf16) halve(module_.buffers());
     if (strategy == FitStrategy::kCopies) {
-      if (options.bf16) halve(module_);
+      if (options.bf16) halve(module_.parameters());
       how_ = learner.configure_copies();
       how_.check_numbers = how_.check_numbers || checks_numbers_;
       return;
@@ -65,11 +66,9 @@ class Model {
   }
 
   /// What counts, such as the batches that a norm has seen, stays as it is.
-  static void halve(torch::nn::Module& module) {
-    for (const auto& all : {module.parameters(), module.buffers()}) {
-      for (const Tensor& each : all) {
-        if (each.is_floating_point()) each.set_data(each.to(at::kBFloat16));
-      }
+  static void halve(const std::vector<Tensor>& tensors) {
+    for (const Tensor& each : tensors) {
+      if (each.is_floating_point()) each.set_data(each.to(at::kBFloat16));
     }
   }
 
@@ -102,9 +101,9 @@ class Model {
     for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
       const double share =
           samples > 0 ? static_cast<double>(batches[i].samples) / samples : 1.0 / double(batches.size());
-      const double began = now();
+      const double began = now() - waited_in_forward();
       const Tensor loss = loss_of(batches[i]) * share;
-      forward_seconds += now() - began;
+      forward_seconds += now() - waited_in_forward() - began;
       mean += loss.template item<double>();
       if (i + 1 == batches.size()) {
         weigh(samples);
@@ -146,6 +145,7 @@ class Model {
                       "Look at the data and the loss; a lower learning rate or clipping may help."});
   }
   double clip(double max) { return sharded_ ? sharded_->clip_norm(max) : clip_norm(module_.parameters(), max); }
+  /// Of the step that is done, in forward and in backward.
   double waited() const {
     const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
     return std::chrono::duration<double>(waited).count();
@@ -153,6 +153,9 @@ class Model {
   std::string table() const { return sharded_ ? sharded_->table() : ""; }
 
  private:
+  double waited_in_forward() const {
+    return sharded_ ? std::chrono::duration<double>(sharded_->waited_for_parameters()).count() : 0;
+  }
   void weigh(double samples) {
     if (sharded_) sharded_->weigh(samples);
     if (ddp_) ddp_->weigh(samples);

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include <pharos/actors/exceptions.hpp>
+
 #include "torch_dtype.hpp"
 
 namespace pharos::ml {
@@ -19,6 +21,14 @@ bool is_in(std::uint32_t unit, std::span<const std::uint32_t> units) {
 }
 bool is_in_backward() {
   return torch::autograd::get_current_graph_task_id() != -1;
+}
+
+// This rank knows what it has changed itself, and not what others have: it cannot gather that anew on its own.
+[[noreturn]] void throw_changed(const std::string& unit) {
+  throw_error(
+      Error{ErrorCode::kFailedPrecondition,
+            '"' + unit + "\" was changed after it had been gathered: a part of it would be new, and the rest old",
+            "Train by an Optimizer of Sharded::groups(), or call Sharded::refresh() after each step."});
 }
 
 }  // namespace
@@ -38,6 +48,7 @@ Gathering::Gathering(const Communicator& ranks, std::vector<ShardedUnit>& units,
 }
 
 Gathering::~Gathering() {
+  for (Place& each : places_) each.coming.clear();  // before the memory goes that it comes to
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (units_[i].shards.front().whole.defined()) point(i, nullptr);
   }
@@ -88,14 +99,19 @@ void Gathering::touched(std::span<const std::uint32_t> numbers) noexcept {
 
 void Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) {
   Place& place = places_[unit];
-  if (last_ == unit && place.is_there) return;
+  const bool is_used_again = last_ == unit && place.is_there;
+  if (is_used_again && units_.size() > 1) return;  // a step ends and begins with others: it is none that lies between
+  const bool is_begun = place.is_there || !place.coming.empty();
+  if (is_begun && place.version != version_of(unit)) throw_changed(units_[unit].name);
+  if (is_used_again) return;
   if (place.turn == kNever) {
     place.turn = by_turn_.size();
     by_turn_.push_back(unit);
   }
   place.used = ++clock_;
   path_.push_back(unit);
-  if (!place.is_there) {
+  const bool comes = !place.is_there;
+  if (comes) {
     const TimePoint began = std::chrono::steady_clock::now();
     if (staying_ == Staying::kAll) {
       for (const std::size_t each : order()) {
@@ -109,13 +125,15 @@ void Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) 
     place.is_there = true;
     waited_ += std::chrono::steady_clock::now() - began;
   }
-  if (staying_ == Staying::kRest) fetch_next(unit);
+  // Of what stays, the first use tells what is next; others, by a head for instance, may be the last.
+  if (staying_ == Staying::kRest && (comes || !units_[unit].is_rest)) fetch_next(unit);
   last_ = unit;
 }
 
 void Gathering::begin_gather(std::size_t number) {
   Place& place = places_[number];
   ++gathers_;
+  place.version = version_of(number);
   for (Shard& shard : units_[number].shards) {
     if (place.has_frozen && !shard.flat.is_trained) continue;
     const std::span<std::byte> whole = bytes_of(shard.whole);
@@ -129,6 +147,13 @@ void Gathering::begin_gather(std::size_t number) {
     place.coming.push_back(ranks_.begin_all_gather(from, whole));
   }
   place.has_frozen = place.own != nullptr;
+}
+
+/// Of what this rank keeps of it: libtorch counts who writes to it.
+std::uint64_t Gathering::version_of(std::size_t number) const {
+  std::uint64_t version = 0;
+  for (const Shard& each : units_[number].shards) version += each.own._version();
+  return version;
 }
 
 /// What has been begun.

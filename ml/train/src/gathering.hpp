@@ -30,7 +30,7 @@ class Gathering final : public Watch::Owner {
   std::byte* memory_of(std::size_t unit) const { return places_[unit].own; }
   /// When the units have been taken over: whoever touches them from now on has them.
   void begin();
-  /// What ranks train has changed; or all that they keep.
+  /// What ranks train changes, or has changed; or all that they keep. Nothing of it is read any more.
   void refresh(bool also_frozen = false);
   /// Goes on with what is under way.
   void advance();
@@ -61,6 +61,7 @@ class Gathering final : public Watch::Owner {
     bool is_there = false;
     bool has_frozen = false;  // which stay as they are
     std::vector<Pending> coming{};
+    std::uint64_t version = 0;  // of what this rank keeps, when that was gathered
     std::uint64_t used = 0;
     std::size_t turn = kNever;
   };
@@ -68,6 +69,7 @@ class Gathering final : public Watch::Owner {
 
   void need(std::uint32_t unit, std::span<const std::uint32_t> beside);
   void begin_gather(std::size_t unit);
+  std::uint64_t version_of(std::size_t unit) const;
   void finish(std::size_t unit);
   void fetch_next(std::size_t unit);
   bool find_room(std::size_t unit, std::span<const std::uint32_t> beside, Growth growth);

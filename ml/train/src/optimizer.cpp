@@ -142,6 +142,9 @@ void Optimizer::keep_side_by_side() {
 
 void Optimizer::step() {
   const at::NoGradGuard no_grad;
+  for (const ParameterGroup& group : groups_) {
+    if (group.before_step) group.before_step();
+  }
   auto state = states_.begin();
   for (const ParameterGroup& group : groups_) {
     for (std::size_t i = 0; i < group.parameters.size(); ++i, ++state) {
@@ -180,6 +183,7 @@ void Optimizer::step_one(State& state, const ParameterGroup& group) {
     update(by, run);
   });
   if (state.whole.defined()) in_memory_order(parameter).copy_(state.whole);
+  parameter.unsafeGetTensorImpl()->bump_version();  // a graph that has used it is of no use: its backward throws
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

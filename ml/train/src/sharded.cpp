@@ -85,13 +85,20 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   }
 
   const std::vector<Slice>& slices() const { return slices_; }
-  void refresh() { gathering_.refresh(true); }
-  std::vector<ParameterGroup> groups(double weight_decay) const;
+  void refresh() {
+    gathering_.check();
+    gathering_.refresh(true);
+  }
+  std::vector<ParameterGroup> groups(double weight_decay);
   double clip_norm(double max);
   void hold_back(bool hold) { holds_back_ += hold ? 1 : -1; }
-  void weigh(double samples) { shares_.exchange(samples); }
+  void weigh(double samples) {
+    gathering_.check();
+    shares_.exchange(samples);
+  }
   void check() const { gathering_.check(); }
   const Step& last_step() const { return step_; }
+  Duration waited_for_parameters() const { return gathering_.waited(); }
   std::string table() const;
 
  private:
@@ -102,6 +109,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
 
   std::vector<ShardedUnit> plan(const torch::nn::Module& module);
   std::vector<Slice> take_over();
+  void before_step();
   void arrive(std::size_t parameter);
   void begin();
   void end();
@@ -255,13 +263,25 @@ void Sharded::Core::learn_order() {
 
 // ---- Around it
 
-std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) const {
+std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
   std::vector<ParameterGroup> groups(2);
   groups[0].weight_decay = weight_decay;
+  // Of each: an Optimizer may have one of them only, and a rank may have nothing in any.
+  for (ParameterGroup& each : groups) {
+    each.before_step = [weak = weak_from_this()] {
+      if (const auto core = weak.lock()) core->before_step();
+    };
+  }
   for (const Slice& each : slices_) {
     if (each.values.requires_grad()) groups[each.shape.size() >= 2 ? 0 : 1].parameters.push_back(each.values);
   }
   return groups;
+}
+
+/// What was gathered since backward, for an evaluation, is of what is changed now.
+void Sharded::Core::before_step() {
+  gathering_.check();
+  gathering_.refresh();
 }
 
 double Sharded::Core::clip_norm(double max) {
@@ -346,6 +366,9 @@ void Sharded::check() const {
 }
 const Sharded::Step& Sharded::last_step() const {
   return core_->last_step();
+}
+Duration Sharded::waited_for_parameters() const {
+  return core_->waited_for_parameters();
 }
 std::string Sharded::table() const {
   return core_->table();

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -21,6 +22,8 @@ struct ParameterGroup {
   std::vector<at::Tensor> parameters{};
   double weight_decay = 0;
   double lr_factor = 1;
+  /// Called before they are changed. What it throws step() throws, and has changed nothing.
+  std::function<void()> before_step{};
 };
 
 /// Two groups: what has two dimensions or more decays; biases and what norms learn does not.

@@ -61,9 +61,12 @@ struct ShardOptions {
 /// Optimizers have to treat elements one by one, as AdamW, Sgd and Lion do. Gradients are the mean over the ranks, are
 /// added to what is there, and lie at the parts that this rank keeps: parameters of the module have none.
 ///
+/// Losses may be computed at any time, with gradients or without, by all ranks: they are of the newest parameters.
+///
 /// What fails between ranks while an operator waits for its parameters cannot be thrown there: they are NaN from then
-/// on, and what has failed is thrown by backward(), clip_norm() or check(). After it, and without this, the module's
-/// parameters are of no use.
+/// on, and what has failed is thrown by backward(), by the step() of an Optimizer of groups(), and by clip_norm(),
+/// weigh(), refresh() and check(). An evaluation without gradients has none of these but check(). After it, and without
+/// this, the module's parameters are of no use.
 class PHAROS_API Sharded {
  public:
   Sharded(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options);
@@ -80,7 +83,9 @@ class PHAROS_API Sharded {
   /// May be written to by all ranks, as a checkpoint does; then refresh() is to follow.
   const std::vector<Slice>& slices() const;
   void refresh();
-  /// What this rank trains, for any optimizer.
+  /// What this rank trains, for any optimizer. Where the module is called between backward and the step of one that is
+  /// not an Optimizer of groups(), refresh() is to follow that step: otherwise the next call fails as above, if
+  /// libtorch was told of the change (torch::optim::SGD does not tell), or works on parameters of two ages.
   std::vector<at::Tensor> parameters() const;
   /// Two groups: parameters of two dimensions or more decay; biases and what norms learn does not.
   std::vector<ParameterGroup> groups(double weight_decay) const;
@@ -106,6 +111,8 @@ class PHAROS_API Sharded {
     Duration waited{};  ///< for gathers and reductions
   };
   const Step& last_step() const;
+  /// For gathers, since the last step's end.
+  Duration waited_for_parameters() const;
   /// The units, and how much memory they take.
   std::string table() const;
 
