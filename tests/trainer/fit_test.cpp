@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <pharos/base/failpoint.hpp>
@@ -96,8 +97,8 @@ struct Mishap {
   At at = At::kNever;
   std::vector<std::uint32_t> ranks{};
   std::uint64_t step = 0;          ///< that it has committed by then
-  std::uint64_t microseconds = 0;  ///< with kAnyTime
-  int signal = SIGKILL;            ///< 0: its function hangs
+  std::uint64_t microseconds = 0;  ///< with kAnyTime, after so many
+  int signal = SIGKILL;            ///< 0: its function hangs, or comes late by `microseconds`
   bool replacement_too = false;    ///< who comes in its place dies there, too
   std::string failpoint{};         ///< "data_given:kill"
   std::string marker{};  ///< a file: who comes first in another's place makes it, and dies while it takes the state
@@ -146,8 +147,12 @@ struct Images : Learner {
     const bool is_due = mishap_.replacement_too || !context().is_replacement();
     return is_due && std::ranges::find(mishap_.ranks, context().rank()) != mishap_.ranks.end();
   }
-  void happen(Mishap::At at) const {
+  void happen(Mishap::At at) {
     if (mishap_.at != at || context().step() != mishap_.step || context().attempt() != 0 || !is_one_of_them()) return;
+    if (std::exchange(has_happened_, true)) return;
+    if (mishap_.signal == 0 && mishap_.microseconds != 0) {
+      return std::this_thread::sleep_for(std::chrono::microseconds{mishap_.microseconds});
+    }
     while (mishap_.signal == 0) ::pause();
     ::kill(::getpid(), mishap_.signal);
   }
@@ -168,6 +173,7 @@ struct Images : Learner {
   }
 
   const Mishap mishap_;
+  bool has_happened_ = false;
   std::uint64_t seen_ = 0;
   torch::nn::Sequential net_{torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)),
                              torch::nn::BatchNorm2d(4),
@@ -399,6 +405,15 @@ TEST_F(Replaced, OneWhoseFunctionHangsIsEndedAndReplaced) {
     expect_replaced(result, 1, "rank " + std::to_string(rank));
     EXPECT_SAYS(result.restarts[0].why, "does its function hang?");
   }
+}
+
+TEST_F(Replaced, OneThatIsLateGoesOnWithTheOthers) {
+  Runtime runtime;
+  const TrainResult result =
+      train(runtime, {.at = At::kBeforeBackward, .ranks = {1}, .step = 6, .microseconds = 1'600'000, .signal = 0},
+            std::chrono::seconds{1});
+  expect_as_if_nothing_had_been(runtime, result);
+  expect_replaced(result, 1, "a rank has come to the others too late, and all are there");
 }
 
 TEST_F(Replaced, TwoThatDieAtOnceAreReplaced) {

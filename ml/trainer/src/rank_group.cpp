@@ -118,7 +118,9 @@ void RankGroup::look_for_missing() {
     lose(rank,
          Error{ErrorCode::kDeadlineExceeded, "it has not come to the other ranks in time: does its function hang?"});
   }
-  if (!died_) died_ = Error{ErrorCode::kDeadlineExceeded, "ranks have lost each other, and each is there"};
+  if (died_) return;
+  died_ = Error{ErrorCode::kDeadlineExceeded, "a rank has come to the others too late, and all are there",
+                "Give a longer TrainerOptions::timeout."};
 }
 
 std::vector<detail::TrainEvent> RankGroup::wait(TimePoint until) {
