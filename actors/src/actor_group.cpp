@@ -179,7 +179,7 @@ bool GroupCore::bears(const Seat& lost, const std::string& who) {
     fail(Error{why.code(), "group \"" + label_ + "\" has lost " + who + how_many + ": " + why.message(), why.remedy()});
   } else {
     log(LogLevel::kWarn, "a group has lost a member",
-        {kv("group", label_), kv("member", who), kv("term", term_->place.term), kv("error", why)});
+        {kv("group", label_), kv("member", who), kv("term", term_->place.term), kv("why", why.story())});
   }
   return !failed_;
 }
