@@ -5,7 +5,6 @@
 #include <deque>
 #include <fstream>
 #include <mutex>
-#include <ranges>
 #include <set>
 #include <thread>
 #include <utility>
@@ -456,8 +455,8 @@ class Checkpoints::Core {
 
   /// The training goes on from an earlier step. The oldest goes first: killed in between, the newest is still there.
   Result<void> set_all_aside(const std::vector<std::string>& newest_first) {
-    for (const std::string& name : newest_first | std::views::reverse) {
-      PHAROS_TRY(const std::string aside, set_aside(options_.folder, name));
+    for (auto name = newest_first.rbegin(); name != newest_first.rend(); ++name) {
+      PHAROS_TRY(const std::string aside, set_aside(options_.folder, *name));
       log(LogLevel::kWarn, "a checkpoint does not count any more: the training goes on from an earlier step",
           {kv("now", (options_.folder / aside).string())});
     }
