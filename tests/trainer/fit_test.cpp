@@ -12,7 +12,6 @@
 #include <fstream>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -25,6 +24,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "demand.hpp"
 #include "says.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
@@ -32,11 +32,6 @@
 namespace pharos::ml::fitting {
 
 using torch::Tensor;
-
-/// In a rank, whose process is another one than the test's: ends the training.
-void demand(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error{std::string{"it does not hold that "} + what};
-}
 
 /// Points of a plane in three classes; what is learned is which. The numbers of samples divide by nothing.
 struct Points : Learner {

@@ -26,6 +26,7 @@
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
+#include "demand.hpp"
 #include "says.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
@@ -71,11 +72,6 @@ double expected(std::uint64_t steps, std::uint32_t ranks) {
     value += change * 1e-3;
   }
   return value;
-}
-
-/// In a rank, whose process is another one than the test's: ends the training.
-void demand(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error{std::string{"it does not hold that "} + what};
 }
 
 /// What is to happen in a training, once: at which rank, step and attempt, in which way.

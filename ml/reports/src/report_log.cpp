@@ -34,6 +34,24 @@ Result<std::string> keep_whole_lines(const Fd& file) {
   return std::string{text.substr(0, std::min(end, text.find('\n')))};
 }
 
+/// The fields of a line without its end.
+std::vector<std::string> csv_fields(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[++i];
+    } else if (line[i] == '"') {
+      quoted = !quoted;
+    } else if (line[i] == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
 Result<void> append(const Fd& file, std::string& text) {
   PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{text}), "writing reports", "Make room in their folder."));
   text.clear();
@@ -50,23 +68,6 @@ std::string csv_field(std::string_view text) {
     quoted += each;
   }
   return quoted + '"';
-}
-
-std::vector<std::string> csv_fields(std::string_view line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
-      fields.back() += line[++i];
-    } else if (line[i] == '"') {
-      quoted = !quoted;
-    } else if (line[i] == ',' && !quoted) {
-      fields.emplace_back();
-    } else {
-      fields.back() += line[i];
-    }
-  }
-  return fields;
 }
 
 void append_number(std::string& to, double value) {

@@ -317,7 +317,7 @@ void TrainContext::copy_state() {
   has_to_tell_ = step_ > 0 && committed_.step == step_;  // perhaps once more: who has told may have died of it
   has_whole_state_ = true;
   told_.assign(taken->told.begin(), taken->told.end());
-  if (rank() == 0) {
+  if (rank() == 0 && is_replacement()) {  // what the one before it has said may not have been heard
     for (const Committed& each : told_) line_.say_report(each.step, each.epoch, each.metrics);
   }
   keep();

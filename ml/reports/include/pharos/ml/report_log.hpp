@@ -51,8 +51,6 @@ class PHAROS_API ReportLog {
 
 /// For a field of a line of CSV.
 PHAROS_API std::string csv_field(std::string_view text);
-/// The fields of a line without its end.
-PHAROS_API std::vector<std::string> csv_fields(std::string_view line);
 PHAROS_API void append_number(std::string& to, double value);
 PHAROS_API void append_number(std::string& to, std::uint64_t value);
 
