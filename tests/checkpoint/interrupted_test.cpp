@@ -174,34 +174,43 @@ TEST(InterruptedSave, LosesNothingWhereATrainingGoesBack) {
   for (const Failpoint at : {Failpoint::kSavesThere, Failpoint::kManifestWritten, Failpoint::kOldGoes}) {
     SCOPED_TRACE(name_of(at));
     const TemporaryFolder folder;
-    const auto save = [&](std::size_t keep_last, const std::vector<std::uint64_t>& steps, Failpoint killed_at) {
-      const auto body = [&](Communicator& ranks) {
-        order_failpoint({killed_at, Action::kKill, 0});
-        Checkpoints checkpoints{ranks, {.folder = folder.path(), .keep_last = keep_last}};
-        PlainModel model{0, 1};
-        for (const std::uint64_t step : steps) {
-          model.set(step);
-          checkpoints.save(model.state(), {.step = step});
-          checkpoints.finish();
-        }
-        EXPECT_EQ(killed_at, Failpoint::kEnd) << "it did not come there";
-      };
-      const bool may_die = killed_at != Failpoint::kEnd;
-      run_processes(1, {}, body, may_die ? std::vector<std::uint32_t>{0} : std::vector<std::uint32_t>{});
+    const SharedProgress progress;
+    const auto run = [&](const Rank& body, const std::vector<std::uint32_t>& may_die = {}) {
+      run_processes(1, {}, body, may_die);
     };
-    save(2, {6, 9}, Failpoint::kEnd);
-    save(1, {7}, at);
-    Checkpoints checkpoints{Communicator::alone(), {.folder = folder.path(), .keep_last = 1}};
-    PlainModel model{0, 1};
-    const auto moment = checkpoints.load(model.state());
-    ASSERT_TRUE(moment);
-    EXPECT_EQ(moment->step, at == Failpoint::kOldGoes ? 7U : 9U);
-    model.expect(moment->step);
-    for (const SavedCheckpoint& each : checkpoints_in(folder.path())) verify_checkpoint(each.path);
-    save(1, {8}, Failpoint::kEnd);
-    EXPECT_EQ(checkpoints.load(model.state())->step, 8U);
-    model.expect(8);
-    EXPECT_EQ(checkpoints_in(folder.path()).size(), 1U);
+    const auto save = [&](Communicator& ranks, std::size_t keep_last, std::uint64_t step) {
+      Checkpoints checkpoints{ranks, {.folder = folder.path(), .keep_last = keep_last}};
+      PlainModel model{0, 1, step};
+      checkpoints.save(model.state(), {.step = step});
+      checkpoints.finish();
+    };
+    const auto expect_newest = [&](Communicator& ranks, std::uint64_t step) {
+      Checkpoints checkpoints{ranks, {.folder = folder.path(), .keep_last = 1}};
+      PlainModel model{0, 1};
+      const auto moment = checkpoints.load(model.state());
+      ASSERT_TRUE(moment);
+      EXPECT_EQ(moment->step, step);
+      model.expect(step);
+      for (const SavedCheckpoint& each : checkpoints_in(folder.path())) verify_checkpoint(each.path);
+    };
+    run([&](Communicator& ranks) {
+      save(ranks, 2, 6);
+      save(ranks, 2, 9);
+    });
+    run(
+        [&](Communicator& ranks) {
+          order_failpoint({at, Action::kKill, 0});
+          save(ranks, 1, 7);
+          progress->finished = 7;
+        },
+        {0});
+    EXPECT_EQ(progress->finished, 0U) << "the rank did not come there";
+    run([&](Communicator& ranks) {
+      expect_newest(ranks, at == Failpoint::kOldGoes ? 7 : 9);
+      save(ranks, 1, 8);
+      expect_newest(ranks, 8);
+      EXPECT_EQ(checkpoints_in(folder.path()).size(), 1U);
+    });
   }
 }
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -67,8 +66,8 @@ class TransformerExample : public FitExamplesTest {
     return more;
   }
   static const ChildProgram::End& undisturbed() {
-    if (!undisturbed_) undisturbed_ = end_of(TRANSFORMER_FSDP, with({}));
-    return *undisturbed_;
+    static const ChildProgram::End end = end_of(TRANSFORMER_FSDP, with({}));
+    return end;
   }
   /// "1.234 at step 20"
   static std::string end_of_loss(const std::string& output) {
@@ -76,11 +75,7 @@ class TransformerExample : public FitExamplesTest {
     return begin == std::string::npos ? output : output.substr(begin + 2, output.find('\n', begin) - begin - 2);
   }
   static double validation_loss(const std::string& output) { return numbers_after("validation loss ", output).at(0); }
-
-  static std::optional<ChildProgram::End> undisturbed_;
 };
-
-std::optional<ChildProgram::End> TransformerExample::undisturbed_;
 
 TEST_F(TransformerExample, LearnsOnRanksThatHaveAPartOfItEach) {
   const auto& end = undisturbed();

@@ -1,12 +1,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
-#include <latch>
-#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -15,225 +11,23 @@
 #include <utility>
 #include <vector>
 
-#include <pharos/actors/exceptions.hpp>
-#include <pharos/ml/ddp.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/recompute.hpp>
 #include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
 
-#include "ranks.hpp"
+#include "nets.hpp"
+#include "ways.hpp"
 
 namespace pharos::ml {
 namespace {
 
-using torch::Tensor;
-
-/// A module, and what is done with it in a step.
-struct Net {
-  std::shared_ptr<torch::nn::Module> module;
-  /// The loss of batch `number`.
-  std::function<Tensor(std::uint64_t number)> loss;
-  std::vector<std::shared_ptr<torch::nn::Module>> blocks{};
-};
 struct Case {
   const char* name;
   std::function<Net()> make;
 };
 std::ostream& operator<<(std::ostream& out, const Case& of) {
   return out << of.name;
-}
-
-Tensor numbers(std::uint64_t seed, std::vector<std::int64_t> sizes) {
-  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
-  return torch::randn(sizes, random, torch::kDouble);
-}
-Tensor tokens(std::uint64_t seed, std::vector<std::int64_t> sizes, std::int64_t vocabulary) {
-  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
-  return torch::randint(0, vocabulary, sizes, random, torch::kLong);
-}
-
-/// The same values in each that is made.
-template <class Module>
-std::shared_ptr<Module> filled(std::shared_ptr<Module> module) {
-  module->to(torch::kDouble);
-  auto random = at::make_generator<at::CPUGeneratorImpl>(3);
-  const torch::NoGradGuard no_grad;
-  for (auto& each : module->parameters()) each.normal_(0, 0.3, random);
-  return module;
-}
-
-// ---- Modules
-
-struct Encoder : torch::nn::Module {
-  Encoder()
-      : encoder{register_module("encoder",
-                                torch::nn::TransformerEncoder(
-                                    torch::nn::TransformerEncoderLayer(
-                                        torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(12).dropout(0)),
-                                    3))} {}
-  Tensor forward(const Tensor& x) { return encoder(x).pow(2).mean(); }
-  torch::nn::TransformerEncoder encoder;
-};
-Net encoder() {
-  auto module = filled(std::make_shared<Encoder>());
-  return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {5, 3, 8})); }};
-}
-
-struct Recurrent : torch::nn::Module {
-  Recurrent()
-      : lstm{register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(4, 6).num_layers(2)))},
-        out{register_module("out", torch::nn::Linear(6, 2))} {}
-  Tensor forward(const Tensor& x) { return out(std::get<0>(lstm(x))).pow(2).mean(); }
-  torch::nn::LSTM lstm;
-  torch::nn::Linear out;
-};
-Net recurrent() {
-  auto module = filled(std::make_shared<Recurrent>());
-  return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {5, 3, 4})); }};
-}
-
-struct Convolution : torch::nn::Module {
-  Convolution()
-      : layers{register_module(
-            "layers", torch::nn::Sequential(torch::nn::Conv1d(3, 5, 3), torch::nn::ReLU(), torch::nn::Conv1d(5, 4, 2),
-                                            torch::nn::Tanh(), torch::nn::Conv1d(4, 2, 2)))},
-        out{register_module("out", torch::nn::Linear(12, 3))} {}
-  Tensor forward(const Tensor& x) { return out(layers->forward(x).flatten(1)).pow(2).mean(); }
-  torch::nn::Sequential layers;
-  torch::nn::Linear out;
-};
-Net convolution() {
-  auto module = filled(std::make_shared<Convolution>());
-  return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {2, 3, 10})); }};
-}
-
-struct Words : torch::nn::Module {
-  Words()
-      : words{register_module("words", torch::nn::Embedding(torch::nn::EmbeddingOptions(11, 6).padding_idx(0)))},
-        norm{register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})))},
-        out{register_module("out", torch::nn::Linear(6, 3))} {}
-  Tensor forward(const Tensor& x) { return out(norm(words(x))).pow(2).mean(); }
-  torch::nn::Embedding words;
-  torch::nn::LayerNorm norm;
-  torch::nn::Linear out;
-};
-Net words() {
-  auto module = filled(std::make_shared<Words>());
-  return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
-}
-
-Net sparse_words() {
-  auto module = filled(std::make_shared<Words>());
-  module->words->options.sparse(true);
-  return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
-}
-
-/// Blocks, and an embedding whose weight is the head's, too.
-struct Language : torch::nn::Module {
-  Language()
-      : words{register_module("words", torch::nn::Embedding(11, 6))},
-        blocks{register_module("blocks", torch::nn::ModuleList())} {
-    for (int i = 0; i < 4; ++i) {
-      blocks->push_back(torch::nn::Sequential(torch::nn::Linear(6, 9), torch::nn::GELU(), torch::nn::Linear(9, 6)));
-    }
-    head = register_parameter("head", words->weight);
-  }
-  Tensor forward(const Tensor& x) {
-    Tensor y = words(x);
-    for (const auto& block : *blocks) y = y + block->as<torch::nn::Sequential>()->forward(y);
-    return torch::cross_entropy_loss(torch::linear(y, head).flatten(0, 1), x.flatten());
-  }
-  torch::nn::Embedding words;
-  torch::nn::ModuleList blocks;
-  Tensor head;
-};
-Net tied() {
-  auto module = filled(std::make_shared<Language>());
-  return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
-}
-
-/// What is trained is thin, and beside what is frozen.
-struct Adapter : torch::nn::Module {
-  Adapter() {
-    for (int i = 0; i < 3; ++i) {
-      const auto name = std::to_string(i);
-      base.push_back(register_module("base" + name, torch::nn::Linear(7, 7)));
-      down.push_back(register_module("down" + name, torch::nn::Linear(torch::nn::LinearOptions(7, 2).bias(false))));
-      up.push_back(register_module("up" + name, torch::nn::Linear(torch::nn::LinearOptions(2, 7).bias(false))));
-      for (auto& each : base.back()->parameters()) each.set_requires_grad(false);
-    }
-  }
-  Tensor forward(Tensor x) {
-    for (std::size_t i = 0; i < base.size(); ++i) x = torch::tanh(base[i](x) + up[i](down[i](x)));
-    return x.pow(2).mean();
-  }
-  std::vector<torch::nn::Linear> base;
-  std::vector<torch::nn::Linear> down;
-  std::vector<torch::nn::Linear> up;
-};
-Net adapter() {
-  auto module = filled(std::make_shared<Adapter>());
-  return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {4, 7})); }};
-}
-
-struct Layers : torch::nn::Module {
-  Layers() : layers{register_module("layers", torch::nn::ModuleList())} {
-    for (int i = 0; i < 5; ++i) layers->push_back(torch::nn::Linear(6, 6));
-  }
-  Tensor layer(std::size_t number, const Tensor& x) {
-    return torch::tanh(layers[number]->as<torch::nn::Linear>()->forward(x));
-  }
-  torch::nn::ModuleList layers;
-};
-Net twice() {
-  auto module = filled(std::make_shared<Layers>());
-  return {module, [module](std::uint64_t batch) {
-            Tensor x = numbers(batch, {4, 6});
-            for (const std::size_t each : {0, 1, 2, 0, 3, 4, 1}) x = module->layer(each, x);
-            return x.pow(2).mean();
-          }};
-}
-Net unused() {
-  auto module = filled(std::make_shared<Layers>());
-  return {module, [module](std::uint64_t batch) {
-            Tensor x = numbers(batch, {4, 6});
-            for (const std::size_t each : {4, 1}) x = module->layer(each, x);
-            return x.pow(2).mean();
-          }};
-}
-Net two_forwards() {
-  auto module = filled(std::make_shared<Layers>());
-  const auto through = [module](const Tensor& from) {
-    Tensor x = from;
-    for (const std::size_t each : {0, 1, 2, 3, 4}) x = module->layer(each, x);
-    return x;
-  };
-  return {module, [through](std::uint64_t batch) {
-            const Tensor one = through(numbers(batch, {4, 6}));
-            const Tensor other = through(numbers(batch + 1000, {4, 6}));
-            return (one * other).mean() + one.pow(2).mean();
-          }};
-}
-/// Each layer again in backward, and pairs of them.
-Net recomputed() {
-  auto module = filled(std::make_shared<Layers>());
-  return {module, [module](std::uint64_t batch) {
-            const auto part = [&](std::size_t number) {
-              return [number, module](const Tensor& x) {
-                const auto once = [&](const Tensor& y) { return module->layer(number, y); };
-                return module->layer(number + 1, checkpoint(once, x)) + x;
-              };
-            };
-            Tensor x = numbers(batch, {4, 6});
-            for (const std::size_t each : {0, 1, 3}) x = checkpoint(part(each), x);
-            const Tensor other = checkpoint(part(2), numbers(batch + 1000, {4, 6}));
-            return (x * other).pow(2).mean();
-          }};
-}
-Net alone() {
-  auto module = filled(std::make_shared<torch::nn::LinearImpl>(5, 3));
-  return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {4, 5})).pow(2).mean(); }};
 }
 
 const Case kCases[] = {{"TransformerEncoder", encoder},
@@ -312,34 +106,11 @@ class Reference {
   Optimizer optimizer_;
 };
 
-enum class Reach { kMemory, kTcp, kMachines };
-struct Way {
-  Sharding sharding = Sharding::kParameters;
-  bool reshard = true;
-  std::uint32_t ranks = 2;
-  Reach reach = Reach::kMemory;
-};
-std::ostream& operator<<(std::ostream& out, const Way& way) {
-  const char* const kNames[] = {"Zero1", "Zero2", "Full"};
-  const char* const kReaches[] = {"Memory", "Tcp", "Machines"};
-  return out << kNames[static_cast<int>(way.sharding)] << (way.reshard ? "" : "Staying") << "On" << way.ranks
-             << kReaches[static_cast<int>(way.reach)];
-}
-
-void on_ranks(const Way& way, const Rank& body) {
-  const CommunicatorOptions options{.timeout = std::chrono::seconds{20}};
-  switch (way.reach) {
-    case Reach::kMemory: return run_threads(way.ranks, options, body);
-    case Reach::kTcp: return run_streams(way.ranks, options, body);
-    case Reach::kMachines: return run_machines(2, way.ranks / 2, options, body);
-  }
-}
-
 class ShardedTest : public testing::TestWithParam<std::tuple<Case, Way>> {
  protected:
   static const Case& of() { return std::get<Case>(GetParam()); }
   static const Way& way() { return std::get<Way>(GetParam()); }
-  static ShardOptions options(const Net& net) { return {.blocks = net.blocks, .reshard_after_forward = way().reshard}; }
+  static ShardOptions options() { return {.reshard_after_forward = way().reshard}; }
 };
 INSTANTIATE_TEST_SUITE_P(Of, ShardedTest,
                          testing::Combine(testing::ValuesIn(kCases),
@@ -358,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Of, ShardedTest,
 TEST_P(ShardedTest, GradientsAreThoseOfOneProcess) {
   on_ranks(way(), [&](Communicator& ranks) {
     const Net net = of().make();
-    Sharded sharded{*net.module, ranks, way().sharding, options(net)};
+    Sharded sharded{*net.module, ranks, way().sharding, options()};
     Reference reference{of().make(), ranks.size()};
     net.loss(ranks.rank()).backward();
     reference.backward(0);
@@ -369,7 +140,7 @@ TEST_P(ShardedTest, GradientsAreThoseOfOneProcess) {
 TEST_P(ShardedTest, TwentyStepsAreThoseOfOneProcess) {
   on_ranks(way(), [&](Communicator& ranks) {
     const Net net = of().make();
-    Sharded sharded{*net.module, ranks, way().sharding, options(net)};
+    Sharded sharded{*net.module, ranks, way().sharding, options()};
     Optimizer optimizer{sharded.groups(0.1), AdamW{.lr = 1e-2}};
     Reference reference{of().make(), ranks.size()};
     for (std::uint64_t step = 0; step < 20; ++step) {
@@ -390,7 +161,7 @@ TEST_P(ShardedTest, LossesBetweenBackwardAndStepAreThoseOfOneProcess) {
   on_ranks(way(), [&](Communicator& ranks) {
     const Sgd rule{.lr = 0.1, .momentum = 0.9};
     const Net net = of().make();
-    Sharded sharded{*net.module, ranks, way().sharding, options(net)};
+    Sharded sharded{*net.module, ranks, way().sharding, options()};
     Optimizer optimizer{sharded.groups(0.1), rule};
     Reference reference{of().make(), ranks.size(), rule};
     const auto compare = [&](std::uint64_t batch, bool with_gradients, const char* when) {
@@ -416,7 +187,7 @@ TEST_P(ShardedTest, LossesBetweenBackwardAndStepAreThoseOfOneProcess) {
 TEST_P(ShardedTest, GradientsAddUp) {
   on_ranks(way(), [&](Communicator& ranks) {
     const Net net = of().make();
-    Sharded sharded{*net.module, ranks, way().sharding, options(net)};
+    Sharded sharded{*net.module, ranks, way().sharding, options()};
     Optimizer optimizer{sharded.groups(0.1), AdamW{.lr = 1e-2}};
     Reference reference{of().make(), ranks.size()};
     for (std::uint64_t step = 0; step < 3; ++step) {
@@ -510,344 +281,6 @@ TEST(ShardedNumbers, AddUpInTheTypeThatTravels) {
     }
     (module->forward(x) * 1).sum().backward();
     for (const Tensor& each : sharded.parameters()) EXPECT_EQ(each.grad().item<float>(), 258);
-  });
-}
-
-// ---- Units
-
-TEST(ShardedUnits, AreTheChildrenOfTheLargestList) {
-  on_ranks({}, [&](Communicator& ranks) {
-    const Net net = tied();
-    const Sharded sharded = fully_shard(*net.module, ranks);
-    if (ranks.rank() != 0) return;
-    const std::string table = sharded.table();
-    for (const char* const each : {"blocks.0", "blocks.1", "blocks.2", "blocks.3", "all others"}) {
-      EXPECT_NE(table.find(each), std::string::npos) << table;
-    }
-    EXPECT_EQ(table.find("words"), std::string::npos) << table;
-  });
-}
-
-TEST(ShardedUnits, AreWhatIsAskedFor) {
-  on_ranks({}, [&](Communicator& ranks) {
-    const auto module = filled(std::make_shared<Encoder>());
-    const auto layers = module->encoder->layers->children();
-    const Sharded sharded = fully_shard(*module, ranks, {.blocks = {layers[0], layers[2]}});
-    const std::string table = sharded.table();
-    EXPECT_NE(table.find("encoder.layers.0"), std::string::npos) << table;
-    EXPECT_EQ(table.find("encoder.layers.1"), std::string::npos) << table;
-    EXPECT_NE(table.find("encoder.layers.2"), std::string::npos) << table;
-    module->forward(numbers(ranks.rank(), {5, 3, 8})).backward();
-    // In forward and in backward each once, and what stays once; what was used last in forward is there still.
-    EXPECT_GE(sharded.last_step().gathers, 3U);
-    EXPECT_LE(sharded.last_step().gathers, 5U);
-    EXPECT_EQ(sharded.last_step().reductions, 3U);
-  });
-}
-
-/// Memory for those that pass is that of three, however many there are.
-TEST(ShardedUnits, ComeAndGo) {
-  on_ranks({}, [&](Communicator& ranks) {
-    const auto module = std::make_shared<Layers>();
-    Sharded sharded = fully_shard(*module, ranks);
-    const auto here = [&] {
-      int count = 0;
-      for (const auto& each : module->parameters()) count += each.storage().nbytes() > 0 ? 1 : 0;
-      return count;
-    };
-    EXPECT_EQ(here(), 0);
-    Tensor x = torch::ones({2, 6});
-    for (const std::size_t each : {0, 1, 2, 3, 4}) {
-      x = module->layer(each, x);
-      EXPECT_LE(here(), 3 * 2);
-    }
-    x.sum().backward();
-    EXPECT_EQ(here(), 0);
-    for (const auto& each : module->parameters()) EXPECT_FALSE(each.grad().defined());
-  });
-}
-
-// ---- What goes wrong
-
-template <class Exception, class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-void expect_says(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
-
-TEST(ShardedFailures, DifferentGraphsAreFound) {
-  for (const Reach reach : {Reach::kMemory, Reach::kTcp}) {
-    on_ranks({.reach = reach}, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<Layers>());
-      Sharded sharded = fully_shard(*module, ranks);
-      // As many operations of the same size: nothing but the units differs.
-      const std::size_t second = ranks.rank() == 0 ? 1 : 2;
-      Tensor x = numbers(1, {4, 6});
-      const std::string message = message_of<FailedPrecondition>([&] {
-        for (const std::size_t each : {std::size_t{0}, second}) x = module->layer(each, x);
-        x.sum().backward();
-      });
-      expect_says(message, "different graphs in step 1");
-      expect_says(message, "layers.1");
-      expect_says(message, "layers.2");
-    });
-  }
-}
-
-/// A rank that goes away while another one's operator waits for its part: that computes with no numbers, and the next
-/// hook throws.
-TEST(ShardedFailures, AreThrownByTheNextHook) {
-  for (const Reach reach : {Reach::kMemory, Reach::kTcp}) {
-    on_ranks({.reach = reach}, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<Layers>());
-      Sharded sharded = fully_shard(*module, ranks);
-      if (ranks.rank() == 1) return ranks.abort("it has had enough");
-      Tensor x = numbers(1, {4, 6});
-      for (const std::size_t each : {0, 1, 2, 3, 4}) x = module->layer(each, x);
-      EXPECT_TRUE(torch::isnan(x).all().item<bool>());
-      const std::string message = message_of<Exception>([&] { x.sum().backward(); });
-      expect_says(message, "it has had enough");
-      EXPECT_EQ(message_of<Exception>([&] { sharded.check(); }), message);
-      EXPECT_EQ(message_of<Exception>([&] { sharded.clip_norm(1); }), message);
-    });
-  }
-}
-
-TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
-  on_ranks({}, [&](Communicator& ranks) {
-    const auto refused = [&](const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {}) {
-      return message_of<Exception>([&] { const Sharded sharded = fully_shard(*module, ranks, options); });
-    };
-    const auto renorm = std::make_shared<Words>();
-    renorm->words->options.max_norm(1.0);
-    expect_says(refused(renorm), "\"words\" cannot be sharded: an embedding with max_norm");
-
-    const auto strided = std::make_shared<torch::nn::LinearImpl>(4, 3);
-    strided->weight.set_data(torch::ones({4, 3}).t());
-    expect_says(refused(strided), "\"weight\" cannot be sharded: it is not contiguous");
-
-    const auto trained = std::make_shared<torch::nn::LinearImpl>(4, 3);
-    trained->forward(torch::ones({1, 4})).sum().backward();
-    expect_says(refused(trained), "\"weight\" cannot be sharded: it has a gradient already");
-
-    const auto layers = std::make_shared<Layers>();
-    const auto other = std::make_shared<torch::nn::LinearImpl>(4, 3);
-    expect_says(refused(layers, {.blocks = {other}}), "block 0 of ShardOptions::blocks is not in the module");
-    expect_says(refused(layers, {.blocks = {layers->layers.ptr(), layers->layers[1]}}), "have modules in common");
-    expect_says(refused(layers, {.param = DType::kI32}), "does not compute in i32");
-
-    const auto different = std::make_shared<torch::nn::LinearImpl>(4, 3 + ranks.rank());
-    expect_says(refused(different), "ranks have different modules");
-  });
-}
-
-/// An evaluation without gradients meets no hook: its numbers are none, and all that comes behind it throws.
-TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
-  for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
-    std::latch trained{1};
-    on_ranks({}, [&](Communicator& ranks) {
-      const Net net = two_forwards();
-      Sharded sharded{*net.module, ranks, sharding, {}};
-      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
-      net.loss(ranks.rank()).backward();
-      if (ranks.rank() == 1) {
-        trained.wait();
-        return ranks.abort("it has had enough");
-      }
-      trained.count_down();
-      {
-        const torch::NoGradGuard no_grad;
-        EXPECT_TRUE(std::isnan(net.loss(0).item<double>()));
-      }
-      const std::string message = message_of<Exception>([&] { optimizer.step(); });
-      expect_says(message, "it has had enough");
-      EXPECT_EQ(message_of<Exception>([&] { sharded.weigh(1); }), message);
-      EXPECT_EQ(message_of<Exception>([&] { sharded.refresh(); }), message);
-      EXPECT_EQ(message_of<Exception>([&] { net.loss(0).backward(); }), message);
-    });
-  }
-}
-
-/// Of what was gathered before somebody else than an Optimizer of groups() has changed it, only a part would be new:
-/// here of what is touched first, and stays.
-TEST(ShardedFailures, WhatOthersChangeIsNotMixedWithWhatItWas) {
-  for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
-    for (const bool is_theirs : {true, false}) {
-      for (const bool is_refreshed : {true, false}) {
-        on_ranks({}, [&](Communicator& ranks) {
-          const Net net = tied();
-          const Net alone = tied();
-          Sharded sharded{*net.module, ranks, sharding, {}};
-          const AdamW rule{.lr = 0.1, .eps = 1e-3};
-          const auto options = torch::optim::AdamWOptions{rule.lr}.eps(rule.eps).weight_decay(0);
-          torch::optim::AdamW theirs{sharded.parameters(), options};
-          Optimizer ours{{{.parameters = sharded.parameters()}}, rule};
-          Optimizer reference{groups_of(*alone.module, 0), rule};
-          net.loss(7).backward();
-          alone.loss(7).backward();
-          net.loss(8);
-          is_theirs ? void(theirs.step()) : ours.step();
-          reference.step();
-          if (is_refreshed) sharded.refresh();
-          const double loss = net.loss(9).item<double>();
-          if (is_refreshed) {
-            EXPECT_NEAR(loss, alone.loss(9).item<double>(), 1e-12);
-            return sharded.check();
-          }
-          EXPECT_TRUE(std::isnan(loss));
-          const std::string message = message_of<FailedPrecondition>([&] { sharded.check(); });
-          expect_says(message, "\" was changed after it had been gathered");
-          expect_says(message, "refresh()");
-        });
-      }
-    }
-  }
-}
-
-// ---- What goes between ranks
-
-/// Blocks of which each is larger than the one before it, used in another order.
-struct Unequal : torch::nn::Module {
-  static constexpr std::size_t kOrder[] = {2, 0, 4, 1, 3};
-  Unequal() {
-    for (std::int64_t i = 0; i < 5; ++i) {
-      blocks->push_back(torch::nn::Sequential(torch::nn::Linear(8, 8 * (i + 1)), torch::nn::Linear(8 * (i + 1), 8)));
-    }
-  }
-  Tensor block(std::size_t number, const Tensor& x) {
-    return x + blocks[number]->as<torch::nn::Sequential>()->forward(x);
-  }
-  torch::nn::ModuleList blocks = register_module("blocks", torch::nn::ModuleList());
-};
-
-/// Which of the blocks were gathered (g) and reduced (r), in the order in which that was begun.
-class Traffic {
- public:
-  Traffic(Communicator ranks, const Unequal& module) : ranks_{std::move(ranks)} {
-    for (const auto& block : module.blocks->children()) {
-      std::size_t elements = 0;
-      for (const Tensor& each : block->parameters()) elements += static_cast<std::size_t>(each.numel());
-      elements_.push_back(elements);
-    }
-  }
-
-  /// Since it was asked for the last time.
-  std::string next() {
-    std::string text;
-    std::istringstream lines{ranks_.recent_operations()};
-    for (std::string line; std::getline(lines, line);) {
-      std::size_t number = 0;
-      std::size_t count = 0;
-      if (std::sscanf(line.c_str(), "%zu", &number) != 1 || number <= seen_) continue;
-      seen_ = number;
-      if (std::sscanf(line.c_str(), "%*u all_gather(%zu u8", &count) == 1) {
-        if (const std::size_t elements = count / sizeof(double) * ranks_.size(); elements >= elements_.front()) {
-          text += " g" + block_of(elements);
-        }
-      } else if (std::sscanf(line.c_str(), "%*u reduce_scatter(mean of %zu", &count) == 1) {
-        text += " r" + block_of(count);
-      }
-    }
-    return text;
-  }
-
- private:
-  /// The largest that fits: what travels has gaps at its end.
-  std::string block_of(std::size_t elements) const {
-    const auto above = std::upper_bound(elements_.begin(), elements_.end(), elements);
-    return std::to_string(above - elements_.begin() - 1);
-  }
-
-  Communicator ranks_;
-  std::vector<std::size_t> elements_;  // of each block
-  std::size_t seen_ = 0;
-};
-
-/// The next block is gathered while one is worked on, in forward and in backward; and gradients do not wait for those
-/// of blocks that come later in backward, wherever these are in the module.
-TEST(ShardedTraffic, GoesBesideTheWork) {
-  on_ranks({}, [&](Communicator& ranks) {
-    const auto module = filled(std::make_shared<Unequal>());
-    Traffic traffic{ranks, *module};
-    Sharded sharded = fully_shard(*module, ranks);
-    const auto forward = [&](const std::function<void()>& after_each) {
-      Tensor x = numbers(ranks.rank(), {4, 8});
-      for (const std::size_t each : Unequal::kOrder) {
-        x = module->block(each, x);
-        after_each();
-      }
-      return x.pow(2).mean();
-    };
-    forward([] {}).backward();
-    traffic.next();
-    std::string seen;
-    const Tensor loss = forward([&] { seen += traffic.next() + " |"; });
-    EXPECT_EQ(seen, " g2 g0 | g4 | g1 | g3 | |");
-    // What was used last is there still.
-    loss.backward();
-    EXPECT_EQ(traffic.next(), " r3 r1 g0 r4 g2 r0 r2");
-  });
-}
-
-/// What stays and is used at both ends, as an embedding and the head are, fetches the first block once.
-TEST(ShardedTraffic, IsNothingThatNobodyNeeds) {
-  on_ranks({}, [&](Communicator& ranks) {
-    const Net net = tied();
-    const Sharded sharded = fully_shard(*net.module, ranks);
-    for (std::uint64_t step = 0; step < 3; ++step) net.loss(step).backward();
-    // All of them in forward; in backward that of four which is not there still.
-    EXPECT_EQ(sharded.last_step().gathers, 5U + 1U);
-  });
-}
-
-/// What a rank sends over TCP in a step.
-std::uint64_t sent_in_a_step(Communicator& ranks, const std::function<void()>& step) {
-  constexpr int kSteps = 3;
-  for (int i = 0; i < 2; ++i) step();  // the order in which gradients come is learned
-  const std::uint64_t before = ranks.bytes_sent();
-  for (int i = 0; i < kSteps; ++i) step();
-  return (ranks.bytes_sent() - before) / kSteps;
-}
-
-/// ZeRO's is Ddp's. Who keeps a part of the parameters has to ask for them twice.
-TEST(ShardedTraffic, IsAsMuchAsDdps) {
-  constexpr int kBlocks = 40;
-  const auto make = [] {
-    torch::nn::Sequential module;
-    for (int i = 0; i < kBlocks; ++i) module->push_back(torch::nn::Linear(128, 128));
-    return module;
-  };
-  const auto train = [](torch::nn::Sequential& module) { module->forward(torch::ones({2, 128})).sum().backward(); };
-  run_streams(3, {.timeout = std::chrono::seconds{20}}, [&](Communicator& ranks) {
-    auto module = make();
-    double whole = 0;
-    {
-      Ddp ddp{ranks, *module};
-      whole = static_cast<double>(sent_in_a_step(ranks, [&] { train(module); }));
-    }
-    const auto of = [&](Sharding sharding) {
-      auto own = make();
-      Sharded sharded{*own, ranks, sharding, {}};
-      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 1e-3}};
-      return static_cast<double>(sent_in_a_step(ranks,
-                                                [&] {
-                                                  train(own);
-                                                  optimizer.step();
-                                                  optimizer.zero_grad();
-                                                })) /
-             whole;
-    };
-    EXPECT_NEAR(of(Sharding::kOptimizer), 1, 0.03);
-    EXPECT_NEAR(of(Sharding::kGradients), 1, 0.03);
-    // Less what backward begins with, which is there still.
-    EXPECT_NEAR(of(Sharding::kParameters), 1.5 - 0.5 * 3 / kBlocks, 0.03);
   });
 }
 

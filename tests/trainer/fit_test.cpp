@@ -10,7 +10,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -193,6 +192,8 @@ struct Halves : Learner {
     return torch::cross_entropy_loss(out.to(torch::kFloat), tensor_of(batch["class"]));
   }
   Optimization configure_optimizers() override { return {.rule = AdamW{.lr = 0.03}}; }
+
+ private:
   torch::nn::Sequential net_{torch::nn::Linear(2, 16), torch::nn::BatchNorm1d(16), torch::nn::Tanh(),
                              torch::nn::Linear(16, 3)};
 };
@@ -227,6 +228,8 @@ struct TooFew : Learner {
   DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::zeros({training_, 1}))}}); }
   DatasetPtr validation_data() override { return rows_of({{"x", array_of(torch::zeros({2, 1}))}}); }
   Tensor training_step(const Batch& batch) override { return net_->forward(tensor_of(batch["x"])).sum(); }
+
+ private:
   const std::int64_t training_;
   torch::nn::Linear net_{1, 1};
 };
@@ -324,13 +327,13 @@ class Replaced : public FitTest {
   }
   /// The same numbers, to the bit, and each step once.
   static void expect_as_if_nothing_had_been(Runtime& runtime, const TrainResult& result) {
-    if (!calm_) calm_ = train(runtime, {});
-    ASSERT_EQ(calm_->steps, kImageSteps);
-    ASSERT_EQ(result.reports.size(), calm_->reports.size());
+    static const TrainResult calm = train(runtime, {});
+    ASSERT_EQ(calm.steps, kImageSteps);
+    ASSERT_EQ(result.reports.size(), calm.reports.size());
     for (std::size_t i = 0; i < result.reports.size(); ++i) {
       EXPECT_EQ(result.reports[i].step, i + 1);
       for (const char* const name : {"loss", "validation_loss", "validation_seen"}) {
-        const auto* const wanted = calm_->reports[i].metrics.find(name);
+        const auto* const wanted = calm.reports[i].metrics.find(name);
         const auto* const found = result.reports[i].metrics.find(name);
         ASSERT_EQ(found == nullptr, wanted == nullptr) << name << " of step " << i + 1;
         if (wanted == nullptr) continue;
@@ -345,11 +348,7 @@ class Replaced : public FitTest {
       EXPECT_SAYS(each.why, who);
     }
   }
-
-  static std::optional<TrainResult> calm_;
 };
-
-std::optional<TrainResult> Replaced::calm_;
 
 using At = Mishap::At;
 

@@ -1,0 +1,221 @@
+// What is gathered and what is freed again, when, and how much of it goes between ranks.
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pharos/ml/ddp.hpp>
+#include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/sharded.hpp>
+
+#include "nets.hpp"
+#include "says.hpp"
+#include "ways.hpp"
+
+namespace pharos::ml {
+namespace {
+
+// ---- Units
+
+TEST(ShardedUnits, AreTheChildrenOfTheLargestList) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const Net net = tied();
+    const Sharded sharded = fully_shard(*net.module, ranks);
+    if (ranks.rank() != 0) return;
+    const std::string table = sharded.table();
+    for (const char* const each : {"blocks.0", "blocks.1", "blocks.2", "blocks.3", "all others"}) {
+      EXPECT_NE(table.find(each), std::string::npos) << table;
+    }
+    EXPECT_EQ(table.find("words"), std::string::npos) << table;
+  });
+}
+
+TEST(ShardedUnits, AreWhatIsAskedFor) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const auto module = filled(std::make_shared<Encoder>());
+    const auto layers = module->encoder->layers->children();
+    const Sharded sharded = fully_shard(*module, ranks, {.blocks = {layers[0], layers[2]}});
+    const std::string table = sharded.table();
+    EXPECT_NE(table.find("encoder.layers.0"), std::string::npos) << table;
+    EXPECT_EQ(table.find("encoder.layers.1"), std::string::npos) << table;
+    EXPECT_NE(table.find("encoder.layers.2"), std::string::npos) << table;
+    module->forward(numbers(ranks.rank(), {5, 3, 8})).backward();
+    // In forward and in backward each once, and what stays once; what was used last in forward is there still.
+    EXPECT_GE(sharded.last_step().gathers, 3U);
+    EXPECT_LE(sharded.last_step().gathers, 5U);
+    EXPECT_EQ(sharded.last_step().reductions, 3U);
+  });
+}
+
+/// Memory for those that pass is that of three, however many there are.
+TEST(ShardedUnits, ComeAndGo) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const auto module = std::make_shared<Layers>();
+    Sharded sharded = fully_shard(*module, ranks);
+    const auto here = [&] {
+      int count = 0;
+      for (const auto& each : module->parameters()) count += each.storage().nbytes() > 0 ? 1 : 0;
+      return count;
+    };
+    EXPECT_EQ(here(), 0);
+    Tensor x = torch::ones({2, 6});
+    for (const std::size_t each : {0, 1, 2, 3, 4}) {
+      x = module->layer(each, x);
+      EXPECT_LE(here(), 3 * 2);
+    }
+    x.sum().backward();
+    EXPECT_EQ(here(), 0);
+    for (const auto& each : module->parameters()) EXPECT_FALSE(each.grad().defined());
+  });
+}
+
+// ---- What goes between ranks
+
+/// Blocks of which each is larger than the one before it, used in another order.
+struct Unequal : torch::nn::Module {
+  static constexpr std::size_t kOrder[] = {2, 0, 4, 1, 3};
+  Unequal() {
+    for (std::int64_t i = 0; i < 5; ++i) {
+      blocks->push_back(torch::nn::Sequential(torch::nn::Linear(8, 8 * (i + 1)), torch::nn::Linear(8 * (i + 1), 8)));
+    }
+  }
+  Tensor block(std::size_t number, const Tensor& x) {
+    return x + blocks[number]->as<torch::nn::Sequential>()->forward(x);
+  }
+  torch::nn::ModuleList blocks = register_module("blocks", torch::nn::ModuleList());
+};
+
+/// Which of the blocks were gathered (g) and reduced (r), in the order in which that was begun.
+class Traffic {
+ public:
+  Traffic(Communicator ranks, const Unequal& module) : ranks_{std::move(ranks)} {
+    for (const auto& block : module.blocks->children()) {
+      std::size_t elements = 0;
+      for (const Tensor& each : block->parameters()) elements += static_cast<std::size_t>(each.numel());
+      elements_.push_back(elements);
+    }
+  }
+
+  /// Since it was asked for the last time.
+  std::string next() {
+    std::string text;
+    std::istringstream lines{ranks_.recent_operations()};
+    for (std::string line; std::getline(lines, line);) {
+      std::size_t number = 0;
+      std::size_t count = 0;
+      if (std::sscanf(line.c_str(), "%zu", &number) != 1 || number <= seen_) continue;
+      seen_ = number;
+      if (std::sscanf(line.c_str(), "%*u all_gather(%zu u8", &count) == 1) {
+        if (const std::size_t elements = count / sizeof(double) * ranks_.size(); elements >= elements_.front()) {
+          text += " g" + block_of(elements);
+        }
+      } else if (std::sscanf(line.c_str(), "%*u reduce_scatter(mean of %zu", &count) == 1) {
+        text += " r" + block_of(count);
+      }
+    }
+    return text;
+  }
+
+ private:
+  /// The largest that fits: what travels has gaps at its end.
+  std::string block_of(std::size_t elements) const {
+    const auto above = std::upper_bound(elements_.begin(), elements_.end(), elements);
+    return std::to_string(above - elements_.begin() - 1);
+  }
+
+  Communicator ranks_;
+  std::vector<std::size_t> elements_;  // of each block
+  std::size_t seen_ = 0;
+};
+
+/// The next block is gathered while one is worked on, in forward and in backward; and gradients do not wait for those
+/// of blocks that come later in backward, wherever these are in the module.
+TEST(ShardedTraffic, GoesBesideTheWork) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const auto module = filled(std::make_shared<Unequal>());
+    Traffic traffic{ranks, *module};
+    Sharded sharded = fully_shard(*module, ranks);
+    const auto forward = [&](const std::function<void()>& after_each) {
+      Tensor x = numbers(ranks.rank(), {4, 8});
+      for (const std::size_t each : Unequal::kOrder) {
+        x = module->block(each, x);
+        after_each();
+      }
+      return x.pow(2).mean();
+    };
+    forward([] {}).backward();
+    traffic.next();
+    std::string seen;
+    const Tensor loss = forward([&] { seen += traffic.next() + " |"; });
+    EXPECT_EQ(seen, " g2 g0 | g4 | g1 | g3 | |");
+    // What was used last is there still.
+    loss.backward();
+    EXPECT_EQ(traffic.next(), " r3 r1 g0 r4 g2 r0 r2");
+  });
+}
+
+/// What stays and is used at both ends, as an embedding and the head are, fetches the first block once.
+TEST(ShardedTraffic, IsNothingThatNobodyNeeds) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const Net net = tied();
+    const Sharded sharded = fully_shard(*net.module, ranks);
+    for (std::uint64_t step = 0; step < 3; ++step) net.loss(step).backward();
+    // All of them in forward; in backward that of four which is not there still.
+    EXPECT_EQ(sharded.last_step().gathers, 5U + 1U);
+  });
+}
+
+/// What a rank sends over TCP in a step.
+std::uint64_t sent_in_a_step(Communicator& ranks, const std::function<void()>& step) {
+  constexpr int kSteps = 3;
+  for (int i = 0; i < 2; ++i) step();  // the order in which gradients come is learned
+  const std::uint64_t before = ranks.bytes_sent();
+  for (int i = 0; i < kSteps; ++i) step();
+  return (ranks.bytes_sent() - before) / kSteps;
+}
+
+/// ZeRO's is Ddp's. Who keeps a part of the parameters has to ask for them twice.
+TEST(ShardedTraffic, IsAsMuchAsDdps) {
+  constexpr int kBlocks = 40;
+  const auto make = [] {
+    torch::nn::Sequential module;
+    for (int i = 0; i < kBlocks; ++i) module->push_back(torch::nn::Linear(128, 128));
+    return module;
+  };
+  const auto train = [](torch::nn::Sequential& module) { module->forward(torch::ones({2, 128})).sum().backward(); };
+  run_streams(3, {.timeout = std::chrono::seconds{20}}, [&](Communicator& ranks) {
+    auto module = make();
+    double whole = 0;
+    {
+      Ddp ddp{ranks, *module};
+      whole = static_cast<double>(sent_in_a_step(ranks, [&] { train(module); }));
+    }
+    const auto of = [&](Sharding sharding) {
+      auto own = make();
+      Sharded sharded{*own, ranks, sharding, {}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 1e-3}};
+      return static_cast<double>(sent_in_a_step(ranks,
+                                                [&] {
+                                                  train(own);
+                                                  optimizer.step();
+                                                  optimizer.zero_grad();
+                                                })) /
+             whole;
+    };
+    EXPECT_NEAR(of(Sharding::kOptimizer), 1, 0.03);
+    EXPECT_NEAR(of(Sharding::kGradients), 1, 0.03);
+    // Less what backward begins with, which is there still.
+    EXPECT_NEAR(of(Sharding::kParameters), 1.5 - 0.5 * 3 / kBlocks, 0.03);
+  });
+}
+
+}  // namespace
+}  // namespace pharos::ml
