@@ -354,12 +354,19 @@ TEST_F(CheckpointFolder, RefusesEachFlippedByteOfItsManifestAndParts) {
     if (file[0] == 'r') std::memcpy(&head, right.data(), sizeof head);
     // A part's head says nothing that the manifest does not.
     const std::size_t begin = file[0] == 'r' ? head + sizeof head : 0;
+    const auto refuses_flipped = [&](std::size_t place, unsigned bit) {
+      std::string bytes = right;
+      bytes[place] = static_cast<char>(bytes[place] ^ (1U << bit));
+      write(checkpoint / file, bytes);
+      EXPECT_THROW(verify_checkpoint(checkpoint), Exception) << file << " at " << place << ", bit " << bit;
+    };
+    // The first bytes, where a manifest has its own checksum, one by one.
+    for (std::size_t place = begin; place < begin + 48; ++place) {
+      for (unsigned bit = 0; bit < 8; ++bit) refuses_flipped(place, bit);
+    }
     for (int round = 0; round < 100; ++round) {
       const std::size_t place = begin + random() % (right.size() - begin);
-      std::string bytes = right;
-      bytes[place] = static_cast<char>(bytes[place] ^ (1 << random() % 8));
-      write(checkpoint / file, bytes);
-      EXPECT_THROW(verify_checkpoint(checkpoint), Exception) << file << " at " << place;
+      refuses_flipped(place, random() % 8);
     }
     write(checkpoint / file, right);
   }
@@ -564,6 +571,41 @@ TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
     EXPECT_SAYS(message_of<DeadlineExceeded>([&] { checkpoints.finish(); }), "rank 1 has not written its part");
   });
   EXPECT_TRUE(saved().empty());
+}
+
+/// Longer than ranks wait for each other.
+constexpr CommunicatorOptions kQuick{.timeout = 300ms};
+
+/// Rank 0 waits for what never comes, and has no room for more; rank 1 has nothing to wait for.
+TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
+  run_threads(2, kQuick, [&](Communicator& ranks) {
+    CheckpointOptions slow = options();
+    slow.timeout = 3 * kQuick.timeout;
+    if (ranks.rank() == 1) slow.folder = folder_.path() / "elsewhere";
+    Checkpoints checkpoints{ranks, slow};
+    PlainModel model{ranks.rank(), 2};
+    Duration longest{};
+    for (const std::uint64_t step : {1, 2, 3, 4}) {
+      checkpoints.save(model.state(), {.step = step});
+      longest = std::max(longest, checkpoints.last_stall());
+    }
+    EXPECT_GT(longest, kQuick.timeout);
+  });
+}
+
+TEST_F(CheckpointFolder, RankThatLoadsLongerIsNoDeath) {
+  save(2, {1});
+  run_threads(2, kQuick, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    PlainModel model{ranks.rank(), 2};
+    State state = model.state();
+    if (ranks.rank() == 1) {
+      const auto slow = [](std::span<const std::byte>) { std::this_thread::sleep_for(3 * kQuick.timeout); };
+      state.add({.name = "note", .load = slow});
+    }
+    ASSERT_TRUE(checkpoints.load(state));
+    model.expect(1);
+  });
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -177,9 +179,9 @@ class Checkpoints::Core {
     const std::vector<Source> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
     std::size_t bytes = 0;
     for (const Source& each : sources) bytes += each.bytes.size();
+    wait_together([this] { return jobs_.size() + (busy_ ? 1 : 0) < kUnderWayMax; });
     {
-      std::unique_lock lock{mutex_};
-      changed_.wait(lock, [this] { return jobs_.size() + (busy_ ? 1 : 0) < kUnderWayMax; });
+      const std::lock_guard lock{mutex_};
       if (!spare_.empty()) {
         job->copy = std::move(spare_.back());
         spare_.pop_back();
@@ -207,19 +209,9 @@ class Checkpoints::Core {
     last_stall_ = now() - began;
   }
 
-  // Ranks whose disk is fast hear from the others meanwhile, so that one that does not come any more is found.
   void finish() {
-    std::optional<Error> failed;
-    for (std::int64_t busy = 1; busy != 0;) {
-      {
-        std::unique_lock lock{mutex_};
-        const auto is_done = [this] { return jobs_.empty() && !busy_; };
-        busy = changed_.wait_for(lock, kHearTime, is_done) ? 0 : 1;
-        failed = last_error_;
-      }
-      ranks_.all_reduce(std::span{&busy, 1});
-    }
-    if (auto first = first_error(ranks_, failed)) throw_error(*std::move(first));
+    wait_together([this] { return jobs_.empty() && !busy_; });
+    if (auto first = first_error(ranks_, last_error())) throw_error(*std::move(first));
   }
   std::optional<Error> last_error() const {
     const std::lock_guard lock{mutex_};
@@ -243,7 +235,9 @@ class Checkpoints::Core {
       const std::string name = names.substr(0, names.find('\n'));
       names.erase(0, name.size() + 1);
       Moment moment;
-      const std::optional<Error> failed = first_error(ranks_, load_from(options_.folder / name, state, moment));
+      std::optional<Error> own;
+      hear_during([&] { own = load_from(options_.folder / name, state, moment); });
+      const std::optional<Error> failed = first_error(ranks_, own);
       if (!failed) {
         if (ranks_.rank() == 0) {
           const auto aside = set_all_aside(damaged);
@@ -272,6 +266,37 @@ class Checkpoints::Core {
   std::size_t last_bytes() const { return last_bytes_; }
 
  private:
+  /// Until it is so on all ranks, which hear from each other meanwhile: one whose disk is slow is not taken for dead,
+  /// and one that has died is found. What is waited for is changed with mutex_ held.
+  void wait_together(const std::function<bool()>& is_so) {
+    for (std::int64_t waits = 1; waits != 0;) {
+      {
+        std::unique_lock lock{mutex_};
+        waits = changed_.wait_for(lock, kHearTime, is_so) ? 0 : 1;
+      }
+      ranks_.all_reduce(std::span{&waits, 1});
+    }
+  }
+  /// Does what takes each rank its own time, and throws nothing.
+  void hear_during(const std::function<void()>& work) {
+    bool is_done = false;
+    std::exception_ptr failed;
+    std::thread hears{[&] {
+      try {
+        wait_together([&] { return is_done; });
+      } catch (...) {
+        failed = std::current_exception();
+      }
+    }};
+    work();
+    {
+      const std::lock_guard lock{mutex_};
+      is_done = true;
+    }
+    changed_.notify_all();
+    hears.join();
+    if (failed) std::rethrow_exception(failed);
+  }
   /// The checkpoint's id. Throws when ranks are at different steps.
   std::string agree_on(const Moment& moment) {
     std::string id = text_of_first(ranks_, ranks_.rank() == 0 ? new_id() : "");
@@ -367,9 +392,11 @@ class Checkpoints::Core {
       failpoint(Failpoint::kSaveSaid);
     } else {
       fs::remove(folder / job.part.file, error);
-      if (rank_ != 0) say_failed(folder, written.error());
     }
-    return rank_ == 0 ? complete(job, folder, written) : written;
+    if (rank_ == 0) return complete(job, folder, written);
+    if (written || !fs::exists(folder, error)) return {};  // rank 0 has given it up, and says why
+    say_failed(folder, written.error());
+    return written;
   }
 
   // Rank 0 hears of it by a file, for which there is room again; an empty one takes none.

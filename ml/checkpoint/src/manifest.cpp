@@ -74,9 +74,10 @@ Result<Json> unsealed(std::string_view text) {
       text.substr(kBegin.size() + 16, kMiddle.size()) != kMiddle) {
     return corrupt("it has no checksum, or is cut off");
   }
-  const auto expected = from_hex(text.substr(kBegin.size(), 16));
   const std::string_view content = text.substr(kHead, text.size() - kHead - 2);
-  if (expected != checksum_of(std::as_bytes(std::span{content}))) return corrupt("its checksum is another one");
+  if (text.substr(kBegin.size(), 16) != hex(checksum_of(std::as_bytes(std::span{content})))) {
+    return corrupt("its checksum is another one");
+  }
   const auto look = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepth; };
   Json json = Json::parse(content, look, false);
   if (!json.is_object()) return corrupt("it is no JSON");
