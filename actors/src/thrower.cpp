@@ -54,7 +54,7 @@ const void* current_object() {
   const std::exception_ptr current = std::current_exception();
   const void* object = nullptr;
   static_assert(sizeof current == sizeof object);
-  std::memcpy(&object, &current, sizeof object);
+  std::memcpy(&object, static_cast<const void*>(&current), sizeof object);  // all that it is
   return object;
 }
 

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -24,7 +23,6 @@
 namespace bench {
 namespace {
 
-namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr const char* kResources = "cpu=2,seat=1000";

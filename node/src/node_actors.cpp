@@ -192,7 +192,7 @@ void Node::release_bundle(const BundleKey& key) {
 void Node::release_unused() {
   std::vector<scheduler::ReservationId> unused;
   std::erase_if(leaving_, [&](const auto& entry) {
-    const auto& [key, reservation] = entry;
+    const BundleKey& key = entry.first;
     const bool is_used =
         std::any_of(workers_.begin(), workers_.end(),
                     [&](const auto& each) { return each.second->reservation && each.second->bundle == key; }) ||
@@ -200,7 +200,7 @@ void Node::release_unused() {
           const wire::StartIncarnation& start = each.second.start;
           return each.second.begun && BundleKey{start.group, start.bundle} == key;
         });
-    if (!is_used) unused.push_back(reservation);
+    if (!is_used) unused.push_back(entry.second);
     return !is_used;
   });
   for (const auto reservation : unused) apply(leases_.release(reservation));

@@ -25,7 +25,7 @@ void Codec<Error>::encode(const Error& error, Encoder& to) {
 }
 
 Error Codec<Error>::decode(Decoder& from) {
-  const Error corrupt{ErrorCode::kCorrupt, "received an error that makes no sense"};
+  const auto corrupt = [] { return Error{ErrorCode::kCorrupt, "received an error that makes no sense"}; };
   const auto code = Codec<std::uint8_t>::decode(from);
   const auto outcome = Codec<std::uint8_t>::decode(from);
   std::string message = Codec<std::string>::decode(from);
@@ -33,7 +33,7 @@ Error Codec<Error>::decode(Decoder& from) {
   const auto lines = Codec<std::uint32_t>::decode(from);
   if (from.failed() || code == 0 || code > static_cast<std::uint8_t>(ErrorCode::kInternal) ||
       outcome > static_cast<std::uint8_t>(Outcome::kUnknown) || lines > kContextLinesMax) {
-    return corrupt;
+    return corrupt();
   }
   Error error = Error{static_cast<ErrorCode>(code), std::move(message), std::move(remedy)}.with_outcome(
       static_cast<Outcome>(outcome));
@@ -41,10 +41,10 @@ Error Codec<Error>::decode(Decoder& from) {
   if (Codec<bool>::decode(from)) {
     std::string type = Codec<std::string>::decode(from);
     auto value = Codec<std::vector<std::byte>>::decode(from);
-    if (value.size() > Error::Thrown::kBytesMax) return corrupt;
+    if (value.size() > Error::Thrown::kBytesMax) return corrupt();
     error = std::move(error).with_thrown({std::move(type), std::move(value)});
   }
-  return from.failed() ? corrupt : error;
+  return from.failed() ? corrupt() : error;
 }
 
 }  // namespace pharos
