@@ -52,9 +52,10 @@ class PHAROS_API Checkpoints {
   /// What has been saved is written first.
   ~Checkpoints();
 
-  /// Comes back when the state may change again. When two are not on disk yet, waits for one. What goes wrong with the
-  /// disk does not stop a training: it is logged, and last_error() has it. A training that has gone back, and saves an
-  /// earlier step than there are checkpoints of, goes on from that: those of later steps are called .aside, and stay.
+  /// Comes back when the state may change again. Where two are not on disk yet, all ranks wait for one, as long as the
+  /// disk takes. What goes wrong with it does not stop a training: it is logged, and last_error() has it. A training
+  /// that has gone back, and saves an earlier step than there are checkpoints of, goes on from that: those of later
+  /// steps are called .aside, and stay.
   void save(const State& state, const Moment& moment);
   /// Waits until all that was saved is on disk, on all ranks. Throws what has gone wrong with the last one: Exhausted
   /// when there was no room, and for other disks that do not write FailedPrecondition.
