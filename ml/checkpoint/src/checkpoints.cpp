@@ -173,13 +173,14 @@ class Checkpoints::Core {
     const TimePoint began = now();
     state.call_before_save();
     auto job = std::make_unique<Save>();
-    job->id = agree_on(moment);
+    job->id = text_of_first(ranks_, rank_ == 0 ? new_id() : "");
+    const bool some_wait = meet_at(moment);
     job->moment = moment;
     std::vector<std::vector<std::byte>> values;
     const std::vector<Source> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
     std::size_t bytes = 0;
     for (const Source& each : sources) bytes += each.bytes.size();
-    wait_together([this] { return jobs_.size() + (busy_ ? 1 : 0) < kUnderWayMax; });
+    if (some_wait) wait_together([this] { return has_room(); });
     {
       const std::lock_guard lock{mutex_};
       if (!spare_.empty()) {
@@ -297,21 +298,27 @@ class Checkpoints::Core {
     hears.join();
     if (failed) std::rethrow_exception(failed);
   }
-  /// The checkpoint's id. Throws when ranks are at different steps.
-  std::string agree_on(const Moment& moment) {
-    std::string id = text_of_first(ranks_, ranks_.rank() == 0 ? new_id() : "");
-    const std::uint64_t size = ranks_.size();
-    std::vector<std::int64_t> steps(size);
-    const auto own = static_cast<std::int64_t>(moment.step);
-    ranks_.all_gather(std::span<const std::int64_t>{&own, 1}, std::span{steps});
-    for (std::size_t rank = 0; rank < steps.size(); ++rank) {
-      if (steps[rank] == steps[0]) continue;
+  bool has_room() const { return jobs_.size() + (busy_ ? 1 : 0) < kUnderWayMax; }
+  /// Whether some have no room for another save yet. Throws when ranks are at different steps.
+  bool meet_at(const Moment& moment) {
+    std::array<std::int64_t, 2> own{static_cast<std::int64_t>(moment.step)};
+    {
+      const std::lock_guard lock{mutex_};
+      own[1] = has_room() ? 0 : 1;
+    }
+    std::vector<std::int64_t> all(2 * std::size_t{size_});
+    ranks_.all_gather(std::span<const std::int64_t>{own}, std::span{all});
+    bool some_wait = false;
+    for (std::size_t rank = 0; rank < size_; ++rank) {
+      const std::int64_t step = all[2 * rank];
+      some_wait = some_wait || all[2 * rank + 1] != 0;
+      if (step == all[0]) continue;
       throw_error(Error{ErrorCode::kInvalidArgument,
-                        "rank " + std::to_string(rank) + " saves step " + std::to_string(steps[rank]) +
-                            ", and rank 0 step " + std::to_string(steps[0]),
+                        "rank " + std::to_string(rank) + " saves step " + std::to_string(step) + ", and rank 0 step " +
+                            std::to_string(all[0]),
                         "All ranks save together."});
     }
-    return id;
+    return some_wait;
   }
 
   std::optional<Error> load_from(const fs::path& path, const State& state, Moment& moment) {
