@@ -573,7 +573,7 @@ TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
   EXPECT_TRUE(saved().empty());
 }
 
-/// Longer than ranks wait for each other.
+/// Ranks that do not wait long for each other.
 constexpr CommunicatorOptions kQuick{.timeout = 300ms};
 
 /// Rank 0 waits for what never comes, and has no room for more; rank 1 has nothing to wait for.

@@ -401,7 +401,8 @@ class Checkpoints::Core {
       fs::remove(folder / job.part.file, error);
     }
     if (rank_ == 0) return complete(job, folder, written);
-    if (written || !fs::exists(folder, error)) return {};  // rank 0 has given it up, and says why
+    const bool is_gone = !fs::exists(folder, error) && !error;
+    if (written || is_gone) return {};  // gone: rank 0 has given it up, and says why
     say_failed(folder, written.error());
     return written;
   }
