@@ -1,7 +1,15 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <future>
+#include <iostream>
 #include <map>
 #include <numeric>
 #include <random>
@@ -10,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/base/check.hpp>
 #include <pharos/ml/loader.hpp>
 
 #include "says.hpp"
@@ -104,32 +113,101 @@ TEST(Loader, HasPyTorchsOrderOfEachRankWithItsTails) {
   }
 }
 
+/// How often each sample of an epoch came, whose parts have other ranks each.
+class Parts {
+ public:
+  Parts(std::size_t size, Tail tail) : size_{size}, tail_{tail}, seen_(size) {}
+
+  /// So many ranks go on for so many batches, or to the epoch's end.
+  void go_on(std::uint32_t ranks, std::size_t batch, std::uint64_t batches = UINT64_MAX) {
+    Position after;
+    std::set<std::size_t> counts;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const LoaderOptions options{
+          .batch = batch, .rank = rank, .ranks = ranks, .seed = 11, .tail = tail_, .threads = 1 + rank % 2};
+      Loader loader{counting(size_), options};
+      loader.seek(position_);
+      std::size_t count = 0;
+      for (std::uint64_t n = 0; n < batches; ++n) {
+        const bool at_end = loader.at_end();
+        const auto next = loader.next();
+        EXPECT_EQ(at_end, !next.has_value());
+        if (!next) break;
+        for (const std::uint64_t each : counted_in(*next)) ++seen_[each];
+        count += next->samples;
+      }
+      counts.insert(count);
+      if (rank == 0) after = loader.position();
+      EXPECT_EQ(loader.position(), after);
+    }
+    if (tail_ != Tail::kUneven) {
+      EXPECT_EQ(counts.size(), 1U);  // all ranks have as many
+    }
+    position_ = after;
+  }
+  bool at_end() const { return position_.epoch != 0; }
+  /// Samples that came that often.
+  std::size_t seen(int times) const { return static_cast<std::size_t>(std::ranges::count(seen_, times)); }
+
+ private:
+  const std::size_t size_;
+  const Tail tail_;
+  std::vector<int> seen_;
+  Position position_;
+};
+
 TEST(Loader, GoesOnAtAPositionToTheSampleWithAnyNumberOfRanks) {
   std::mt19937_64 random{seed_of_test()};
-  for (int run = 0; run < 30; ++run) {
-    const std::size_t size = random() % 200 + 4;
-    std::vector<int> seen(size);
-    Position position;
-    // Each part of the epoch has another number of ranks, which stop after some batches.
-    while (position.epoch == 0) {
-      const auto ranks = static_cast<std::uint32_t>(random() % 4 + 1);
-      const std::size_t batch = random() % 6 + 1;
-      const std::uint64_t batches = random() % 4 + 1;
-      Position after;
-      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-        Loader loader{counting(size), {.batch = batch, .rank = rank, .ranks = ranks, .seed = 11, .threads = 2}};
-        loader.seek(position);
-        for (std::uint64_t n = 0; n < batches; ++n) {
-          const auto next = loader.next();
-          if (!next) break;
-          for (const std::uint64_t each : counted_in(*next)) ++seen[each];
-        }
-        if (rank == 0) after = loader.position();
-        EXPECT_EQ(loader.position(), after);
+  for (const Tail tail : {Tail::kUneven, Tail::kPad, Tail::kDrop}) {
+    for (int run = 0; run < 30; ++run) {
+      const std::size_t size = random() % 200 + 4;
+      SCOPED_TRACE("tail " + std::to_string(static_cast<int>(tail)) + ", run " + std::to_string(run) + " of " +
+                   std::to_string(size) + " samples");
+      Parts parts{size, tail};
+      std::uint32_t ranks_max = 0;
+      while (!parts.at_end()) {
+        const auto ranks = static_cast<std::uint32_t>(random() % 4 + 1);
+        ranks_max = std::max(ranks_max, ranks);
+        parts.go_on(ranks, random() % 6 + 1, random() % 4 + 1);
       }
-      position = after;
+      if (tail == Tail::kUneven) {
+        EXPECT_EQ(parts.seen(1), size);
+      }
+      if (tail == Tail::kPad) {
+        EXPECT_EQ(parts.seen(0), 0U);
+      }
+      if (tail == Tail::kDrop) {
+        EXPECT_LT(parts.seen(0), ranks_max);
+        EXPECT_EQ(parts.seen(0) + parts.seen(1), size);
+      }
     }
-    EXPECT_EQ(std::ranges::count(seen, 1), static_cast<std::ptrdiff_t>(size)) << "run " << run << " of " << size;
+  }
+}
+
+/// Where some have ended an epoch, nothing of it is left for others, however many.
+TEST(Loader, AnEpochThatOtherRanksHaveEndedIsGoneOnFrom) {
+  struct Ended {
+    Tail tail;
+    std::size_t size;
+    std::uint32_t ranks;
+    std::uint32_t others;
+    std::uint64_t sample;
+  };
+  for (const auto& [tail, size, ranks, others, sample] : {Ended{Tail::kPad, 60'000, 7, 8, 60'004},
+                                                          {Tail::kDrop, 60'000, 8, 7, 60'000},
+                                                          {Tail::kDrop, 103, 2, 4, 102},
+                                                          {Tail::kPad, 103, 4, 1, 104}}) {
+    SCOPED_TRACE(std::to_string(size) + " samples, " + std::to_string(ranks) + " ranks, then " +
+                 std::to_string(others));
+    Loader loader{counting(size), {.batch = 64, .ranks = ranks, .tail = tail}};
+    while (!loader.at_end()) loader.next();
+    EXPECT_EQ(loader.position(), (Position{0, sample}));
+    Loader other{counting(size), {.batch = 64, .ranks = others, .tail = tail}};
+    other.seek(loader.position());
+    EXPECT_TRUE(other.at_end());
+    EXPECT_FALSE(other.next());
+    EXPECT_EQ(other.position(), (Position{1, 0}));
+    EXPECT_EQ(epoch_of(other).size(), other.samples() / others);  // the next one is whole
   }
 }
 
@@ -171,25 +249,151 @@ TEST(Loader, SaysWhatADatasetHasThrownAndOfWhichSampleAgainAndAgain) {
   }
 }
 
-TEST(Loader, GivesAChangeTheSameChanceWhateverThreads) {
-  const auto noisy = changed(counting(100), {{"n", DType::kI64, {}}, {"chance", DType::kI64, {}}},
-                             [](const Sample& from, const NewSample& to) {
-                               to.field<std::int64_t>(0)[0] = from.field<std::int64_t>(0)[0];
-                               to.field<std::int64_t>(1)[0] = static_cast<std::int64_t>(from.chance);
-                             });
-  std::map<std::uint64_t, std::int64_t> first;
-  for (const std::size_t threads : {0, 1, 4}) {
-    Loader loader{noisy, {.batch = 7, .seed = 3, .threads = threads}};
-    std::map<std::uint64_t, std::int64_t> chances;
-    while (const auto batch = loader.next()) {
-      const auto values = (*batch)["chance"].values<std::int64_t>();
-      for (std::size_t i = 0; i < batch->samples; ++i) chances[batch->numbers[i]] = values[i];
+/// A sample's chance is a field of its own.
+DatasetPtr with_chance(std::size_t rows) {
+  return changed(counting(rows), {{"n", DType::kI64, {}}, {"chance", DType::kI64, {}}},
+                 [](const Sample& from, const NewSample& to) {
+                   to.field<std::int64_t>(0)[0] = from.field<std::int64_t>(0)[0];
+                   to.field<std::int64_t>(1)[0] = static_cast<std::int64_t>(from.chance);
+                 });
+}
+std::map<std::uint64_t, std::int64_t> chances_of(const LoaderOptions& options) {
+  Loader loader{with_chance(100), options};
+  std::map<std::uint64_t, std::int64_t> chances;
+  while (const auto batch = loader.next()) {
+    const auto values = (*batch)["chance"].values<std::int64_t>();
+    for (std::size_t i = 0; i < batch->samples; ++i) chances[batch->numbers[i]] = values[i];
+  }
+  EXPECT_EQ(chances.size(), 100U);
+  return chances;
+}
+
+TEST(Loader, GivesAChangeTheSameChanceWhateverThreadsAndOrder) {
+  const auto chances = chances_of({.batch = 7, .seed = 3, .threads = 0});
+  EXPECT_EQ(chances_of({.batch = 7, .seed = 3, .threads = 1}), chances);
+  EXPECT_EQ(chances_of({.batch = 7, .seed = 3, .threads = 4}), chances);
+  EXPECT_EQ(chances_of({.batch = 7, .order = Order::in_turn(100), .seed = 3}), chances);
+  EXPECT_EQ(chances_of({.batch = 7, .order = Order::shuffled(100, 4), .seed = 3}), chances);
+  EXPECT_NE(chances_of({.batch = 7, .seed = 4}), chances);
+  EXPECT_NE(chances_of({.batch = 7, .order = Order::in_turn(100), .seed = 4}), chances);
+}
+
+TEST(Loader, ABatchMayBeLargerThanTheDataset) {
+  for (const std::size_t batch : {std::size_t{11}, SIZE_MAX / 2, SIZE_MAX}) {
+    for (const std::uint32_t ranks : {1, 3}) {
+      Loader loader{counting(10), {.batch = batch, .ranks = ranks}};
+      EXPECT_EQ(loader.batches(), 1U);
+      const auto all = loader.next();
+      ASSERT_TRUE(all);
+      EXPECT_EQ(all->samples_of_all, 10U);
+      EXPECT_EQ(counted_in(*all).size(), ranks == 1 ? 10U : 4U);
+      EXPECT_FALSE(loader.next());
     }
-    EXPECT_EQ(chances.size(), 100U);
-    if (first.empty()) first = chances;
-    EXPECT_EQ(chances, first);
   }
 }
+
+/// Ten samples of one number, and what is done when they are read, and when their fields are asked for.
+class Odd : public Dataset {
+ public:
+  std::uint64_t size() const override { return 10; }
+  const std::vector<Field>& fields() const override {
+    if (on_fields) on_fields();
+    return fields_;
+  }
+  void read(std::uint64_t sample, std::uint64_t, std::span<const std::span<std::byte>> to) const override {
+    if (on_read) on_read(sample);
+    NewSample{to}.field<std::int64_t>(0)[0] = static_cast<std::int64_t>(sample);
+  }
+
+  std::function<void()> on_fields;
+  std::function<void(std::uint64_t sample)> on_read;
+
+ private:
+  const std::vector<Field> fields_{{"n", DType::kI64, {}}};
+};
+
+TEST(Loader, WhatIsThrownBeforeASampleIsReadIsOfNoSample) {
+  for (const std::size_t threads : {0, 1}) {
+    const auto odd = std::make_shared<Odd>();
+    std::atomic<bool> is_made = false;
+    odd->on_fields = [&] {
+      if (is_made) throw std::runtime_error{"no fields"};
+    };
+    odd->on_read = [&](std::uint64_t) { is_made = true; };
+    Loader loader{odd, {.batch = 5, .threads = threads, .ahead = 1}};
+    EXPECT_TRUE(loader.next());
+    const std::string said = message_of<UserError>([&] { loader.next(); });
+    EXPECT_SAYS(said, "no fields");
+    EXPECT_EQ(said.find("sample"), std::string::npos) << said;
+  }
+}
+
+TEST(Loader, SeeksWhileAThreadReads) {
+  constexpr std::chrono::seconds kLong{30};
+  const auto odd = std::make_shared<Odd>();
+  std::promise<void> reads;
+  std::promise<void> sought;
+  std::atomic<bool> is_first = true;
+  odd->on_read = [&](std::uint64_t) {
+    if (!is_first.exchange(false)) return;
+    reads.set_value();
+    EXPECT_EQ(sought.get_future().wait_for(kLong), std::future_status::ready);
+  };
+  Loader loader{odd, {.batch = 2, .order = Order::in_turn(10), .threads = 1, .ahead = 1}};
+  ASSERT_EQ(reads.get_future().wait_for(kLong), std::future_status::ready);
+  loader.seek({0, 6});
+  sought.set_value();
+  // What was being read is not what comes.
+  EXPECT_EQ(epoch_of(loader), (std::vector<std::uint64_t>{6, 7, 8, 9}));
+  EXPECT_EQ(epoch_of(loader).size(), 10U);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// Runs in a process of its own, to which the system gives so many more bytes. Sanitizers take all there are.
+void leave_room_for(std::uint64_t bytes) {
+  std::ifstream memory{"/proc/self/statm"};
+  std::uint64_t pages = 0;
+  memory >> pages;
+  const std::uint64_t room = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+  const rlimit limit{room, room};
+  PHAROS_CHECK(::setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+TEST(Loader, ThreadsThatCannotBeMadeAreAnErrorAndTheOthersEnd) {
+  const auto make = [] {
+    leave_room_for(std::uint64_t{64} << 20);
+    try {
+      Loader{counting(10), {.threads = 1000}};
+    } catch (const Exception& e) {
+      std::cerr << e.what();
+      std::exit(0);
+    }
+    std::exit(1);
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(0), "making 1000 threads of a loader: .*Ask for fewer");
+}
+
+TEST(Loader, AnOrderThatHasNoRoomIsThrownByNext) {
+  class Large : public Odd {
+   public:
+    std::uint64_t size() const override { return 100'000'000; }
+  };
+  const auto make = [] {
+    leave_room_for(std::uint64_t{256} << 20);
+    for (const std::size_t threads : {0, 1}) {
+      Loader loader{std::make_shared<Large>(), {.order = Order::as_torch(100'000'000, 0), .threads = threads}};
+      try {
+        loader.next();
+        std::exit(1);
+      } catch (const Exception& e) {
+        std::cerr << e.what();
+      }
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(0), "bad_alloc");
+}
+#endif
 
 TEST(Loader, RefusesWhatMakesNoSense) {
   EXPECT_SAYS(message_of<InvalidArgument>([] {

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -62,13 +63,14 @@ class Loader::Core {
   Core(DatasetPtr dataset, const LoaderOptions& options)
       : dataset_{std::move(dataset)},
         options_{options},
-        order_{options.order.value_or(Order::shuffled(dataset_->size(), options.seed))},
-        places_{places()} {
+        order_{options.order.value_or(Order::shuffled(dataset_->size(), options.seed))} {
     check();
+    batch_ = static_cast<std::size_t>(std::min<std::uint64_t>(
+        options.batch, order_.size() / options.ranks + (order_.size() % options.ranks != 0 ? 1 : 0)));
     std::size_t bytes = 0;
-    for (const Field& each : dataset_->fields()) bytes += rounded(each.bytes() * options_.batch);
+    for (const Field& each : dataset_->fields()) bytes += rounded(each.bytes() * batch_);
     memory_ = std::make_shared<BatchMemory>(bytes);
-    for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
+    ticket_ = ticket({});
   }
   ~Core() {
     {
@@ -78,49 +80,73 @@ class Loader::Core {
     changed_.notify_all();
     for (std::thread& each : threads_) each.join();
   }
+  /// Once, and not by the constructor: where a thread cannot be made, those that could be are to end.
+  void start() try {
+    for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error& e) {
+    throw_error(Error::from_errno("making " + std::to_string(options_.threads) + " threads of a loader",
+                                  e.code().value(), "Ask for fewer."));
+  }
 
   std::optional<Batch> next() {
-    if (position_.sample >= places_) {
+    if (at_end()) {
       position_ = {position_.epoch + 1, 0};
       return std::nullopt;
     }
     const Position now = position_;
-    Made made = threads_.empty() ? make(now, epoch_of(now.epoch)) : wait_for(now);
+    Made made = threads_.empty() ? make(ticket(now), own_epoch_) : wait_for(now);
     if (made.threw) std::rethrow_exception(made.threw);
-    position_.sample = std::min(places_, now.sample + batch_of_all());
+    position_.sample = std::min(end_of(now.epoch), now.sample + batch_of_all());
     return std::move(made.batch);
   }
   Position position() const { return position_; }
+  bool at_end() const { return position_.sample >= end_of(position_.epoch); }
   void seek(Position position) {
-    if (position.sample > places_) {
-      throw_error(
-          Error{ErrorCode::kInvalidArgument,
-                "an epoch has " + std::to_string(places_) + " samples, and none at " + std::to_string(position.sample),
-                "Go on with the dataset that the position is of."});
+    // Padded for as many ranks as there are samples, an epoch has fewer than twice as many places.
+    const std::uint64_t most = options_.tail == Tail::kPad ? 2 * order_.size() - 1 : order_.size();
+    if (position.sample > most) {
+      throw_error(Error{
+          ErrorCode::kInvalidArgument,
+          "an epoch has " + std::to_string(order_.size()) + " samples, and none at " + std::to_string(position.sample),
+          "Go on with the dataset that the position is of."});
     }
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [this] { return making_ == 0; });
+    const std::lock_guard lock{mutex_};
+    ++seeks_;
     made_.clear();
+    begin_ = position;  // what threads read of it, they read under the lock
     position_ = position;
-    ticket_ = position;
+    ticket_ = ticket(position);
     changed_.notify_all();
   }
-  std::uint64_t samples() const { return places_; }
-  std::uint64_t batches() const { return (places_ + batch_of_all() - 1) / batch_of_all(); }
+  std::uint64_t samples() const { return shared_evenly(order_.size()); }
+  std::uint64_t batches() const { return (samples() + batch_of_all() - 1) / batch_of_all(); }
 
  private:
   struct Made {
     Batch batch{};
     std::exception_ptr threw{};
   };
+  /// The batch that begins there, of an epoch that has so many places.
+  struct Ticket {
+    Position at{};
+    std::uint64_t end = 0;
+  };
+  using NumberedEpoch = std::pair<std::uint64_t, Order::Epoch>;
   using Key = std::pair<std::uint64_t, std::uint64_t>;
   static Key key_of(Position position) { return {position.epoch, position.sample}; }
 
-  std::uint64_t batch_of_all() const { return std::uint64_t{options_.batch} * options_.ranks; }
-  std::uint64_t places() const {
-    const std::uint64_t rest = order_.size() % std::max<std::uint32_t>(options_.ranks, 1);
-    if (rest == 0 || options_.tail == Tail::kUneven) return order_.size();
-    return options_.tail == Tail::kDrop ? order_.size() - rest : order_.size() - rest + options_.ranks;
+  std::uint64_t batch_of_all() const { return std::uint64_t{batch_} * options_.ranks; }
+  /// So many samples, fewer or more, as the tail has it.
+  std::uint64_t shared_evenly(std::uint64_t samples) const {
+    const std::uint64_t rest = samples % options_.ranks;
+    if (rest == 0 || options_.tail == Tail::kUneven) return samples;
+    return options_.tail == Tail::kDrop ? samples - rest : samples - rest + options_.ranks;
+  }
+  Ticket ticket(Position at) const { return {at, end_of(at.epoch)}; }
+  /// Where an epoch was begun by another number of ranks, it is what they have left that these have evenly.
+  std::uint64_t end_of(std::uint64_t epoch) const {
+    const std::uint64_t begun = epoch == begin_.epoch ? std::min(begin_.sample, order_.size()) : 0;
+    return begun + shared_evenly(order_.size() - begun);
   }
   void check() const {
     const auto refuse = [](std::string why, std::string remedy = {}) {
@@ -158,41 +184,46 @@ class Loader::Core {
     }
   }
   void run() {
-    std::optional<std::pair<std::uint64_t, Order::Epoch>> epoch;
+    std::optional<NumberedEpoch> epoch;
     std::unique_lock lock{mutex_};
     for (;;) {
       changed_.wait(lock, [this] { return ends_ || made_.size() + making_ < options_.ahead; });
       if (ends_) return;
-      if (ticket_.sample >= places_) ticket_ = {ticket_.epoch + 1, 0};
-      const Position now = ticket_;
-      ticket_.sample += batch_of_all();
+      if (ticket_.at.sample >= ticket_.end) ticket_ = ticket({ticket_.at.epoch + 1, 0});
+      const Ticket own = ticket_;
+      ticket_.at.sample += batch_of_all();
       ++making_;
+      const std::uint64_t seeks = seeks_;
       lock.unlock();
-      if (!epoch || epoch->first != now.epoch) epoch.emplace(now.epoch, epoch_of(now.epoch));
-      Made made = make(now, epoch->second);
+      Made made = make(own, epoch);
       lock.lock();
       --making_;
-      made_.emplace(key_of(now), std::move(made));
+      if (seeks == seeks_) made_.emplace(key_of(own.at), std::move(made));  // else nobody will ask for it
       changed_.notify_all();
     }
   }
-  /// Any thread. The last one's is kept: PyTorch's are lists.
-  Order::Epoch epoch_of(std::uint64_t number) {
-    const std::lock_guard lock{epoch_mutex_};
-    if (!epoch_ || epoch_->first != number) epoch_.emplace(number, order_.epoch(number));
-    return epoch_->second;
+  /// Any thread. The last one's is kept, by this and by each thread: PyTorch's are lists.
+  const Order::Epoch& epoch_of(std::uint64_t number, std::optional<NumberedEpoch>& kept) {
+    if (!kept || kept->first != number) {
+      const std::lock_guard lock{epoch_mutex_};
+      if (!epoch_ || epoch_->first != number) epoch_.emplace(number, order_.epoch(number));
+      kept = epoch_;
+    }
+    return kept->second;
   }
 
-  Made make(Position at, const Order::Epoch& order) const {
-    std::uint64_t sample = 0;
+  Made make(const Ticket& ticket, std::optional<NumberedEpoch>& epoch) {
+    const Position at = ticket.at;
+    std::optional<std::uint64_t> sample;
     try {
-      const std::uint64_t of_all = std::min(places_ - at.sample, batch_of_all());
+      const Order::Epoch& order = epoch_of(at.epoch, epoch);
+      const std::uint64_t of_all = std::min(ticket.end - at.sample, batch_of_all());
       Batch batch{.samples_of_all = static_cast<std::size_t>(of_all), .epoch = at.epoch};
       for (std::uint64_t place = options_.rank; place < of_all; place += options_.ranks) {
         batch.numbers.push_back(order[(at.sample + place) % order_.size()]);
       }
       batch.samples = batch.numbers.size();
-      if (batch.numbers.empty()) batch.numbers.push_back(order[at.sample]);
+      if (batch.numbers.empty()) batch.numbers.push_back(order[at.sample % order_.size()]);
 
       const std::shared_ptr<std::byte> memory = memory_->take();
       std::vector<std::span<std::byte>> to;
@@ -204,16 +235,17 @@ class Loader::Core {
         const std::span<const std::byte> all{begin, bytes * batch.numbers.size()};
         batch.fields.push_back({each.name, Array{each.dtype, std::move(shape), Bytes{memory, all}}});
         to.emplace_back(begin, bytes);
-        begin += rounded(bytes * options_.batch);
+        begin += rounded(bytes * batch_);
       }
       for (const std::uint64_t each : batch.numbers) {
         sample = each;
-        dataset_->read(sample, mixed(order_.seed(), at.epoch, sample), to);
+        dataset_->read(each, mixed(options_.seed, at.epoch, each), to);
         for (std::span<std::byte>& field : to) field = {field.data() + field.size(), field.size()};
       }
       return {std::move(batch), nullptr};
     } catch (...) {
-      Error why = pharos::detail::current_exception().with("sample " + std::to_string(sample) + " of the dataset");
+      Error why = pharos::detail::current_exception();
+      if (sample) why = std::move(why).with("sample " + std::to_string(*sample) + " of the dataset");
       try {
         throw_error(std::move(why));
       } catch (...) {
@@ -225,16 +257,19 @@ class Loader::Core {
   const DatasetPtr dataset_;
   const LoaderOptions options_;
   const Order order_;
-  const std::uint64_t places_;
+  std::size_t batch_ = 0;  ///< of a rank; no more than it has samples
   std::shared_ptr<BatchMemory> memory_;
+  Position begin_;  ///< where the last seek was
   Position position_;
+  std::optional<NumberedEpoch> own_epoch_;
 
   std::mutex epoch_mutex_;
-  std::optional<std::pair<std::uint64_t, Order::Epoch>> epoch_;
+  std::optional<NumberedEpoch> epoch_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Position ticket_;
+  std::uint64_t seeks_ = 0;
+  Ticket ticket_;  ///< the next one
   std::map<Key, Made> made_;
   std::size_t making_ = 0;
   bool ends_ = false;
@@ -250,13 +285,18 @@ const Array& Batch::operator[](std::string_view name) const {
 }
 
 Loader::Loader(DatasetPtr dataset, const LoaderOptions& options)
-    : core_{std::make_unique<Core>(std::move(dataset), options)} {}
+    : core_{std::make_unique<Core>(std::move(dataset), options)} {
+  core_->start();
+}
 Loader::~Loader() = default;
 std::optional<Batch> Loader::next() {
   return core_->next();
 }
 Position Loader::position() const {
   return core_->position();
+}
+bool Loader::at_end() const {
+  return core_->at_end();
 }
 void Loader::seek(Position position) {
   core_->seek(position);

@@ -281,14 +281,13 @@ class Fit {
     if (options_.steps != 0 && context_.step() >= options_.steps) return false;
     return options_.epochs == 0 || loader_.position().epoch < options_.epochs;
   }
-  bool is_epoch_over() const { return loader_.position().sample >= loader_.samples(); }
   std::vector<Batch> next() {
     std::vector<Batch> batches;
     while (batches.size() < std::max<std::size_t>(options_.accumulate, 1)) {
       auto batch = loader_.next();
       if (!batch) break;
       batches.push_back(*std::move(batch));
-      if (is_epoch_over()) break;
+      if (loader_.at_end()) break;
     }
     return batches;
   }
@@ -297,7 +296,7 @@ class Fit {
   /// Whether no other follows that step. It is saved then, whatever else is: what has been learned is in the folder.
   bool is_end(std::uint64_t step) const {
     if (options_.steps != 0 && step >= options_.steps) return true;
-    return position_.epoch + 1 == options_.epochs && position_.sample >= loader_.samples();
+    return position_.epoch + 1 == options_.epochs && loader_.at_end();
   }
   /// False: there was nothing but an epoch's end.
   bool step() {
@@ -359,8 +358,7 @@ class Fit {
 
   bool is_validated() const {
     if (validates_ == nullptr || options_.validate_every == 0) return false;
-    const bool is_epoch_over = position_.sample >= loader_.samples();
-    return is_end(context_.step()) || (is_epoch_over && (position_.epoch + 1) % options_.validate_every == 0);
+    return is_end(context_.step()) || (loader_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
   }
 
   // No sample twice: ranks that have none take part with one that does not count.

@@ -24,7 +24,8 @@ struct Position {
   auto pharos_fields() { return std::tie(epoch, sample); }
 };
 
-/// What becomes of samples at an epoch's end that do not make a whole batch for all ranks.
+/// What becomes of samples at an epoch's end that do not make a whole batch for all ranks. Of an epoch that other ranks
+/// have begun, it is what they have left that counts.
 enum class Tail : std::uint8_t {
   kUneven,  ///< each comes once: some ranks have one more than others
   kPad,     ///< the epoch's first ones come again, until all ranks have as many; as PyTorch's DistributedSampler
@@ -100,10 +101,13 @@ class PHAROS_API Loader {
   std::optional<Batch> next();
   /// Behind the last batch that was given out. At the end of an epoch, until next() has said so: behind its last one.
   Position position() const;
-  /// The next batch begins there.
+  /// All of an epoch has been given out: next() will say so.
+  bool at_end() const;
+  /// The next batch begins there, wherever other ranks, more or fewer, have left off. Throws InvalidArgument for what
+  /// is behind the dataset's end.
   void seek(Position position);
 
-  /// In an epoch.
+  /// In an epoch that these ranks begin.
   std::uint64_t samples() const;
   std::uint64_t batches() const;
 
