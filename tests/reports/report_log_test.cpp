@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -30,6 +32,25 @@ class ReportLogTest : public testing::Test {
   const TemporaryFolder folder_;
 };
 
+/// Files of this process have at most so many bytes, as on a full disk, for as long as this lives.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : before_{::signal(SIGXFSZ, SIG_IGN)} {
+    ::getrlimit(RLIMIT_FSIZE, &limit_);
+    const rlimit least{bytes, limit_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &least);
+  }
+  FileLimit(FileLimit&&) = delete;
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &limit_);
+    ::signal(SIGXFSZ, before_);
+  }
+
+ private:
+  rlimit limit_{};
+  const sighandler_t before_;
+};
+
 TEST_F(ReportLogTest, GoesOnBehindWhatIsThere) {
   add(go_on(), 1, {{"loss", 3}, {"a,\"b\"", 4}});
   append("reports.csv", "2,0.");  // as one that was killed leaves it
@@ -54,6 +75,35 @@ TEST_F(ReportLogTest, HasAHeadWithoutMetricsToo) {
   add(go_on(), 1, {});
   add(go_on(), 2, {{"loss", 3}});
   EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss\n1,0.5,\n2,0.5,3\n");
+}
+
+TEST_F(ReportLogTest, WhatADiskHasNoRoomForIsWrittenLater) {
+  auto log = go_on();
+  ASSERT_TRUE(log);
+  log->add({1}, 0.5, {{"loss", 3}});
+  ASSERT_TRUE(log->write());
+  {
+    const FileLimit limit{30};  // there is room for a part of the next lines
+    log->add({2}, 0.5, {{"loss", 4}});
+    EXPECT_FALSE(log->write());
+    EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss\n1,0.5,3\n");
+    log->add({3}, 0.5, {{"loss", 5}, {"accuracy", 6}});
+    EXPECT_FALSE(log->write());
+    EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss\n1,0.5,3\n") << "it is as it was until a wider one is there";
+  }
+  ASSERT_TRUE(log->write());
+  EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss,accuracy\n1,0.5,3,\n2,0.5,4,\n3,0.5,5,6\n");
+  EXPECT_EQ(text_of("reports.jsonl"),
+            "{\"step\":1,\"seconds\":0.5,\"loss\":3}\n"
+            "{\"step\":2,\"seconds\":0.5,\"loss\":4}\n"
+            "{\"step\":3,\"seconds\":0.5,\"loss\":5,\"accuracy\":6}\n");
+}
+
+TEST_F(ReportLogTest, KnowsTheLastLineThatWasThere) {
+  EXPECT_FALSE(go_on()->last());
+  add(go_on(), 7, {{"loss", 3}});
+  append("reports.csv", "8,0.");
+  EXPECT_EQ(go_on()->last(), 7U);
 }
 
 TEST_F(ReportLogTest, DoesNotWriteIntoAFileOfSomethingElse) {

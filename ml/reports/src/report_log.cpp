@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <span>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -16,14 +18,22 @@
 namespace pharos::ml {
 namespace {
 
+constexpr std::size_t kWaitingMax = std::size_t{64} << 20;  // bytes of lines that could not be written yet
+constexpr const char* kWriting = "writing reports";
+constexpr const char* kRemedy = "Make room in their folder.";
+
 Result<Fd> open_file(const std::filesystem::path& path, int how) {
   Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | how, 0644)};
   if (!file) return Error::from_errno("opening " + path.string(), errno, "Give a folder that can be written to.");
   return file;
 }
 
-/// Its first line; a last one that was interrupted is gone, and the next comes behind the others.
-Result<std::string> keep_whole_lines(const Fd& file) {
+struct Ends {
+  std::string first;  ///< line
+  std::string last;
+};
+/// A last line that was interrupted is gone, and the next comes behind the others.
+Result<Ends> keep_whole_lines(const Fd& file) {
   PHAROS_TRY(const auto bytes, read_whole(file, "reading reports"));
   const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   const std::size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
@@ -31,7 +41,8 @@ Result<std::string> keep_whole_lines(const Fd& file) {
       ::lseek(file.get(), static_cast<off_t>(end), SEEK_SET) < 0) {
     return Error::from_errno("going on behind reports", errno);
   }
-  return std::string{text.substr(0, std::min(end, text.find('\n')))};
+  const std::string_view lines = text.substr(0, end == 0 ? 0 : end - 1);
+  return Ends{std::string{lines.substr(0, lines.find('\n'))}, std::string{lines.substr(lines.rfind('\n') + 1)}};
 }
 
 /// The fields of a line without its end.
@@ -52,8 +63,14 @@ std::vector<std::string> csv_fields(std::string_view line) {
   return fields;
 }
 
+/// All of it, or nothing: a line that is cut short would become one with the next.
 Result<void> append(const Fd& file, std::string& text) {
-  PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{text}), "writing reports", "Make room in their folder."));
+  const off_t end = ::lseek(file.get(), 0, SEEK_CUR);
+  auto written = write_whole(file, std::as_bytes(std::span{text}), kWriting, kRemedy);
+  if (!written) {
+    if (::ftruncate(file.get(), end) == 0) ::lseek(file.get(), end, SEEK_SET);
+    return written;
+  }
   text.clear();
   return {};
 }
@@ -85,20 +102,23 @@ void append_number(std::string& to, std::uint64_t value) {
 Result<ReportLog> ReportLog::make(const std::filesystem::path& folder, std::vector<std::string> first_columns) {
   PHAROS_TRY(Fd csv, open_file(folder / "reports.csv", O_TRUNC));
   PHAROS_TRY(Fd json, open_file(folder / "reports.jsonl", O_TRUNC));
-  return ReportLog{std::move(csv), std::move(json), std::move(first_columns)};
+  return ReportLog{folder / "reports.csv", std::move(csv), std::move(json), std::move(first_columns)};
 }
 
 Result<ReportLog> ReportLog::go_on(const std::filesystem::path& folder, std::vector<std::string> first_columns) {
   PHAROS_TRY(Fd csv, open_file(folder / "reports.csv", 0));
   PHAROS_TRY(Fd json, open_file(folder / "reports.jsonl", 0));
-  PHAROS_TRY(const std::string head, keep_whole_lines(csv));
+  PHAROS_TRY(const Ends ends, keep_whole_lines(csv));
   PHAROS_TRY_VOID(keep_whole_lines(json));
-  ReportLog log{std::move(csv), std::move(json), std::move(first_columns)};
-  if (!head.empty() && !log.take_columns(head)) {
+  ReportLog log{folder / "reports.csv", std::move(csv), std::move(json), std::move(first_columns)};
+  if (!ends.first.empty() && !log.take_columns(ends.first)) {
     return Error{ErrorCode::kFailedPrecondition,
-                 (folder / "reports.csv").string() + " is of something else: it begins with " + head,
+                 log.csv_path_.string() + " is of something else: it begins with " + ends.first,
                  "Move it away, or give another folder."};
   }
+  std::uint64_t last = 0;
+  const char* const end = ends.last.data() + ends.last.size();
+  if (std::from_chars(ends.last.data(), end, last).ec == std::errc{}) log.last_ = last;  // else it is the head
   return log;
 }
 
@@ -124,6 +144,7 @@ std::size_t ReportLog::column_of(const std::string& name) {
 
 void ReportLog::add(std::initializer_list<std::uint64_t> first, double seconds,
                     const std::vector<Metrics::Entry>& metrics) {
+  if (csv_lines_.size() + json_lines_.size() > kWaitingMax) return;
   row_.assign(columns_.size(), nullptr);
   json_lines_ += '{';
   auto name_of_first = first_columns_.begin();
@@ -163,7 +184,8 @@ Result<void> ReportLog::write() {
   return append(json_, json_lines_);
 }
 
-// Lines that are there already, and those that wait, have as many columns as there were; the new ones are empty.
+// Lines that are there already, and those that wait, have as many columns as there were; the new ones are empty. Until
+// all of them are there, in a file beside it, the file stays as it is.
 Result<void> ReportLog::widen() {
   PHAROS_TRY(const auto bytes, read_whole(csv_, "reading reports"));
   std::string lines{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -183,12 +205,21 @@ Result<void> ReportLog::widen() {
     all += '\n';
     begin = end + 1;
   }
-  if (::ftruncate(csv_.get(), 0) != 0 || ::lseek(csv_.get(), 0, SEEK_SET) != 0) {
-    return Error::from_errno("writing reports anew", errno);
+  std::filesystem::path beside = csv_path_;
+  beside += ".wider";
+  PHAROS_TRY(Fd wider, open_file(beside, O_TRUNC));
+  auto written = append(wider, all);
+  if (written && ::rename(beside.c_str(), csv_path_.c_str()) != 0) {
+    written = Error::from_errno("renaming " + beside.string(), errno);
   }
+  if (!written) {
+    ::unlink(beside.c_str());
+    return written;
+  }
+  csv_ = std::move(wider);
   written_columns_ = columns_.size();
   csv_lines_.clear();
-  return append(csv_, all);
+  return {};
 }
 
 }  // namespace pharos::ml

@@ -1,4 +1,6 @@
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -11,6 +13,10 @@
 
 namespace pharos::ml {
 namespace {
+
+constexpr std::size_t kWaitingMax = std::size_t{64} << 20;  // bytes of records that could not be written yet
+constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t);  // a record's length, and its checksum
+constexpr const char* kRemedy = "Make room in its folder.";
 
 std::uint32_t masked_checksum(std::string_view bytes) {
   const std::uint32_t crc = crc32c(std::as_bytes(std::span{bytes}));
@@ -33,6 +39,23 @@ void append_record(std::string& to, const ProtoMessage& event) {
   append_checksum(event.bytes());
 }
 
+/// Where the last whole record ends.
+off_t end_of_records(const Fd& file, off_t size) {
+  off_t end = 0;
+  for (char head[kHead]; end + static_cast<off_t>(kHead) <= size;) {
+    if (::pread(file.get(), head, kHead, end) != static_cast<ssize_t>(kHead)) break;
+    std::uint64_t length = 0;
+    std::uint32_t checksum = 0;
+    std::memcpy(&length, head, sizeof length);
+    std::memcpy(&checksum, head + sizeof length, sizeof checksum);
+    const auto left = static_cast<std::uint64_t>(size - end) - kHead;
+    if (checksum != masked_checksum({head, sizeof length}) || left < sizeof checksum) break;
+    if (length > left - sizeof checksum) break;
+    end += static_cast<off_t>(kHead + length + sizeof checksum);
+  }
+  return end;
+}
+
 }  // namespace
 
 TensorBoardFile::TensorBoardFile(const std::filesystem::path& folder, double began)
@@ -50,17 +73,38 @@ void TensorBoardFile::add(double time, std::uint64_t step, const Metrics& metric
 }
 
 void TensorBoardFile::add(double time, std::uint64_t step, const ProtoMessage& summary) {
-  append_record(to_write_, ProtoMessage{}.real(1, time).number(2, step).message(5, summary));
+  append(ProtoMessage{}.real(1, time).number(2, step).message(5, summary));
+}
+
+// A session's start: what TensorBoard has seen of that step and later ones it drops then.
+void TensorBoardFile::go_back(double time, std::uint64_t step) {
+  append(ProtoMessage{}.real(1, time).number(2, step).message(7, ProtoMessage{}.number(1, 1)));
+}
+
+void TensorBoardFile::append(const ProtoMessage& event) {
+  if (to_write_.size() < kWaitingMax) append_record(to_write_, event);
 }
 
 Result<void> TensorBoardFile::write() {
   if (to_write_.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(path_.parent_path(), error);
-  const Fd file{::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
-  if (!file) return Error::from_errno("making " + path_.string(), errno);
-  PHAROS_TRY_VOID(
-      write_whole(file, std::as_bytes(std::span{to_write_}), "writing " + path_.string(), "Make room in its folder."));
+  const Fd file{::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
+  if (!file) return Error::from_errno("making " + path_.string(), errno, kRemedy);
+  const std::string what = "writing " + path_.string();
+  struct stat had {};
+  if (::fstat(file.get(), &had) != 0) return Error::from_errno(what, errno);
+  off_t end = had.st_size;
+  if (!is_whole_) {
+    end = end_of_records(file, had.st_size);
+    if (end != had.st_size && ::ftruncate(file.get(), end) != 0) return Error::from_errno(what, errno);
+    is_whole_ = true;
+  }
+  auto written = write_whole(file, std::as_bytes(std::span{to_write_}), what, kRemedy);
+  if (!written) {
+    is_whole_ = ::ftruncate(file.get(), end) == 0;
+    return written;
+  }
   to_write_.clear();
   return {};
 }

@@ -56,21 +56,28 @@ class ProtoMessage {
   std::string bytes_;
 };
 
-/// A file of events, as TensorBoard reads it. One thread.
+/// A file of events, as TensorBoard reads it, behind those that are there. One thread.
 class PHAROS_API TensorBoardFile {
  public:
-  /// In that folder; what it has is there when write() has been called. `began`: seconds since 1970.
+  /// In that folder; what it has is there when write() has been called. A last record that has no end goes then:
+  /// nothing behind it would be read. `began`: seconds since 1970.
   TensorBoardFile(const std::filesystem::path& folder, double began);
 
   /// One curve for each metric; `unnamed` is what one without a name is called.
   void add(double time, std::uint64_t step, const Metrics& metrics, std::string_view unnamed = "value");
   void add(double time, std::uint64_t step, const ProtoMessage& summary);
-  /// What has come since is in the file; what it has been made anew for is gone.
+  /// Steps come again, from that one on: those that were added before do not count any more.
+  void go_back(double time, std::uint64_t step);
+  /// What has come since is in the file; what it has been made anew for is gone. After an error the file has whole
+  /// records, and the next call tries again; where nothing can be written for long, some are left out.
   Result<void> write();
 
  private:
+  void append(const ProtoMessage& event);
+
   std::filesystem::path path_;
   std::string to_write_;
+  bool is_whole_ = false;  ///< what was there
 };
 
 }  // namespace pharos::ml
