@@ -272,8 +272,9 @@ void Ddp::Core::check_finite() {
   if (found == all.end()) return;  // the sum is too large for its type: an optimizer's or scaler's business
   const auto place = static_cast<std::size_t>(found - all.begin());
   throw_error(Error{ErrorCode::kFailedPrecondition,
-                    "in step " + std::to_string(step_.number + 1) + " the gradient of \"" + names_[place % own.size()] +
-                        "\" on rank " + std::to_string(place / own.size()) + " has elements that are no finite numbers",
+                    "in step " + std::to_string(options_.first_step + step_.number + 1) + " the gradient of \"" +
+                        names_[place % own.size()] + "\" on rank " + std::to_string(place / own.size()) +
+                        " has elements that are no finite numbers",
                     "Look at that rank's data and loss; a lower learning rate or clipping may help."});
 }
 

@@ -42,6 +42,8 @@ struct DdpOptions {
   /// Looks at each gradient before it is reduced: one that is no number is an error, with its parameter, its rank and
   /// its step. Costs one reading of all gradients.
   bool check_numbers = false;
+  /// Of a training that goes on: so many steps were before, for messages.
+  std::uint64_t first_step = 0;
 };
 
 /// Trains copies of one module on all ranks as if they were one: after each backward() every gradient is the mean over
