@@ -155,6 +155,31 @@ inline Net adapter() {
   return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {4, 7})); }};
 }
 
+/// The usual thing: each block has what is frozen, and beside it what is trained.
+struct AdaptedBlock : torch::nn::Module {
+  AdaptedBlock() {
+    for (auto& each : base->parameters()) each.set_requires_grad(false);
+  }
+  Tensor forward(const Tensor& x) { return torch::tanh(base(x) + up(down(x))); }
+  torch::nn::Linear base = register_module("base", torch::nn::Linear(7, 7));
+  torch::nn::Linear down = register_module("down", torch::nn::Linear(torch::nn::LinearOptions(7, 2).bias(false)));
+  torch::nn::Linear up = register_module("up", torch::nn::Linear(torch::nn::LinearOptions(2, 7).bias(false)));
+};
+struct AdaptedBlocks : torch::nn::Module {
+  AdaptedBlocks() {
+    for (int i = 0; i < 5; ++i) blocks->push_back(std::make_shared<AdaptedBlock>());
+  }
+  Tensor forward(Tensor x) {
+    for (const auto& each : *blocks) x = each->as<AdaptedBlock>()->forward(x);
+    return x.pow(2).mean();
+  }
+  torch::nn::ModuleList blocks = register_module("blocks", torch::nn::ModuleList());
+};
+inline Net adapted_blocks() {
+  auto module = filled(std::make_shared<AdaptedBlocks>());
+  return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {4, 7})); }};
+}
+
 struct Layers : torch::nn::Module {
   Layers() : layers{register_module("layers", torch::nn::ModuleList())} {
     for (int i = 0; i < 5; ++i) layers->push_back(torch::nn::Linear(6, 6));
@@ -191,6 +216,19 @@ inline Net two_forwards() {
             const Tensor one = through(numbers(batch, {4, 6}));
             const Tensor other = through(numbers(batch + 1000, {4, 6}));
             return (one * other).mean() + one.pow(2).mean();
+          }};
+}
+/// An operator that works on more layers at once than there are rooms to spare: the next one is not to take theirs.
+inline Net at_once() {
+  auto module = filled(std::make_shared<Layers>());
+  return {module, [module](std::uint64_t batch) {
+            Tensor x = numbers(batch, {4, 6});
+            for (const std::size_t each : {0, 1, 2, 3, 4}) x = module->layer(each, x);
+            std::vector<Tensor> weights;
+            for (const std::size_t each : {0, 1, 2}) {
+              weights.push_back(module->layers[each]->as<torch::nn::Linear>()->weight);
+            }
+            return x.pow(2).mean() + 0.1 * torch::stack(weights).pow(2).mean();
           }};
 }
 /// Each layer again in backward, and pairs of them.

@@ -38,6 +38,42 @@ TEST(ShardedFailures, DifferentGraphsAreFound) {
   }
 }
 
+/// A rank that leaves a layer out, later: its operations do not go with the others' any more.
+TEST(ShardedFailures, ThatALayerWasLeftOutIsFoundWithAUnit) {
+  for (const Reach reach : {Reach::kMemory, Reach::kTcp}) {
+    on_ranks({.reach = reach}, [&](Communicator& ranks) {
+      const auto module = filled(std::make_shared<Layers>());
+      Sharded sharded = fully_shard(*module, ranks);
+      const auto backward = [&](std::size_t left_out) {
+        Tensor x = numbers(ranks.rank(), {4, 6});
+        for (std::size_t each = 0; each < 5; ++each) {
+          if (each != left_out) x = module->layer(each, x);
+        }
+        x.pow(2).mean().backward();
+      };
+      for (int step = 0; step < 2; ++step) backward(5);
+      EXPECT_SAYS(message_of<FailedPrecondition>([&] { backward(ranks.rank() == 0 ? 5 : 2); }), "\"layers.");
+    });
+  }
+}
+
+/// In an evaluation, too, though a step comes between.
+TEST(ShardedFailures, DifferentGraphsOfAnEvaluationAreFoundByTheNextBackward) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const Net net = two_forwards();
+    const auto module = std::static_pointer_cast<Layers>(net.module);
+    Sharded sharded = fully_shard(*module, ranks);
+    Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+    net.loss(0).backward();
+    {
+      const torch::NoGradGuard no_grad;
+      module->layer(ranks.rank() == 0 ? 1 : 2, numbers(1, {4, 6}));
+    }
+    optimizer.step();
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { net.loss(1).backward(); }), "different graphs in step 2");
+  });
+}
+
 /// A rank that goes away while another one's operator waits for its part: that computes with no numbers, and the next
 /// hook throws.
 TEST(ShardedFailures, AreThrownByTheNextHook) {
@@ -68,6 +104,21 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
     const auto renorm = std::make_shared<Words>();
     renorm->words->options.max_norm(1.0);
     EXPECT_SAYS(unsupported(*renorm), "\"words\" cannot be sharded: an embedding with max_norm");
+    const auto lone = std::make_shared<torch::nn::EmbeddingBagImpl>(torch::nn::EmbeddingBagOptions(5, 3).max_norm(1.0));
+    EXPECT_SAYS(unsupported(*lone), "the module cannot be sharded: an embedding with max_norm");
+
+    const auto same = std::make_shared<Layers>();
+    same->layers[1]->as<torch::nn::Linear>()->weight.set_data(
+        same->layers[3]->as<torch::nn::Linear>()->weight.detach());
+    EXPECT_SAYS(unsupported(*same), "\"layers.1.weight\"");
+    EXPECT_SAYS(unsupported(*same), "\"layers.3.weight\"");
+    EXPECT_SAYS(unsupported(*same), "cannot be sharded: they are two tensors in the same memory");
+
+    for (const Sharding sharding : {Sharding::kParameters, Sharding::kOptimizer}) {
+      const auto own = std::make_shared<Layers>();
+      const Sharded first{*own, ranks, sharding, {}};
+      EXPECT_SAYS(unsupported(*own), "cannot be sharded: its gradient is somebody else's");
+    }
 
     const auto strided = std::make_shared<torch::nn::LinearImpl>(4, 3);
     strided->weight.set_data(torch::ones({4, 3}).t());
@@ -85,7 +136,67 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
 
     const auto different = std::make_shared<torch::nn::LinearImpl>(4, 3 + ranks.rank());
     EXPECT_SAYS(wrong(*different), "ranks have different modules");
+
+    const auto list = std::make_shared<Layers>();
+    const std::size_t first = ranks.rank();
+    EXPECT_SAYS(wrong(*list, {.blocks = {list->layers[first], list->layers[1 - first]}}),
+                "rank 0 has the unit \"layers.0\" of 42 Float in Float, gradients in Float where rank 1 has the unit "
+                "\"layers.1\"");
+    EXPECT_SAYS(wrong(*list, {.reshard_after_forward = ranks.rank() == 0}), "without reshard_after_forward");
   });
+}
+
+/// Nobody waits for a rank that has refused.
+TEST(ShardedFailures, OfOneRanksModuleAreToldToAll) {
+  on_ranks({.ranks = 3}, [&](Communicator& ranks) {
+    const auto module = std::make_shared<torch::nn::LinearImpl>(4, 3);
+    if (ranks.rank() == 1) module->forward(torch::ones({1, 4})).sum().backward();
+    const std::string message = message_of<Exception>([&] { fully_shard(*module, ranks); });
+    EXPECT_SAYS(message, "\"weight\" cannot be sharded: it has a gradient already");
+    if (ranks.rank() != 1) {
+      EXPECT_SAYS(message, "rank 1: ");
+    }
+  });
+}
+
+/// The next unit's parameters would take the place of what is written.
+TEST(ShardedFailures, WhoWritesToTheModulesParametersIsTold) {
+  for (const Sharding sharding : {Sharding::kParameters, Sharding::kOptimizer}) {
+    on_ranks({}, [&](Communicator& ranks) {
+      const Net net = two_forwards();
+      Sharded sharded{*net.module, ranks, sharding, {}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+      net.loss(ranks.rank()).backward();
+      optimizer.step();
+      sharded.check();
+      {
+        const torch::NoGradGuard no_grad;
+        torch::nn::init::zeros_(std::static_pointer_cast<Layers>(net.module)->layers[2]->named_parameters()["weight"]);
+      }
+      const std::string message = message_of<FailedPrecondition>([&] { sharded.check(); });
+      EXPECT_SAYS(message, "\"layers.2.weight\" was written to");
+      EXPECT_SAYS(message, "Sharded::slices()");
+      EXPECT_EQ(message_of<FailedPrecondition>([&] { net.loss(ranks.rank()).backward(); }), message);
+    });
+  }
+}
+
+/// Activations of before a step do not go with parameters of after it.
+TEST(ShardedFailures, AGraphOfBeforeTheStepIsOfNoUse) {
+  for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients}) {
+    on_ranks({}, [&](Communicator& ranks) {
+      const Net net = two_forwards();
+      Sharded sharded{*net.module, ranks, sharding, {}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+      const Tensor one = net.loss(ranks.rank());
+      const Tensor other = net.loss(ranks.rank() + 2);
+      const Tensor third = net.loss(ranks.rank() + 4);
+      one.backward();
+      other.backward();  // nothing has changed since
+      optimizer.step();
+      EXPECT_SAYS(message_of<c10::Error>([&] { third.backward(); }), "modified by an inplace operation");
+    });
+  }
 }
 
 /// An evaluation without gradients meets no hook: its numbers are none, and all that comes behind it throws.
@@ -93,7 +204,8 @@ TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
     std::latch trained{1};
     on_ranks({}, [&](Communicator& ranks) {
-      const Net net = two_forwards();
+      const Net net = tied();
+      const Net kept = tied();
       Sharded sharded{*net.module, ranks, sharding, {}};
       Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
       net.loss(ranks.rank()).backward();
@@ -111,6 +223,11 @@ TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
       EXPECT_EQ(message_of<Cancelled>([&] { sharded.weigh(1); }), message);
       EXPECT_EQ(message_of<Cancelled>([&] { sharded.refresh(); }), message);
       EXPECT_EQ(message_of<Cancelled>([&] { net.loss(0).backward(); }), message);
+      // It may be all that is left of this part.
+      for (const auto& each : sharded.slices()) {
+        const Tensor whole = kept.module->named_parameters()[each.name].detach().flatten();
+        EXPECT_TRUE(torch::equal(each.values.detach(), whole.narrow(0, each.begin, each.values.numel()))) << each.name;
+      }
     });
   }
 }

@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -37,9 +39,11 @@ const Case kCases[] = {{"TransformerEncoder", encoder},
                        {"SparseEmbedding", sparse_words},
                        {"Tied", tied},
                        {"Adapter", adapter},
+                       {"AdaptedBlocks", adapted_blocks},
                        {"Twice", twice},
                        {"Unused", unused},
                        {"TwoForwards", two_forwards},
+                       {"AtOnce", at_once},
                        {"Recomputed", recomputed},
                        {"Alone", alone}};
 
@@ -211,6 +215,154 @@ TEST_P(ShardedTest, GradientsAddUp) {
   });
 }
 
+/// Pairs of layers, of which a loss may use some.
+struct Pairs : torch::nn::Module {
+  Pairs() {
+    for (int i = 0; i < 4; ++i) {
+      pairs->push_back(torch::nn::Sequential(torch::nn::Linear(6, 6), torch::nn::Linear(6, 6)));
+    }
+  }
+  /// Through the first layer of each of them, and `both` of that one's.
+  Tensor loss(std::uint64_t batch, const std::vector<std::size_t>& used, std::size_t both) {
+    Tensor x = numbers(batch, {4, 6});
+    for (const std::size_t each : used) {
+      const auto* const pair = pairs[each]->as<torch::nn::Sequential>();
+      x = torch::tanh(pair->ptr(0)->as<torch::nn::Linear>()->forward(x));
+      if (each == both) x = pair->ptr(1)->as<torch::nn::Linear>()->forward(x);
+    }
+    return x.pow(2).mean();
+  }
+  torch::nn::ModuleList pairs = register_module("pairs", torch::nn::ModuleList());
+};
+
+const Way kOneOfEach[] = {Way{},
+                          Way{.reshard = false},
+                          Way{.sharding = Sharding::kOptimizer},
+                          Way{.sharding = Sharding::kGradients, .ranks = 3},
+                          Way{.sharding = Sharding::kOptimizer, .reach = Reach::kTcp},
+                          Way{.sharding = Sharding::kGradients, .reach = Reach::kTcp}};
+
+/// Of a unit that the last backward does not use, and of a parameter whose unit it does use.
+TEST(ShardedGradients, ThatWereHeldBackCountWhateverTheLastBackwardUses) {
+  for (const Way& way : kOneOfEach) {
+    std::ostringstream name;
+    name << way;
+    SCOPED_TRACE(name.str());
+    on_ranks(way, [&](Communicator& ranks) {
+      const auto module = filled(std::make_shared<Pairs>());
+      const auto whole = filled(std::make_shared<Pairs>());
+      Sharded sharded{*module, ranks, way.sharding, {.reshard_after_forward = way.reshard}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+      Optimizer reference{groups_of(*whole, 0), Sgd{.lr = 0.1}};
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        const auto backward = [&](Pairs& of, std::uint64_t rank, double share, bool last) {
+          const std::uint64_t batch = 2 * (step * ranks.size() + rank);
+          const std::vector<std::size_t> first_use = {0, 1, 2};
+          const std::vector<std::size_t> last_use = {0, 3};
+          ((last ? of.loss(batch + 1, last_use, 3) : of.loss(batch, first_use, 0)) * share).backward();
+        };
+        {
+          const auto alone = sharded.no_sync();
+          backward(*module, ranks.rank(), 1, false);
+        }
+        backward(*module, ranks.rank(), 1, true);
+        for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+          for (const bool last : {false, true}) backward(*whole, rank, 1.0 / ranks.size(), last);
+        }
+        expect_gradients(sharded, gradients_of(*whole), 1e-12);
+        for (Optimizer* const each : {&optimizer, &reference}) {
+          each->step();
+          each->zero_grad();
+        }
+      }
+      expect_values(sharded, values_of(*whole), 1e-12);
+    });
+  }
+}
+
+/// ZeRO's ranks may use different units, in different orders, and none of some.
+TEST(ShardedGradients, OfZerosRanksMayComeFromDifferentGraphs) {
+  for (const Way& way : kOneOfEach) {
+    if (way.sharding == Sharding::kParameters) continue;
+    std::ostringstream name;
+    name << way;
+    SCOPED_TRACE(name.str());
+    on_ranks(way, [&](Communicator& ranks) {
+      const auto module = filled(std::make_shared<Pairs>());
+      const auto whole = filled(std::make_shared<Pairs>());
+      Sharded sharded{*module, ranks, way.sharding, {}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+      Optimizer reference{groups_of(*whole, 0), Sgd{.lr = 0.1}};
+      const std::vector<std::vector<std::size_t>> uses = {{0, 1, 3}, {3, 1}, {1, 0}};
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        const auto loss = [&](Pairs& of, std::uint64_t rank) {
+          const std::vector<std::size_t>& use = uses[(step + rank) % uses.size()];
+          return of.loss(step * ranks.size() + rank, use, use.front());
+        };
+        loss(*module, ranks.rank()).backward();
+        for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) (loss(*whole, rank) / ranks.size()).backward();
+        expect_gradients(sharded, gradients_of(*whole), 1e-12);
+        for (Optimizer* const each : {&optimizer, &reference}) {
+          each->step();
+          each->zero_grad();
+        }
+      }
+      expect_values(sharded, values_of(*whole), 1e-12);
+    });
+  }
+}
+
+/// What was on its way when a backward threw is of that one.
+TEST(ShardedGradients, OfABackwardThatThrewDoNotCount) {
+  for (const Way& way : kOneOfEach) {
+    std::ostringstream name;
+    name << way;
+    SCOPED_TRACE(name.str());
+    on_ranks(way, [&](Communicator& ranks) {
+      const auto module = filled(std::make_shared<Layers>());
+      const auto whole = filled(std::make_shared<Layers>());
+      Sharded sharded{*module, ranks, way.sharding, {.reshard_after_forward = way.reshard}};
+      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+      const auto loss = [&](Layers& of, std::uint64_t batch, bool throws) {
+        Tensor x = numbers(batch, {4, 6});
+        for (const std::size_t each : {0, 1, 2, 3, 4}) {
+          x = of.layer(each, x);
+          if (each == 0 && throws) {
+            x.register_hook([](const Tensor&) -> Tensor { throw std::runtime_error{"it has had enough"}; });
+          }
+        }
+        return x.pow(2).mean();
+      };
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        EXPECT_THROW(loss(*module, 10 + step, true).backward(), std::runtime_error);
+        optimizer.zero_grad();
+        loss(*module, ranks.rank(), false).backward();
+        for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) (loss(*whole, rank, false) / ranks.size()).backward();
+        expect_gradients(sharded, gradients_of(*whole), 1e-12);
+        optimizer.zero_grad();
+        whole->zero_grad();
+      }
+    });
+  }
+}
+
+/// Of all ranks, none is left out.
+TEST(ShardedSlices, AreTheWholeModule) {
+  for (const std::uint32_t count : {1U, 2U, 3U}) {
+    on_ranks({.ranks = count}, [&](Communicator& ranks) {
+      const Net net = encoder();
+      std::int64_t elements = 0;
+      for (const auto& each : net.module->parameters()) elements += each.numel();
+      const Sharded sharded = fully_shard(*net.module, ranks);
+      std::int64_t own = 0;
+      for (const auto& each : sharded.slices()) own += each.values.numel();
+      EXPECT_GT(own, 0);
+      ranks.all_reduce(std::span{&own, 1});
+      EXPECT_EQ(own, elements);
+    });
+  }
+}
+
 // ---- In other numbers than those that are kept
 
 /// Of what it computes in bfloat16, the gradients are summed up in float: those of two ranks are the mean of what each
@@ -268,6 +420,29 @@ TEST(ShardedNumbers, FollowFloatsForAWhile) {
   });
 }
 
+/// What is trained is kept in float; what is frozen as it is.
+TEST(ShardedNumbers, OfFrozenHalvesStayHalves) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const auto make = [] {
+      auto module = filled(std::make_shared<AdaptedBlocks>());
+      module->to(torch::kBFloat16);
+      return module;
+    };
+    const auto input = [](std::uint64_t batch) { return numbers(batch, {4, 7}).to(torch::kBFloat16); };
+    const auto module = make();
+    const Sharded sharded = fully_shard(*module, ranks);
+    for (const auto& each : sharded.slices()) {
+      const bool is_frozen = each.name.find("base") != std::string::npos;
+      EXPECT_EQ(each.values.scalar_type(), is_frozen ? torch::kBFloat16 : torch::kFloat) << each.name;
+    }
+    for (std::uint64_t batch = 0; batch < 2; ++batch) {
+      const Tensor loss = module->forward(input(batch));
+      EXPECT_TRUE(torch::equal(loss, make()->forward(input(batch))));
+      loss.backward();
+    }
+  });
+}
+
 /// Gradients of backwards that are summed up here, before they travel, are so in float.
 TEST(ShardedNumbers, AddUpInTheTypeThatTravels) {
   on_ranks({.ranks = 1}, [&](Communicator& ranks) {
@@ -281,6 +456,22 @@ TEST(ShardedNumbers, AddUpInTheTypeThatTravels) {
     }
     (module->forward(x) * 1).sum().backward();
     for (const Tensor& each : sharded.parameters()) EXPECT_EQ(each.grad().item<float>(), 258);
+  });
+}
+
+/// A gradient that is infinite at one rank alone leaves the step out on all.
+TEST(ShardedNumbers, AreScaledDownByTheSameOnAllRanks) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const auto module = filled(std::make_shared<Layers>());
+    Sharded sharded = fully_shard(*module, ranks);
+    GradScaler scaler{{.begin = 8}};
+    const std::vector<Tensor> own = sharded.parameters();
+    for (const Tensor& each : own) each.mutable_grad() = torch::ones_like(each);
+    EXPECT_TRUE(scaler.unscale(own, ranks));
+    EXPECT_EQ(own[0].grad()[0].item<double>(), 1.0 / 8);
+    if (ranks.rank() == 1) own[0].grad()[0] = INFINITY;
+    EXPECT_FALSE(scaler.unscale(own, ranks));
+    EXPECT_EQ(scaler.now(), 4);
   });
 }
 

@@ -38,6 +38,18 @@ TEST(ShardedUnits, AreTheChildrenOfTheLargestList) {
   });
 }
 
+TEST(ShardedUnits, AreListedWithWhatTheyTake) {
+  on_ranks({}, [&](Communicator& ranks) {
+    torch::nn::Sequential module{torch::nn::Linear(1024, 512), torch::nn::Linear(512, 1024)};
+    const Sharded sharded = fully_shard(*module, ranks);
+    EXPECT_EQ(sharded.table(),
+              "unit    parameters  gathered MiB  kept MiB\n"
+              "0           524800          2.00      1.00\n"
+              "1           525312          2.00      1.00\n"
+              "What is gathered takes 4.01 MiB at most, what is kept 2.00.\n");
+  });
+}
+
 TEST(ShardedUnits, AreWhatIsAskedFor) {
   on_ranks({}, [&](Communicator& ranks) {
     const auto module = filled(std::make_shared<Encoder>());

@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
@@ -13,8 +13,8 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kRooms = 3;  // for the unit that is worked on, the one before it, and the next
-constexpr int kNanByte = 0xFF;     // any floating point number of such bytes is none
+constexpr std::size_t kRooms = 3;          // for the unit that is worked on, the one before it, and the next
+constexpr std::size_t kPathMax = 1 << 16;  // is kept in words
 
 bool is_in(std::uint32_t unit, std::span<const std::uint32_t> units) {
   return std::find(units.begin(), units.end(), unit) != units.end();
@@ -34,7 +34,8 @@ bool is_in_backward() {
 }  // namespace
 
 Gathering::Gathering(const Communicator& ranks, std::vector<ShardedUnit>& units, Staying staying)
-    : ranks_{ranks}, units_{units}, staying_{staying}, places_(units.size()), watch_{*this} {
+    : ranks_{ranks}, units_{units}, staying_{staying}, places_(units.size()), watch_{*this}, order_(units.size()) {
+  std::iota(order_.begin(), order_.end(), 0);
   std::size_t passing = 0;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (staying_ == Staying::kAll || units_[i].is_rest) {
@@ -70,15 +71,16 @@ void Gathering::refresh(bool also_frozen) {
     if (places_[i].room != nullptr) leave(i);
   }
   last_ = static_cast<std::uint32_t>(-1);
-  path_.clear();
 }
 
 void Gathering::begin_counting() {
+  path_.clear();
+  path_hash_ = 0;
   gathers_ = 0;
   waited_ = {};
 }
 
-std::vector<std::size_t> Gathering::order() const {
+std::vector<std::size_t> Gathering::order_of_touch() const {
   std::vector<std::size_t> order = by_turn_;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     if (places_[i].turn == kNever) order.push_back(i);
@@ -86,35 +88,53 @@ std::vector<std::size_t> Gathering::order() const {
   return order;
 }
 
+std::size_t Gathering::bytes() const {
+  std::size_t bytes = rooms_.size() * room_bytes_;
+  for (const auto& each : memories_) bytes += each.size();
+  return bytes;
+}
+
 // ---- What operators work on
 
 void Gathering::touched(std::span<const std::uint32_t> numbers) noexcept {
   if (failure_ != nullptr) return;
   try {
-    for (const std::uint32_t each : numbers) need(each, numbers);
+    std::optional<std::uint32_t> last;
+    for (const std::uint32_t each : numbers) {
+      if (need(each, numbers)) last = each;
+    }
+    // When all are there that the operator works on: the next one may not take the room of any of them.
+    if (last) fetch_next(*last, numbers);
   } catch (...) {
     fail(std::current_exception());
   }
 }
 
-void Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) {
+/// Whether the one that is used after it is to be fetched.
+bool Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) {
   Place& place = places_[unit];
   const bool is_used_again = last_ == unit && place.is_there;
-  if (is_used_again && units_.size() > 1) return;  // a step ends and begins with others: it is none that lies between
+  if (is_used_again && units_.size() > 1) return false;  // a step ends and begins with others
   const bool is_begun = place.is_there || !place.coming.empty();
   if (is_begun && place.version != version_of(unit)) throw_changed(units_[unit].name);
-  if (is_used_again) return;
-  if (place.turn == kNever) {
-    place.turn = by_turn_.size();
-    by_turn_.push_back(unit);
-  }
-  place.used = ++clock_;
-  path_.push_back(unit);
+  if (is_used_again) return false;
+  touch(unit);
   const bool comes = !place.is_there;
   if (comes) {
     const TimePoint began = std::chrono::steady_clock::now();
+    bring(unit, beside);
+    waited_ += std::chrono::steady_clock::now() - began;
+  }
+  last_ = unit;
+  // Of what stays, the first use tells what is next; others, by a head for instance, may be the last.
+  return staying_ == Staying::kRest && (comes || !units_[unit].is_rest);
+}
+
+void Gathering::bring(std::uint32_t unit, std::span<const std::uint32_t> beside) {
+  Place& place = places_[unit];
+  try {
     if (staying_ == Staying::kAll) {
-      for (const std::size_t each : order()) {
+      for (const std::size_t each : order_) {
         if (!places_[each].is_there && places_[each].coming.empty()) begin_gather(each);
       }
     } else if (place.coming.empty()) {
@@ -122,12 +142,22 @@ void Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) 
       begin_gather(unit);
     }
     finish(unit);
-    place.is_there = true;
-    waited_ += std::chrono::steady_clock::now() - began;
+  } catch (const Exception& error) {
+    throw_error(Error{error.error()}.with("gathering \"" + units_[unit].name + '"'));
   }
-  // Of what stays, the first use tells what is next; others, by a head for instance, may be the last.
-  if (staying_ == Staying::kRest && (comes || !units_[unit].is_rest)) fetch_next(unit);
-  last_ = unit;
+  place.is_there = true;
+}
+
+void Gathering::touch(std::uint32_t unit) {
+  constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
+  Place& place = places_[unit];
+  if (place.turn == kNever) {
+    place.turn = by_turn_.size();
+    by_turn_.push_back(unit);
+  }
+  place.used = ++clock_;
+  if (path_.size() < kPathMax) path_.push_back(unit);
+  path_hash_ = (path_hash_ ^ (unit + 1)) * kMix;
 }
 
 void Gathering::begin_gather(std::size_t number) {
@@ -169,12 +199,11 @@ void Gathering::advance() {
 }
 
 /// In forward what was touched next in the first step; in backward what was touched before.
-void Gathering::fetch_next(std::size_t number) {
+void Gathering::fetch_next(std::size_t number, std::span<const std::uint32_t> beside) {
   const std::size_t turn = places_[number].turn;
   const std::size_t next = is_in_backward() ? turn - 1 : turn + 1;  // none before the first: very many
   if (next >= by_turn_.size()) return;
   const std::size_t unit = by_turn_[next];
-  const std::uint32_t beside[] = {static_cast<std::uint32_t>(number), last_};
   Place& place = places_[unit];
   if (place.is_there || !place.coming.empty()) return;
   if (place.own == nullptr && !find_room(unit, beside, Growth::kNone)) return;
@@ -218,13 +247,13 @@ void Gathering::point(std::size_t number, std::byte* memory) {
 }
 
 // libtorch goes on with the operator whatever happens here. It is to read numbers that nobody takes for results.
+// What this rank keeps of them stays as it is: it may be all that is left.
 void Gathering::fail(std::exception_ptr why) {
   failure_ = std::move(why);
-  std::span<std::byte> largest;
-  for (const auto& each : memories_) largest = each.size() > largest.size() ? each.span() : largest;
-  for (const Room& each : rooms_) largest = each.memory.size() > largest.size() ? each.memory.span() : largest;
-  std::memset(largest.data(), kNanByte, largest.size());
-  for (std::size_t i = 0; i < units_.size(); ++i) point(i, largest.data());
+  std::size_t largest = 0;
+  for (const ShardedUnit& each : units_) largest = std::max(largest, each.bytes);
+  no_numbers_.emplace(largest);
+  for (std::size_t i = 0; i < units_.size(); ++i) point(i, no_numbers_->data());
 }
 
 }  // namespace pharos::ml

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/ml/communicator.hpp>
 
+#include "no_numbers.hpp"
 #include "shards.hpp"
 #include "watch.hpp"
 
@@ -32,6 +34,8 @@ class Gathering final : public Watch::Owner {
   void begin();
   /// What ranks train changes, or has changed; or all that they keep. Nothing of it is read any more.
   void refresh(bool also_frozen = false);
+  /// In which units that stay are gathered, from now on, as all ranks have agreed.
+  void set_order(std::span<const std::size_t> units) { order_.assign(units.begin(), units.end()); }
   /// Goes on with what is under way.
   void advance();
 
@@ -40,11 +44,15 @@ class Gathering final : public Watch::Owner {
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
   /// Units in the order in which they were first touched; then the others.
-  std::vector<std::size_t> order() const;
-  /// What has been touched since refresh(), in that order.
+  std::vector<std::size_t> order_of_touch() const;
+  /// What has been touched in this step, in that order: a hash of all, and the first ones.
+  std::uint64_t path_hash() const { return path_hash_; }
   const std::vector<std::uint32_t>& path() const { return path_; }
+  /// Of memory for what is gathered.
+  std::size_t bytes() const;
   std::size_t gathers() const { return gathers_; }
   Duration waited() const { return waited_; }
+  /// A step begins.
   void begin_counting();
 
   void touched(std::span<const std::uint32_t> numbers) noexcept override;
@@ -67,11 +75,13 @@ class Gathering final : public Watch::Owner {
   };
   enum class Growth { kNone, kAllowed };
 
-  void need(std::uint32_t unit, std::span<const std::uint32_t> beside);
+  bool need(std::uint32_t unit, std::span<const std::uint32_t> beside);
+  void bring(std::uint32_t unit, std::span<const std::uint32_t> beside);
+  void touch(std::uint32_t unit);
   void begin_gather(std::size_t unit);
   std::uint64_t version_of(std::size_t unit) const;
   void finish(std::size_t unit);
-  void fetch_next(std::size_t unit);
+  void fetch_next(std::size_t unit, std::span<const std::uint32_t> beside);
   bool find_room(std::size_t unit, std::span<const std::uint32_t> beside, Growth growth);
   void leave(std::size_t unit);
   void point(std::size_t unit, std::byte* memory);
@@ -88,10 +98,13 @@ class Gathering final : public Watch::Owner {
   std::uint32_t last_ = static_cast<std::uint32_t>(-1);
   std::uint64_t clock_ = 0;
   std::vector<std::size_t> by_turn_;
+  std::vector<std::size_t> order_;  // where units stay
   std::vector<std::uint32_t> path_;
+  std::uint64_t path_hash_ = 0;
   std::size_t gathers_ = 0;
   Duration waited_{};
   std::exception_ptr failure_;
+  std::optional<NoNumbers> no_numbers_;  // from then on
 };
 
 }  // namespace pharos::ml

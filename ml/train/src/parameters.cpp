@@ -99,6 +99,25 @@ std::optional<std::string> first_difference(Communicator& ranks, const std::stri
   return std::nullopt;
 }
 
+void on_all(Communicator& ranks, const std::function<void()>& work) {
+  std::optional<Error> own;
+  try {
+    work();
+  } catch (const Exception& error) {
+    own = error.error();
+  }
+  constexpr std::int64_t kNone = -1;
+  const std::int64_t code = own ? static_cast<std::int64_t>(own->code()) : kNone;
+  std::vector<std::int64_t> codes(ranks.size());
+  ranks.all_gather(std::span{&code, 1}, std::span{codes});
+  const auto first = std::ranges::find_if(codes, [](std::int64_t each) { return each != kNone; });
+  if (first == codes.end()) return;
+  const auto rank = static_cast<std::size_t>(first - codes.begin());
+  const std::vector<std::string> texts = gather_texts(ranks, own ? own->to_string() : "");
+  if (own) throw_error(*std::move(own));
+  throw_error(Error{static_cast<ErrorCode>(*first), "rank " + std::to_string(rank) + ": " + texts[rank]});
+}
+
 void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std::uint32_t root) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& each : tensors) {

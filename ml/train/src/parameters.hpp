@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ std::vector<NamedTensor> buffers_of(const torch::nn::Module& module);
 /// Throws InvalidArgument on all ranks, with the first difference, unless they have the same ones: by name, shape,
 /// type, and whether they are trained.
 void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors);
+
+/// What `work` throws at one rank is thrown at all.
+void on_all(Communicator& ranks, const std::function<void()>& work);
 
 /// Each rank gives a text of lines: of the first rank that has another one than rank 0, where it begins to differ.
 std::optional<std::string> first_difference(Communicator& ranks, const std::string& text);

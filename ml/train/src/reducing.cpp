@@ -9,6 +9,8 @@
 #include <numeric>
 #include <utility>
 
+#include <pharos/actors/exceptions.hpp>
+
 #include "torch_dtype.hpp"
 
 namespace pharos::ml {
@@ -81,7 +83,11 @@ void Reducing::set_order(std::span<const std::size_t> units) {
 // ---- A backward
 
 void Reducing::begin() {
-  while (!under_way_.empty()) settle_front();  // of a backward that threw: it must not meet what comes now
+  // Of a backward that threw: it must not meet what comes now, nor be counted with that.
+  for (UnderWay& each : under_way_) {
+    for (Pending& pending : each.pending) pending.wait();
+  }
+  under_way_.clear();
   for (Room& each : rooms_) each.holder = kNobody;
   for (Progress& each : progress_) each = {.room = each.room, .turn = each.turn};
   for (Gradient& each : gradients_) {
@@ -208,7 +214,11 @@ void Reducing::advance() {
 
 void Reducing::settle_front() {
   UnderWay& front = under_way_.front();
-  for (Pending& each : front.pending) each.wait();
+  try {
+    for (Pending& each : front.pending) each.wait();
+  } catch (const Exception& error) {
+    throw_error(Error{error.error()}.with("reducing the gradients of \"" + units_[front.unit].name + '"'));
+  }
   const std::vector<Shard>& shards = units_[front.unit].shards;
   for (std::size_t i = 0; i < shards.size(); ++i) put_down(shards[i], front.results[i]);
   progress_[front.unit].room->holder = kNobody;
@@ -239,21 +249,23 @@ std::vector<std::uint8_t> Reducing::state() const {
   return state;
 }
 
-void Reducing::end(std::span<const std::uint8_t> all, double factor) {
-  const auto has_any = [&](std::size_t unit, std::uint8_t least) {
-    for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      if (gradients_[i].unit == unit && all[i] >= least) return true;
-    }
-    return false;
-  };
-  for (; next_ < order_.size(); ++next_) {
-    if (has_any(order_[next_], kSome)) reduce(order_[next_], factor);
+void Reducing::finish(double factor) {
+  for (Gradient& each : gradients_) {
+    if (each.unit == kNobody || each.has != kNone || !each.parameter.grad().defined()) continue;
+    each.has = kSome;
   }
+  while (next_ < order_.size()) reduce(order_[next_++], factor);
+}
+
+void Reducing::end(std::span<const std::uint8_t> all, double factor) {
   const auto began = std::chrono::steady_clock::now();
   while (!under_way_.empty()) settle_front();
   let_go_of_unused(all);
   for (const std::size_t unit : order_) {
-    if (!has_any(unit, kLate)) continue;
+    const auto is_late = [&](const Gradient& each) {
+      return each.unit == unit && all[static_cast<std::size_t>(&each - gradients_.data())] == kLate;
+    };
+    if (std::none_of(gradients_.begin(), gradients_.end(), is_late)) continue;
     for (Gradient& each : gradients_) each.is_copied = each.is_copied && each.unit != unit;
     reduce(unit, factor);
     settle_front();

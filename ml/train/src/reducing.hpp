@@ -39,10 +39,13 @@ class Reducing {
   void arrive(std::size_t parameter, double factor);
   /// Goes on with what is under way.
   void advance();
+  /// The backward has ended: begins with what is left, so that ranks have done the same whatever they have used. What
+  /// was held back of others counts.
+  void finish(double factor);
   /// By parameter, what this rank has: `kNone`, `kSome`, or `kLate` if some came after their unit had been reduced.
   enum Has : std::uint8_t { kNone, kSome, kLate };
   std::vector<std::uint8_t> state() const;
-  /// The backward has ended. `all`: the largest of all ranks' states.
+  /// `all`: the largest of all ranks' states.
   void end(std::span<const std::uint8_t> all, double factor);
 
   std::size_t reductions() const { return reductions_; }

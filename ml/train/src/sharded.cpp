@@ -37,6 +37,29 @@ Gathering::Staying staying(Sharding sharding, const ShardOptions& options) {
   return passing ? Gathering::Staying::kRest : Gathering::Staying::kAll;
 }
 
+void check_device(const NamedTensor& buffer) {
+  if (buffer.tensor.is_cpu()) return;
+  throw_error(Error{ErrorCode::kUnsupported,
+                    "buffer \"" + buffer.name + "\" cannot be sharded: it is on " + buffer.tensor.device().str(),
+                    "Buffers are in the memory of the CPU."});
+}
+
+/// What ranks have to have in common, a line each.
+std::string describe(const std::vector<ShardedUnit>& units, Sharding sharding, const ShardOptions& options) {
+  constexpr const char* kShardings[] = {"zero1", "zero2", "fully_shard"};
+  std::ostringstream text;
+  text << kShardings[static_cast<int>(sharding)]
+       << (options.reshard_after_forward ? "" : " without reshard_after_forward")
+       << (options.broadcast_buffers ? "" : " without broadcast_buffers") << '\n';
+  for (const ShardedUnit& unit : units) {
+    for (const Shard& each : unit.shards) {
+      text << "the unit \"" << unit.name << "\" of " << each.flat.size << ' ' << each.flat.type << " in "
+           << each.computed << ", gradients in " << each.sent << '\n';
+    }
+  }
+  return text.str();
+}
+
 }  // namespace
 
 // Gathering brings parameters, Reducing takes gradients; here is what happens when: hooks of the gradients'
@@ -56,6 +79,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
         reducing_{ranks, units_, parameters_, slices_, sharding == Sharding::kOptimizer} {
     broadcast(ranks_, buffers_, 0);
     gathering_.begin();
+    count_changes();
   }
   Core(Core&&) = delete;
 
@@ -86,17 +110,21 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
 
   const std::vector<Slice>& slices() const { return slices_; }
   void refresh() {
-    gathering_.check();
+    check();
     gathering_.refresh(true);
+    mark_changed();
   }
   std::vector<ParameterGroup> groups(double weight_decay);
   double clip_norm(double max);
   void hold_back(bool hold) { holds_back_ += hold ? 1 : -1; }
   void weigh(double samples) {
-    gathering_.check();
+    check();
     shares_.exchange(samples);
   }
-  void check() const { gathering_.check(); }
+  void check() const {
+    gathering_.check();
+    check_changes();
+  }
   const Step& last_step() const { return step_; }
   Duration waited_for_parameters() const { return gathering_.waited(); }
   std::string table() const;
@@ -118,6 +146,9 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   [[noreturn]] void throw_different_paths();
   std::string path() const;
   void learn_order();
+  void count_changes();
+  void check_changes() const;
+  void mark_changed();
 
   Communicator ranks_;
   const Sharding sharding_;
@@ -129,7 +160,8 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   Gathering gathering_;
   std::vector<Slice> slices_;
   Reducing reducing_;
-  std::vector<Hook> hooks_;  // by parameter
+  std::vector<Hook> hooks_;             // by parameter
+  std::vector<std::int64_t> versions_;  // of those
   bool under_way_ = false;
   int holds_back_ = 0;
   Step step_;
@@ -140,7 +172,16 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
 std::vector<ShardedUnit> Sharded::Core::plan(const torch::nn::Module& module) {
   check_alike(ranks_, parameters_);
   check_alike(ranks_, buffers_);
-  return sharded_units(module, parameters_, options_, ranks_.size());
+  std::vector<ShardedUnit> units;
+  on_all(ranks_, [&] {
+    for (const NamedTensor& each : buffers_) check_device(each);
+    units = sharded_units(module, parameters_, options_, ranks_.size());
+  });
+  if (const auto difference = first_difference(ranks_, describe(units, sharding_, options_))) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "ranks shard their modules in different ways: " + *difference,
+                      "Give all ranks the same Sharding and ShardOptions, and blocks in the same order."});
+  }
+  return units;
 }
 
 std::vector<Sharded::Slice> Sharded::Core::take_over() {
@@ -193,9 +234,10 @@ void Sharded::Core::begin() {
 }
 
 void Sharded::Core::end() {
-  gathering_.check();
+  check();
   const at::NoGradGuard no_grad;
   const Watch::Quiet quiet;
+  reducing_.finish(shares_.factor());
   const std::vector<std::uint8_t> all = exchange_state();
   reducing_.end(all, shares_.factor());
   if (options_.broadcast_buffers) broadcast(ranks_, buffers_, 0);
@@ -212,16 +254,13 @@ void Sharded::Core::end() {
 void Sharded::Core::forget() {
   under_way_ = false;
   reducing_.forget();
+  gathering_.begin_counting();
 }
 
 /// What of each parameter's gradient some rank has. Throws on all ranks unless all have touched the same units in the
 /// same order.
 std::vector<std::uint8_t> Sharded::Core::exchange_state() {
-  std::uint64_t path = 0;
-  if (sharding_ == Sharding::kParameters) {
-    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
-    for (const std::uint32_t each : gathering_.path()) path = (path ^ (each + 1)) * kMix;
-  }
+  const std::uint64_t path = sharding_ == Sharding::kParameters ? gathering_.path_hash() : 0;
   std::vector<std::uint8_t> own(sizeof path);
   std::memcpy(own.data(), &path, sizeof path);
   const std::vector<std::uint8_t> state = reducing_.state();
@@ -253,12 +292,15 @@ std::string Sharded::Core::path() const {
   return text;
 }
 
-/// The order in which units were first touched at rank 0, backwards.
+/// As units were first touched at rank 0; gradients come backwards.
 void Sharded::Core::learn_order() {
-  const std::vector<std::size_t> own = gathering_.order();
-  std::vector<std::int64_t> order(own.rbegin(), own.rend());
-  ranks_.broadcast(std::span{order}, 0);
-  reducing_.set_order(std::vector<std::size_t>(order.begin(), order.end()));
+  const std::vector<std::size_t> own = gathering_.order_of_touch();
+  std::vector<std::int64_t> agreed(own.begin(), own.end());
+  ranks_.broadcast(std::span{agreed}, 0);
+  std::vector<std::size_t> order(agreed.begin(), agreed.end());
+  gathering_.set_order(order);
+  std::ranges::reverse(order);
+  reducing_.set_order(order);
 }
 
 // ---- Around it
@@ -280,12 +322,34 @@ std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
 
 /// What was gathered since backward, for an evaluation, is of what is changed now.
 void Sharded::Core::before_step() {
-  gathering_.check();
+  check();
   gathering_.refresh();
+  mark_changed();
+}
+
+void Sharded::Core::count_changes() {
+  versions_.clear();
+  for (const NamedTensor& each : parameters_) versions_.push_back(each.tensor._version());
+}
+
+/// Whoever writes to the module's parameters writes to memory that is another unit's soon: libtorch counts that.
+void Sharded::Core::check_changes() const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].tensor._version() == versions_[i]) continue;
+    throw_error(Error{ErrorCode::kFailedPrecondition,
+                      '"' + parameters_[i].name + "\" was written to, which does not change what the ranks keep of it",
+                      "Load before the module is sharded; or write to Sharded::slices(), and call refresh()."});
+  }
+}
+
+/// A graph that has used parameters as they were is of no use: its backward throws.
+void Sharded::Core::mark_changed() {
+  for (const NamedTensor& each : parameters_) each.tensor.unsafeGetTensorImpl()->bump_version();
+  count_changes();
 }
 
 double Sharded::Core::clip_norm(double max) {
-  gathering_.check();
+  check();
   const at::NoGradGuard no_grad;
   double squares = 0;
   for (const Slice& each : slices_) {
@@ -310,6 +374,7 @@ std::string Sharded::Core::table() const {
   text << std::left << std::setw(static_cast<int>(width)) << "unit" << std::right << std::setw(14) << "parameters"
        << std::setw(14) << "gathered MiB" << std::setw(10) << "kept MiB" << '\n';
   text << std::fixed << std::setprecision(2);
+  std::size_t all_kept = 0;
   for (const ShardedUnit& unit : units_) {
     std::int64_t elements = 0;
     std::size_t kept = 0;
@@ -320,7 +385,10 @@ std::string Sharded::Core::table() const {
     text << std::left << std::setw(static_cast<int>(width)) << unit.name << std::right << std::setw(14) << elements
          << std::setw(14) << static_cast<double>(unit.bytes) / kMib << std::setw(10) << static_cast<double>(kept) / kMib
          << '\n';
+    all_kept += kept;
   }
+  text << "What is gathered takes " << static_cast<double>(gathering_.bytes()) / kMib << " MiB at most, what is kept "
+       << static_cast<double>(all_kept) / kMib << ".\n";
   return text.str();
 }
 

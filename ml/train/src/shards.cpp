@@ -3,10 +3,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include <pharos/actors/exceptions.hpp>
@@ -51,17 +55,42 @@ void check(const NamedTensor& parameter) {
     refuse("it is not contiguous", "Call Tensor::contiguous() where the module makes it.");
   }
   if (!tensor.is_leaf()) refuse("it is computed from others", "Register leaves as parameters.");
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor);
+  const bool is_taken = accumulator != nullptr && !accumulator->post_hooks().empty();
+  if (is_taken || (tensor.numel() > 0 && tensor.const_data_ptr() == nullptr)) {
+    refuse("its gradient is somebody else's, such as another Sharded's or a Ddp's", "End that one first.");
+  }
   if (tensor.requires_grad() && tensor.grad().defined()) {
     refuse("it has a gradient already", "Call zero_grad(), or shard the module before it is trained.");
+  }
+}
+
+/// Each gets memory of its own: what is written by one name would not be read by the other.
+void check_apart(std::span<const NamedTensor> parameters) {
+  std::vector<const NamedTensor*> by_place;
+  for (const NamedTensor& each : parameters) by_place.push_back(&each);
+  const auto begin = [](const NamedTensor* each) { return static_cast<const char*>(each->tensor.const_data_ptr()); };
+  std::ranges::sort(by_place, std::less{}, begin);
+  for (std::size_t i = 1; i < by_place.size(); ++i) {
+    const NamedTensor& one = *by_place[i - 1];
+    const NamedTensor& other = *by_place[i];
+    if (other.tensor.numel() == 0 || begin(&one) + one.tensor.nbytes() <= begin(&other)) continue;
+    throw_error(Error{ErrorCode::kUnsupported,
+                      "parameters \"" + one.name + "\" and \"" + other.name +
+                          "\" cannot be sharded: they are two tensors in the same memory",
+                      "Register the same tensor by both names."});
   }
 }
 
 /// What changes its parameters in forward does not change those that ranks keep.
 void check(const std::string& name, const torch::nn::Module& module) {
   const auto* const embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module);
-  if (embedding == nullptr || !embedding->options.max_norm()) return;
+  const auto* const bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
+  const bool changes = (embedding != nullptr && embedding->options.max_norm().has_value()) ||
+                       (bag != nullptr && bag->options.max_norm().has_value());
+  if (!changes) return;
   throw_error(Error{ErrorCode::kUnsupported,
-                    "\"" + name + "\" cannot be sharded: an embedding with max_norm changes its weight in forward",
+                    name + " cannot be sharded: an embedding with max_norm changes its weight in forward",
                     "Leave max_norm out, or clip the embedding's rows after the step."});
 }
 
@@ -80,7 +109,9 @@ at::Tensor tensor_on(std::byte* memory, at::ScalarType type, std::int64_t elemen
 std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::span<const NamedTensor> parameters,
                                        const ShardOptions& options, std::uint32_t ranks) {
   for (const NamedTensor& each : parameters) check(each);
-  for (const auto& item : module.named_modules("", false)) check(item.key(), *item.value());
+  check_apart(parameters);
+  check("the module", module);
+  for (const auto& item : module.named_modules("", false)) check('"' + item.key() + '"', *item.value());
   const Modules blocks = options.blocks.empty() ? blocks_of(module) : options.blocks;
   std::vector<ShardedUnit> units;
   for (Unit& unit : units_of(module, parameters, blocks, ranks)) {
@@ -103,7 +134,7 @@ void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Commu
   const at::NoGradGuard no_grad;
   for (Shard& shard : unit.shards) {
     const Flat& flat = shard.flat;
-    const at::ScalarType kept = kept_type(flat.type);
+    const at::ScalarType kept = flat.is_trained ? kept_type(flat.type) : flat.type;
     const std::int64_t elements = flat.piece * ranks.size();
     const std::int64_t begin = flat.piece * ranks.rank();
     {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <unordered_set>
 
+#include <pharos/ml/communicator.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "parameters.hpp"
@@ -55,12 +57,29 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
 }
 
 bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
+  const bool finite = unscale_all(parameters);
+  adapt(finite);
+  return finite;
+}
+
+bool GradScaler::unscale(const std::vector<at::Tensor>& parameters, Communicator& ranks) {
+  std::int64_t finite = unscale_all(parameters) ? 1 : 0;
+  ranks.all_reduce(std::span{&finite, 1}, Reduction::kMin);
+  adapt(finite != 0);
+  return finite != 0;
+}
+
+bool GradScaler::unscale_all(const std::vector<at::Tensor>& parameters) const {
   bool finite = true;
   for_gradients(parameters, [&](at::Tensor& gradient) {
     if (is_half(gradient)) gradient = gradient.to(at::kFloat);
     gradient.mul_(1 / state_.scale);
     finite = finite && at::isfinite(gradient).all().item<bool>();
   });
+  return finite;
+}
+
+void GradScaler::adapt(bool finite) {
   if (!finite) {
     state_.scale /= 2;
     state_.good_steps = 0;
@@ -68,7 +87,6 @@ bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
     state_.scale = std::max(state_.scale, std::min(2 * state_.scale, kScaleMax));
     state_.good_steps = 0;
   }
-  return finite;
 }
 
 // ---- Ema

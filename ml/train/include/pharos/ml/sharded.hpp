@@ -59,14 +59,15 @@ struct ShardOptions {
 /// A unit's parameters come from all ranks when an operator is about to work on one of them, the next unit's with them,
 /// and their memory is another unit's later. Ranks must run the same graph in a step, or all throw; ZeRO's need not.
 /// Optimizers have to treat elements one by one, as AdamW, Sgd and Lion do. Gradients are the mean over the ranks, are
-/// added to what is there, and lie at the parts that this rank keeps: parameters of the module have none.
+/// added to what is there, and lie at the parts that this rank keeps: parameters of the module have none. Nor are they
+/// to be written to, which is found at the next hook: load before, or by slices().
 ///
 /// Losses may be computed at any time, with gradients or without, by all ranks: they are of the newest parameters.
 ///
 /// What fails between ranks while an operator waits for its parameters cannot be thrown there: they are NaN from then
 /// on, and what has failed is thrown by backward(), by the step() of an Optimizer of groups(), and by clip_norm(),
 /// weigh(), refresh() and check(). An evaluation without gradients has none of these but check(). After it, and without
-/// this, the module's parameters are of no use.
+/// this, the module's parameters are of no use. What this rank keeps is as it was.
 class PHAROS_API Sharded {
  public:
   Sharded(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options);
@@ -78,7 +79,8 @@ class PHAROS_API Sharded {
     std::string name;
     std::vector<std::int64_t> shape;  ///< of the parameter
     std::int64_t begin = 0;
-    at::Tensor values;  ///< in one dimension, in float at least; a leaf that requires gradients, if it is trained
+    /// In one dimension. If it is trained: in float at least, and a leaf that requires gradients.
+    at::Tensor values;
   };
   /// May be written to by all ranks, as a checkpoint does; then refresh() is to follow.
   const std::vector<Slice>& slices() const;

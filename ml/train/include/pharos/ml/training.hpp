@@ -17,6 +17,8 @@ class Module;
 /// What a training loop wants between backward() and step(), and beside it.
 namespace pharos::ml {
 
+class Communicator;
+
 /// Makes the gradients of all of them, taken as one vector, at most so long; returns how long it was. What is no finite
 /// number is returned, and nothing changed.
 PHAROS_API double clip_norm(const std::vector<at::Tensor>& parameters, double max);
@@ -41,6 +43,8 @@ class PHAROS_API GradScaler {
   at::Tensor scale(const at::Tensor& loss) const;
   /// False: leave the step out. With Ddp all ranks say the same, since their gradients are the same.
   bool unscale(const std::vector<at::Tensor>& parameters);
+  /// Where each rank has a part of the gradients, as with Sharded: all say the same.
+  bool unscale(const std::vector<at::Tensor>& parameters, Communicator& ranks);
   double now() const { return state_.scale; }
 
   /// What it goes on from.
@@ -54,6 +58,9 @@ class PHAROS_API GradScaler {
   void set_state(const State& state) { state_ = state; }
 
  private:
+  bool unscale_all(const std::vector<at::Tensor>& parameters) const;
+  void adapt(bool finite);
+
   const Options options_;
   State state_;
 };
