@@ -1,9 +1,4 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -11,11 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include <pharos/actors/exceptions.hpp>
-#include <pharos/base/fd.hpp>
-#include <pharos/base/whole_files.hpp>
 #include <pharos/ml/readers.hpp>
 
 #include "file_bytes.hpp"
+#include "new_file.hpp"
 #include "shapes.hpp"
 
 // The head's length (8 bytes, lowest first); the head: a JSON object with dtype, shape and data_offsets of each tensor,
@@ -24,11 +18,12 @@
 namespace pharos::ml {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr std::size_t kHeadBytesMax = std::size_t{100} << 20;  // as the format's own library has it
 constexpr std::size_t kAlignment = 64;
 constexpr int kDepth = 3;
+constexpr const char* kMetadata = "__metadata__";
 
 struct TypeName {
   const char* name;
@@ -46,8 +41,20 @@ const char* name_of(DType dtype) {
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
+/// Throws for a key that an object has twice: others may take the one or the other.
 Json parsed_head(const std::filesystem::path& path, std::string_view text) {
-  const auto look = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepth; };
+  std::vector<std::set<std::string>> keys;  // of the object that is open at each depth
+  const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > kDepth) return false;
+    const auto within = static_cast<std::size_t>(depth);
+    if (event == Json::parse_event_t::object_start) {
+      keys.resize(within);
+      keys.emplace_back();
+    } else if (event == Json::parse_event_t::key && !keys[within - 1].insert(value.get<std::string>()).second) {
+      throw_corrupt(path, "its head has \"" + value.get<std::string>() + "\" twice");
+    }
+    return true;
+  };
   Json head = Json::parse(text, look, false);
   if (!head.is_object()) throw_corrupt(path, "its head is no JSON object");
   return head;
@@ -55,6 +62,32 @@ Json parsed_head(const std::filesystem::path& path, std::string_view text) {
 
 bool is_length(const Json& json) {
   return json.is_number_unsigned() && json.get<std::uint64_t>() <= INT64_MAX;
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    Json(text).dump();
+    return true;
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
+/// Where tensors begin and end, of so many bytes.
+using Places = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+/// One behind the other, from the first byte to the last.
+void check_places(const std::filesystem::path& path, Places places, std::uint64_t bytes) {
+  std::ranges::sort(places);
+  std::uint64_t at = 0;
+  for (const auto& [begin, end] : places) {
+    if (begin < at) throw_corrupt(path, "two of its tensors lie on each other");
+    if (begin > at)
+      throw_corrupt(path,
+                    "no tensor has the " + std::to_string(begin - at) + " bytes from " + std::to_string(at) + " on");
+    at = end;
+  }
+  if (at != bytes) throw_corrupt(path, "it has " + std::to_string(bytes - at) + " bytes behind its last tensor");
 }
 
 }  // namespace
@@ -73,12 +106,13 @@ SafeTensors SafeTensors::read(const std::filesystem::path& path, Keep keep) {
   const Bytes data{file.owner(), file.span().subspan(sizeof length + length)};
 
   SafeTensors read;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+  Places places;
   for (const auto& [name, value] : head.items()) {
     const auto refuse = [&, &name = name](const std::string& why) {
       throw_corrupt(path, "the tensor \"" + name + "\" " + why);
     };
-    if (name == "__metadata__") {
+    if (name == kMetadata) {
+      if (!value.is_object()) throw_corrupt(path, "its metadata is no JSON object");
       for (const auto& [key, its] : value.items()) {
         if (!its.is_string()) throw_corrupt(path, "its metadata has a value that is no text");
         read.metadata_.emplace_back(key, its.get<std::string>());
@@ -110,10 +144,7 @@ SafeTensors SafeTensors::read(const std::filesystem::path& path, Keep keep) {
     read.tensors_.push_back(
         {name, array_of(path, type->numbers, lengths, Bytes{data.owner(), data.span().subspan(begin, end - begin)})});
   }
-  std::ranges::sort(places);
-  for (std::size_t i = 1; i < places.size(); ++i) {
-    if (places[i].first < places[i - 1].second) throw_corrupt(path, "two of its tensors lie on each other");
-  }
+  check_places(path, std::move(places), data.size());
   std::ranges::sort(read.tensors_, {}, &NamedArray::name);
   return read;
 }
@@ -134,44 +165,55 @@ const Array& SafeTensors::operator[](std::string_view name) const {
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& tensors,
                        const std::vector<std::pair<std::string, std::string>>& metadata) {
+  const auto refuse = [&](const std::string& why, const std::string& remedy) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "writing " + path.string() + ": " + why, remedy});
+  };
+  const auto check = [&](const std::string& text) {
+    if (is_utf8(text)) return;
+    refuse(Json(text).dump(-1, ' ', true, Json::error_handler_t::replace) + " is no UTF-8",
+           "Give names and metadata in UTF-8.");
+  };
   Json head = Json::object();
   if (!metadata.empty()) {
-    Json& texts = head["__metadata__"] = Json::object();
-    for (const auto& [key, value] : metadata) texts[key] = value;
-  }
-  std::uint64_t at = 0;
-  for (const NamedArray& each : tensors) {
-    if (head.contains(each.name)) {
-      throw_error(Error{ErrorCode::kInvalidArgument,
-                        "writing " + path.string() + ": there are two tensors \"" + each.name + "\"",
-                        "Give each a name of its own."});
+    Json& texts = head[kMetadata] = Json::object();
+    for (const auto& [key, value] : metadata) {
+      check(key);
+      check(value);
+      if (texts.contains(key)) refuse("there are two metadata \"" + key + '"', "Give each a name of its own.");
+      texts[key] = value;
     }
-    const std::uint64_t bytes = each.array.rows() * each.array.row_bytes();
-    head[each.name] = {
-        {"dtype", name_of(each.array.dtype())}, {"shape", each.array.shape()}, {"data_offsets", {at, at + bytes}}};
+  }
+  // As the format's own library has them: those of the largest numbers first, so that each lies at a multiple of its
+  // number's size.
+  std::vector<const NamedArray*> order;
+  for (const NamedArray& each : tensors) order.push_back(&each);
+  std::ranges::sort(order, [](const NamedArray* a, const NamedArray* b) {
+    return std::pair{size_of(b->array.dtype()), std::string_view{a->name}} <
+           std::pair{size_of(a->array.dtype()), std::string_view{b->name}};
+  });
+  std::uint64_t at = 0;
+  for (const NamedArray* const each : order) {
+    const auto& [name, array] = *each;
+    check(name);
+    if (name == kMetadata) refuse("no tensor can be called \"" + name + '"', "Give it another name.");
+    if (head.contains(name)) refuse("there are two tensors \"" + name + '"', "Give each a name of its own.");
+    const std::uint64_t bytes = array.rows() * array.row_bytes();
+    head[name] = {{"dtype", name_of(array.dtype())}, {"shape", array.shape()}, {"data_offsets", {at, at + bytes}}};
     at += bytes;
   }
-  // Tensors begin at a multiple of that, so that they can be used where they are mapped.
-  std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
+  // The first begins at a multiple of that, so that all can be used where they are mapped.
+  std::string text = head.dump();
   text.append((kAlignment - (text.size() + sizeof(std::uint64_t)) % kAlignment) % kAlignment, ' ');
   const std::uint64_t length = text.size();
 
-  const std::string what = "writing " + path.string();
-  const auto check = [&](const Result<void>& done) {
-    if (!done) throw_error(done.error());
-  };
-  const std::filesystem::path begun = path.string() + ".begun";
-  const Fd file{::open(begun.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (!file) throw_error(Error::from_errno(what, errno));
-  const std::string remedy = "Make room, or give another folder.";
-  check(write_whole(file, std::as_bytes(std::span{&length, 1}), what, remedy));
-  check(write_whole(file, std::as_bytes(std::span{text}), what, remedy));
-  for (const NamedArray& each : tensors) {
-    const Array dense = each.array.dense();
-    check(write_whole(file, dense.bytes().span().first(dense.rows() * dense.row_bytes()), what, remedy));
+  NewFile file{path};
+  file.write(std::as_bytes(std::span{&length, 1}));
+  file.write(std::as_bytes(std::span{text}));
+  for (const NamedArray* const each : order) {
+    const Array dense = each->array.dense();
+    file.write(dense.bytes().span().first(dense.rows() * dense.row_bytes()));
   }
-  if (::fdatasync(file.get()) != 0) throw_error(Error::from_errno(what, errno, remedy));
-  if (::rename(begun.c_str(), path.c_str()) != 0) throw_error(Error::from_errno(what, errno));
+  file.finish();
 }
 
 }  // namespace pharos::ml

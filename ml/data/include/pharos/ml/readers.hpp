@@ -111,14 +111,14 @@ class PHAROS_API SafeTensors {
   std::vector<NamedArray> tensors_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
-/// Whole, or not at all: what was there before stays until then. Throws InvalidArgument for a name that is there twice,
-/// and what the disk says.
+/// Whole, or not at all: what was there before stays until then, also when others write it meanwhile. Throws
+/// InvalidArgument for a name that is there twice or is no UTF-8, and what the disk says.
 PHAROS_API void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& tensors,
                                   const std::vector<std::pair<std::string, std::string>>& metadata = {});
 
 /// What torch.save() has made of a state dict, or of dictionaries, lists and numbers with tensors in them: their names
 /// are the keys on the way to them, with points between. Nothing of the file is run: of Python's pickle it knows what
-/// tensors need, and refuses the rest by name. bool becomes u8.
+/// tensors need, and refuses the rest by name. bool becomes u8. Each tensor's bytes are read once, for their checksums.
 PHAROS_API std::vector<NamedArray> read_torch(const std::filesystem::path& path, Keep keep = Keep::kMapped);
 
 }  // namespace pharos::ml
