@@ -60,8 +60,9 @@ class DamagedFiles : public InFolder {
 TEST_F(DamagedFiles, ThatEndTooEarlyAreRefused) {
   for (const Reader& reader : kReaders) {
     const std::string whole = content_of(file(reader.name));
+    const std::size_t step = whole.size() > 3000 ? 7 : 1;
     std::size_t read = 0;
-    for (std::size_t size = 0; size<whole.size(); size += whole.size()> 3000 ? 7 : 1) {
+    for (std::size_t size = 0; size < whole.size(); size += step) {
       if (!is_refused(reader, whole.substr(0, size))) ++read;
     }
     EXPECT_TRUE(is_refused(reader, "") || reader.cut == Cut::kAtWholeTokens) << reader.name;
@@ -89,6 +90,34 @@ TEST_F(DamagedFiles, AreRefusedOrReadAndNothingElse) {
       if (is_refused(reader, damaged)) ++refusals;
     }
     EXPECT_GT(refusals, 20U) << reader.name;
+  }
+}
+
+/// Where the bytes of an archive's file begin, and how many they are.
+std::pair<std::size_t, std::size_t> place_in_zip(const std::string& archive, const std::string& name) {
+  const std::size_t name_at = archive.find(name);
+  std::uint16_t extra = 0;
+  std::memcpy(&extra, archive.data() + name_at - 2, sizeof extra);
+  const std::size_t begin = name_at + name.size() + extra;
+  return {begin, archive.find("PK", begin) - begin};
+}
+
+/// Which would be other numbers, and no error, but for the archive's checksums.
+TEST_F(DamagedFiles, OfPyTorchAreRefusedForEachByteOfTheirNumbers) {
+  const std::string whole = content_of(file("state_dict.pt"));
+  for (const std::string name : {"state_dict/data/0", "state_dict/data/6"}) {
+    const auto [begin, bytes] = place_in_zip(whole, name);
+    ASSERT_GE(bytes, 8U);
+    ASSERT_LT(bytes, 200U);
+    for (const std::size_t place : {begin, begin + 7}) {
+      for (int bit = 0; bit < 8; ++bit) {
+        std::string damaged = whole;
+        damaged[place] = static_cast<char>(damaged[place] ^ (1 << bit));
+        const fs::path path = write("damaged.pt", damaged);
+        const std::string said = refused(ErrorCode::kCorrupt, [&] { read_torch(path); });
+        EXPECT_SAYS(said, "damaged.pt: the bytes of " + name + " are not what was written");
+      }
+    }
   }
 }
 

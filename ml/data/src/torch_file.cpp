@@ -42,6 +42,54 @@ struct Node {
 
 constexpr std::size_t kNodesMax = 10'000'000;
 constexpr int kDepthMax = 32;
+constexpr std::size_t kDimensionsMax = 64;
+
+/// A pickle may ask for the same again and again, turned around or within others. What is made of a file anew is
+/// counted, and has an end.
+class Room {
+ public:
+  Room(const std::filesystem::path& path, std::size_t file_bytes)
+      : path_{path}, left_{std::max(kBytesMin, file_bytes * kBytesOfAByte)} {}
+
+  /// Before they are made. Throws kCorrupt.
+  void take(std::size_t bytes) {
+    if (bytes > left_) throw_corrupt(path_, "its pickle makes far more of it than the file has");
+    left_ -= bytes;
+  }
+
+ private:
+  static constexpr std::size_t kBytesMin = std::size_t{64} << 20;
+  static constexpr std::size_t kBytesOfAByte = 128;  // a list of small numbers takes so many
+
+  const std::filesystem::path& path_;
+  std::size_t left_;
+};
+
+/// What the archive has, each checked when it is first asked for.
+class Archive {
+ public:
+  Archive(const std::filesystem::path& path, const Bytes& file) : path_{path}, files_{files_in_zip(path, file)} {
+    constexpr std::string_view kPickle = "/data.pkl";
+    const auto pickle =
+        std::ranges::find_if(files_, [&](const auto& each) { return std::string_view{each.first}.ends_with(kPickle); });
+    if (pickle == files_.end()) throw_corrupt(path, "it has no data.pkl");
+    name_ = pickle->first.substr(0, pickle->first.size() - kPickle.size());
+  }
+
+  /// Null: there is none.
+  const Bytes* find(const std::string& name) {
+    const auto found = files_.find(name_ + '/' + name);
+    if (found == files_.end()) return nullptr;
+    check_entry(path_, found->first, found->second);
+    found->second.checksum = 0;
+    return &found->second.bytes;
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  std::map<std::string, ZipEntry> files_;
+  std::string name_;
+};
 
 std::optional<FileNumbers> numbers_of(std::string_view storage) {
   using Kind = FileNumbers::Kind;
@@ -58,8 +106,8 @@ std::optional<FileNumbers> numbers_of(std::string_view storage) {
 
 class Unpickler {
  public:
-  Unpickler(const std::filesystem::path& path, const std::map<std::string, Bytes>& files, const std::string& archive)
-      : path_{path}, files_{files}, archive_{archive} {}
+  Unpickler(const std::filesystem::path& path, Archive& archive, Room& room)
+      : path_{path}, archive_{archive}, room_{room} {}
 
   /// What it leaves; owned by this.
   const Node& run(std::span<const std::byte> program) {
@@ -241,23 +289,31 @@ class Unpickler {
   std::vector<std::int64_t> lengths(const List& list, std::size_t place) const {
     std::vector<std::int64_t> lengths;
     const auto& from = item_as<List>(list, place, "tuple");
+    if (from.items.size() > kDimensionsMax)
+      fail("has a tensor of " + std::to_string(from.items.size()) + " dimensions");
     for (std::size_t i = 0; i < from.items.size(); ++i) lengths.push_back(item_as<std::int64_t>(from, i, "number"));
     return lengths;
   }
 
   /// ('storage', class, key, device, number of elements)
   void push_memory() {
-    const auto id = as<List>(pop(), "tuple");
+    const auto& id = as<List>(pop(), "tuple");
     const auto numbers = numbers_of(item_as<Global>(id, 1, "class").name);
     if (!numbers) fail("has a memory of no type");
-    push(Memory{*numbers, item_as<std::string>(id, 2, "key"), item_as<std::int64_t>(id, 4, "size")});
+    const auto& key = item_as<std::string>(id, 2, "key");
+    room_.take(key.size());
+    push(Memory{*numbers, key, item_as<std::int64_t>(id, 4, "size")});
   }
 
   void call() {
-    const auto arguments = as<List>(pop(), "tuple");
+    const auto& arguments = as<List>(pop(), "tuple");
     const std::string name = as<Global>(pop(), "function").name;
     if (name == "collections.OrderedDict") return push(Dictionary{});
-    if (name == "torch.Size") return push(item_as<List>(arguments, 0, "tuple"));
+    if (name == "torch.Size") {
+      const auto& lengths = item_as<List>(arguments, 0, "tuple");
+      room_.take(lengths.items.size() * sizeof(Node*));
+      return push(List{lengths});
+    }
     if (name == "torch._utils._rebuild_parameter") return push(item_as<Array>(arguments, 0, "tensor"));
     if (name != "torch._utils._rebuild_tensor_v2") fail("calls " + name);
     push(tensor(item_as<Memory>(arguments, 0, "memory"), item_as<std::int64_t>(arguments, 1, "offset"),
@@ -265,10 +321,11 @@ class Unpickler {
   }
 
   Array tensor(const Memory& memory, std::int64_t offset, std::vector<std::int64_t> shape,
-               const std::vector<std::int64_t>& strides) const {
-    const auto file = files_.find(archive_ + "/data/" + memory.key);
-    if (file == files_.end()) fail("names the memory " + memory.key + ", which the file has not");
-    const Array all = array_of(path_, memory.numbers, {memory.size}, file->second);
+               const std::vector<std::int64_t>& strides) {
+    const Bytes* const file = archive_.find("data/" + memory.key);
+    if (file == nullptr) fail("names the memory " + memory.key + ", which the file has not");
+    const Array all = array_of(path_, memory.numbers, {memory.size}, *file);
+    if (all.bytes().owner() != file->owner()) room_.take(all.bytes().size());  // they were widened
     if (shape.size() != strides.size() || offset < 0) fail("has a tensor that makes no sense");
     const auto bytes = bytes_of_shape(all.dtype(), shape);
     std::int64_t last = offset;
@@ -287,6 +344,7 @@ class Unpickler {
     }
     // A memory that is smaller than the tensor is one that is there several times, by a stride of 0.
     if (*bytes / size > static_cast<std::size_t>(memory.size)) fail("has a tensor that is larger than its memory");
+    room_.take(*bytes);
     std::vector<std::byte> to(*bytes);
     std::vector<std::int64_t> index(shape.size());
     for (std::size_t place = 0; place < to.size(); place += size) {
@@ -310,8 +368,8 @@ class Unpickler {
   }
 
   const std::filesystem::path& path_;
-  const std::map<std::string, Bytes>& files_;
-  const std::string& archive_;
+  Archive& archive_;
+  Room& room_;
   std::span<const std::byte> program_;
   std::size_t at_ = 0;
   std::deque<Node> nodes_;
@@ -322,12 +380,17 @@ class Unpickler {
 /// Tensors and numbers by the keys on the way to them.
 class Flattened {
  public:
-  Flattened(const std::filesystem::path& path, std::vector<NamedArray>& to) : path_{path}, to_{to} {}
+  Flattened(const std::filesystem::path& path, Room& room, std::vector<NamedArray>& to)
+      : path_{path}, room_{room}, to_{to} {}
 
   void add(const Node& node, const std::string& name, int depth = 0) {
     // The same list may be in others again and again.
     if (depth > kDepthMax || ++visits_ > kNodesMax) throw_corrupt(path_, "its pickle is nested too deeply");
-    const auto below = [&](const std::string& key) { return name.empty() ? key : name + '.' + key; };
+    const auto below = [&](const std::string& key) {
+      room_.take(name.size() + key.size());
+      return name.empty() ? key : name + '.' + key;
+    };
+    room_.take(sizeof(NamedArray));
     if (const auto* const array = std::get_if<Array>(&node.value)) {
       to_.push_back({name, *array});
     } else if (const auto* const whole = std::get_if<std::int64_t>(&node.value)) {
@@ -351,6 +414,7 @@ class Flattened {
 
  private:
   const std::filesystem::path& path_;
+  Room& room_;
   std::vector<NamedArray>& to_;
   std::size_t visits_ = 0;
 };
@@ -362,19 +426,15 @@ std::vector<NamedArray> read_torch(const std::filesystem::path& path, Keep keep)
   if (file.size() < 2 || std::memcmp(file.data(), "PK", 2) != 0) {
     throw_corrupt(path, "this is no file of torch.save(), or one of before PyTorch 1.6: save it again");
   }
-  const std::map<std::string, Bytes> files = files_in_zip(path, file);
-  constexpr std::string_view kPickle = "/data.pkl";
-  const auto pickle =
-      std::ranges::find_if(files, [&](const auto& each) { return std::string_view{each.first}.ends_with(kPickle); });
-  if (pickle == files.end()) throw_corrupt(path, "it has no data.pkl");
-  const std::string archive = pickle->first.substr(0, pickle->first.size() - kPickle.size());
-  const auto order = files.find(archive + "/byteorder");
-  if (order != files.end() && order->second.size() >= 3 && std::memcmp(order->second.data(), "big", 3) == 0) {
+  Archive archive{path, file};
+  const Bytes* const order = archive.find("byteorder");
+  if (order != nullptr && order->size() >= 3 && std::memcmp(order->data(), "big", 3) == 0) {
     throw_unsupported(path, "its numbers lie the other way round");
   }
-  Unpickler unpickler{path, files, archive};
+  Room room{path, file.size()};
+  Unpickler unpickler{path, archive, room};
   std::vector<NamedArray> tensors;
-  Flattened{path, tensors}.add(unpickler.run(pickle->second.span()), "");
+  Flattened{path, room, tensors}.add(unpickler.run(archive.find("data.pkl")->span()), "");
   return tensors;
 }
 

@@ -1,6 +1,7 @@
 #include "zip.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "file_bytes.hpp"
@@ -23,7 +24,7 @@ class ZipReader {
  public:
   ZipReader(const std::filesystem::path& path, const Bytes& archive) : path_{path}, archive_{archive} {}
 
-  std::map<std::string, Bytes> read() {
+  std::map<std::string, ZipEntry> read() {
     const std::uint64_t end = find_end();
     std::uint64_t entries = number<std::uint16_t>(end + 10);
     std::uint64_t place = number<std::uint32_t>(end + 16);
@@ -35,7 +36,7 @@ class ZipReader {
       entries = number<std::uint64_t>(wide + 32);
       place = number<std::uint64_t>(wide + 48);
     }
-    std::map<std::string, Bytes> files;
+    std::map<std::string, ZipEntry> files;
     for (; entries > 0; --entries) {
       if (number<std::uint32_t>(place) != 0x02014b50) fail();
       const std::size_t name_bytes = number<std::uint16_t>(place + 28);
@@ -43,8 +44,8 @@ class ZipReader {
       const auto name = part(place + kEntryBytes, name_bytes);
       std::string text{reinterpret_cast<const char*>(name.data()), name.size()};
       if (number<std::uint16_t>(place + 10) != 0) throw_unsupported(path_, text + " is compressed in it");
-      Bytes file = file_of(place, place + kEntryBytes + name_bytes, extra_bytes);
-      if (!files.emplace(std::move(text), std::move(file)).second) fail();
+      ZipEntry entry{file_of(place, place + kEntryBytes + name_bytes, extra_bytes), number<std::uint32_t>(place + 16)};
+      if (!files.emplace(std::move(text), std::move(entry)).second) fail();
       place += kEntryBytes + name_bytes + extra_bytes + number<std::uint16_t>(place + 32);
     }
     return files;
@@ -94,10 +95,48 @@ class ZipReader {
   const Bytes& archive_;
 };
 
+/// CRC-32's remainder of a byte, and of one that so many zeros follow.
+constexpr std::size_t kAtOnce = 8;
+constexpr auto kRemainders = [] {
+  std::array<std::array<std::uint32_t, 256>, kAtOnce> tables{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t rest = byte;
+    for (int bit = 0; bit < 8; ++bit) rest = (rest >> 1) ^ ((rest & 1) != 0 ? 0xedb88320 : 0);
+    tables[0][byte] = rest;
+  }
+  for (std::size_t zeros = 1; zeros < kAtOnce; ++zeros) {
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+      const std::uint32_t before = tables[zeros - 1][byte];
+      tables[zeros][byte] = (before >> 8) ^ tables[0][before & 0xff];
+    }
+  }
+  return tables;
+}();
+
+std::uint32_t crc32(std::span<const std::byte> bytes) {
+  std::uint32_t rest = 0xffffffff;
+  for (; bytes.size() >= kAtOnce; bytes = bytes.subspan(kAtOnce)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    word ^= rest;
+    rest = 0;
+    for (std::size_t i = 0; i < kAtOnce; ++i) rest ^= kRemainders[kAtOnce - 1 - i][(word >> (8 * i)) & 0xff];
+  }
+  for (const std::byte each : bytes) {
+    rest = (rest >> 8) ^ kRemainders[0][(rest ^ static_cast<std::uint32_t>(each)) & 0xff];
+  }
+  return ~rest;
+}
+
 }  // namespace
 
-std::map<std::string, Bytes> files_in_zip(const std::filesystem::path& path, const Bytes& archive) {
+std::map<std::string, ZipEntry> files_in_zip(const std::filesystem::path& path, const Bytes& archive) {
   return ZipReader{path, archive}.read();
+}
+
+void check_entry(const std::filesystem::path& path, const std::string& name, const ZipEntry& entry) {
+  if (entry.checksum == 0 || crc32(entry.bytes.span()) == entry.checksum) return;
+  throw_corrupt(path, "the bytes of " + name + " are not what was written: their checksum is another");
 }
 
 }  // namespace pharos::ml
