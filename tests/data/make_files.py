@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes the files that data_test reads: made by the libraries whose formats they are, and kept in the repository.
 
-Needs numpy 2.2, safetensors 0.6 and torch 2.11. Each file has the values that value(i) gives, what is said here, or what
-the .json beside it says: what Python has read back."""
+Needs numpy 2.2, safetensors 0.6 and torch 2.11. Each file has what is said here, or what a .json beside it says: what
+Python has read back."""
 
 import csv
+import itertools
 import json
 import pathlib
 import struct
@@ -18,8 +19,19 @@ FOLDER = pathlib.Path(__file__).parent / "files"
 
 
 def values(shape, dtype):
-    """0, 3, 6, …, which fit into all types."""
-    return (np.arange(np.prod(shape), dtype=np.int64) * 3 % 120).reshape(shape).astype(dtype)
+    """From the smallest that the type has to the largest."""
+    last = int(np.prod(shape)) - 1
+    if np.dtype(dtype).kind == "f":
+        numbers = np.linspace(-1, 1, last + 1) * float(np.finfo(dtype).max)
+    else:
+        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        numbers = np.array([least + (most - least) * i // last for i in range(last + 1)], dtype=object)
+    return numbers.astype(dtype).reshape(shape)
+
+
+def described(read):
+    """For a .json: whole numbers and real ones as texts, since JSON has no infinite ones."""
+    return {"dtype": read.dtype.name, "shape": read.shape, "values": [repr(float(each)) for each in read.ravel()]}
 
 
 IDX_TYPES = {"u1": (0x08, (12,)), "i1": (0x09, (3, 4)), ">i2": (0x0B, (2, 1, 6)), ">i4": (0x0C, (4, 3)),
@@ -37,8 +49,7 @@ def write_idx() -> None:
         head = struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
         path.write_bytes(head + numbers.tobytes())
         read = np.fromfile(path, dtype=dtype, offset=len(head)).reshape(shape)
-        expected[path.name] = {"dtype": read.dtype.name, "shape": read.shape,
-                               "values": [repr(float(each)) for each in read.ravel()]}
+        expected[path.name] = described(read)
     (FOLDER / "idx.json").write_text(json.dumps(expected))
 
 
@@ -118,12 +129,7 @@ def write_json_lines() -> None:
     (FOLDER / "jsonl.json").write_text(json.dumps(expected))
 
 
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    write_idx()
-    write_cifar10()
-    write_csv()
-    write_json_lines()
+def write_npy() -> None:
     for name, dtype in {"f2": "<f2", "f4": "<f4", "f8": "<f8", "i1": "|i1", "u1": "|u1", "i2": "<i2", "u2": "<u2",
                         "i4": "<i4", "u4": "<u4", "i8": "<i8", "big_f4": ">f4", "big_i2": ">i2"}.items():
         np.save(FOLDER / f"{name}.npy", values((3, 4), dtype))
@@ -131,12 +137,20 @@ def main() -> None:
     np.save(FOLDER / "columns.npy", np.asfortranarray(values((2, 3, 4), "<f8")))
     np.save(FOLDER / "scalar.npy", np.float64(2.5))
     np.save(FOLDER / "long_head.npy", values((1,) * 20 + (5,), "<i4"))
+    read = {path.name: described(np.load(path)) for path in sorted(FOLDER.glob("*.npy"))}
+    (FOLDER / "npy.json").write_text(json.dumps(read))
 
+
+def write_safetensors() -> None:
     tensors = {"weight": values((4, 5), np.float32), "bias": values((5,), np.float16), "steps": np.int64(7),
                "mask": np.array([True, False]), "ids": values((3,), np.uint16), "none": np.zeros((0, 3), np.float32)}
     safetensors.numpy.save_file({k: np.asarray(v) for k, v in tensors.items()}, FOLDER / "six.safetensors",
                                 metadata={"format": "pt", "who": "you"})
+    read = safetensors.numpy.load_file(FOLDER / "six.safetensors")
+    (FOLDER / "six.json").write_text(json.dumps({name: described(read[name]) for name in sorted(read)}))
 
+
+def write_torch() -> None:
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2, bias=False))
     torch.save(model.state_dict(), FOLDER / "state_dict.pt")
@@ -154,21 +168,39 @@ def main() -> None:
     state = torch.load(FOLDER / "state_dict.pt")
     (FOLDER / "state_dict.json").write_text(json.dumps({n: t.flatten().tolist() for n, t in state.items()}))
 
-    # PyTorch's order of 23 samples on 4 ranks, in batches of 3, without and with drop_last.
-    orders = {}
-    for drop in (False, True):
-        for epoch in (0, 1):
-            for rank in range(4):
-                sampler = torch.utils.data.DistributedSampler(range(23), 4, rank, seed=5, drop_last=drop)
-                sampler.set_epoch(epoch)
-                orders[f"{'drop' if drop else 'pad'} {epoch} {rank}"] = list(sampler)
+
+def write_orders() -> None:
+    """PyTorch's order of so many samples on 4 ranks, without and with drop_last."""
+    orders = []
+    for size, seed, drop, epoch, rank in itertools.product((4, 5, 23, 24), (0, 5), (False, True), (0, 1), range(4)):
+        sampler = torch.utils.data.DistributedSampler(range(size), 4, rank, seed=seed, drop_last=drop)
+        sampler.set_epoch(epoch)
+        orders.append({"size": size, "seed": seed, "drop": drop, "epoch": epoch, "rank": rank, "samples": list(sampler)})
     (FOLDER / "sampler.json").write_text(json.dumps(orders))
 
-    tokens = values((100,), "<u2")
-    tokens.tofile(FOLDER / "plain_tokens.bin")
+
+def write_tokens() -> None:
+    values((100,), "<u2").tofile(FOLDER / "plain_tokens.bin")
     for name, magic, version, dtype in (("tokens.bin", 20240520, 1, "<u2"), ("wide_tokens.bin", 20240801, 7, "<u4")):
         head = struct.pack("<256i", magic, version, 100, *([0] * 253))
         (FOLDER / name).write_bytes(head + values((100,), dtype).tobytes())
+    read = {path.name: np.fromfile(path, "<u4" if path.name.startswith("wide") else "<u2",
+                                   offset=0 if path.name.startswith("plain") else 1024).tolist()
+            for path in sorted(FOLDER.glob("*tokens.bin"))}
+    (FOLDER / "tokens.json").write_text(json.dumps(read))
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    write_idx()
+    write_cifar10()
+    write_csv()
+    write_json_lines()
+    write_npy()
+    write_safetensors()
+    write_torch()
+    write_orders()
+    write_tokens()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "data_files.hpp"
 #include "says.hpp"
@@ -11,51 +13,49 @@
 namespace pharos::ml {
 namespace {
 
-/// As make_files.py has them.
-std::vector<double> threes(std::size_t n) {
-  std::vector<double> values(n);
-  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<double>(i * 3 % 120);
-  return values;
+/// What Python has read.
+void expect_same(const Array& array, const Json& expected) {
+  std::vector<double> values;
+  for (const auto& each : expected["values"]) values.push_back(std::stod(each.get<std::string>()));
+  EXPECT_EQ(array.shape(), expected["shape"].get<std::vector<std::int64_t>>());
+  EXPECT_EQ(numbers_of(array), values);
 }
 
-const Array& named(const std::vector<NamedArray>& arrays, const std::string& name) {
-  const auto found = std::ranges::find(arrays, name, &NamedArray::name);
-  if (found == arrays.end()) throw std::runtime_error{"there is no " + name};
-  return found->array;
-}
-
-TEST(Npy, OfEachTypeIsWhatNumpyHasWritten) {
-  const std::pair<const char*, DType> kFiles[] = {
-      {"f2", DType::kF16}, {"f4", DType::kF32}, {"f8", DType::kF64},     {"i1", DType::kI8},
-      {"u1", DType::kU8},  {"i2", DType::kI32}, {"u2", DType::kI32},     {"i4", DType::kI32},
-      {"u4", DType::kI64}, {"i8", DType::kI64}, {"big_f4", DType::kF32}, {"big_i2", DType::kI32}};
-  for (const auto& [name, dtype] : kFiles) {
+TEST(Npy, OfEachTypeIsWhatNumpyReads) {
+  const std::map<std::string, DType> kTypes{{"bool", DType::kU8},     {"int8", DType::kI8},    {"uint8", DType::kU8},
+                                            {"int16", DType::kI32},   {"uint16", DType::kI32}, {"int32", DType::kI32},
+                                            {"uint32", DType::kI64},  {"int64", DType::kI64},  {"float16", DType::kF16},
+                                            {"float32", DType::kF32}, {"float64", DType::kF64}};
+  const Json expected = json_in("npy.json");
+  std::set<std::string> seen;
+  for (const auto& [name, its] : expected.items()) {
+    SCOPED_TRACE(name);
+    seen.insert(its["dtype"]);
     for (const Keep keep : {Keep::kMapped, Keep::kInMemory}) {
-      const Array array = read_npy(file(std::string{name} + ".npy"), keep);
-      EXPECT_EQ(array.dtype(), dtype) << name;
-      EXPECT_EQ(array.shape(), (std::vector<std::int64_t>{3, 4})) << name;
-      EXPECT_EQ(numbers_of(array), threes(12)) << name;
+      const Array array = read_npy(file(name), keep);
+      EXPECT_EQ(array.dtype(), kTypes.at(its["dtype"]));
+      expect_same(array, its);
     }
   }
-  EXPECT_EQ(numbers_of(read_npy(file("bool.npy"))), (std::vector<double>{1, 0, 1}));
-  EXPECT_EQ(numbers_of(read_npy(file("scalar.npy"))), std::vector<double>{2.5});
+  EXPECT_EQ(seen.size(), kTypes.size());
   EXPECT_EQ(read_npy(file("scalar.npy")).shape(), std::vector<std::int64_t>{});
   EXPECT_EQ(read_npy(file("long_head.npy")).shape().size(), 21U);
-  const Array columns = read_npy(file("columns.npy"));
-  EXPECT_EQ(columns.shape(), (std::vector<std::int64_t>{2, 3, 4}));
-  EXPECT_EQ(numbers_of(columns), threes(24));
+  EXPECT_EQ(numbers_of(read_npy(file("u2.npy"))).back(), 65535);
+  EXPECT_EQ(numbers_of(read_npy(file("u4.npy"))).back(), 4294967295);
 }
 
 TEST(SafeTensorsFile, IsWhatItsLibraryHasWritten) {
   const SafeTensors read = SafeTensors::read(file("six.safetensors"));
   EXPECT_EQ(read.tensors().size(), 6U);
-  EXPECT_EQ(read["weight"].shape(), (std::vector<std::int64_t>{4, 5}));
-  EXPECT_EQ(numbers_of(read["weight"]), threes(20));
+  const Json expected = json_in("six.json");
+  EXPECT_EQ(expected.size(), 6U);
+  for (const auto& [name, its] : expected.items()) {
+    SCOPED_TRACE(name);
+    expect_same(read[name], its);
+  }
+  EXPECT_EQ(read["weight"].dtype(), DType::kF32);
   EXPECT_EQ(read["bias"].dtype(), DType::kF16);
-  EXPECT_EQ(numbers_of(read["bias"]), threes(5));
-  EXPECT_EQ(numbers_of(read["steps"]), std::vector<double>{7});
-  EXPECT_EQ(numbers_of(read["mask"]), (std::vector<double>{1, 0}));
-  EXPECT_EQ(numbers_of(read["ids"]), threes(3));
+  EXPECT_EQ(read["ids"].dtype(), DType::kI32);
   EXPECT_EQ(read["none"].rows(), 0U);
   const std::map<std::string, std::string> metadata{read.metadata().begin(), read.metadata().end()};
   EXPECT_EQ(metadata, (std::map<std::string, std::string>{{"format", "pt"}, {"who", "you"}}));
@@ -63,68 +63,16 @@ TEST(SafeTensorsFile, IsWhatItsLibraryHasWritten) {
   EXPECT_SAYS(message_of<NotFound>([&] { read["wait"]; }), "no tensor \"wait\"");
 }
 
-TEST_F(InFolder, SafeTensorsComeBackAsTheyWere) {
-  const SafeTensors from = SafeTensors::read(file("six.safetensors"));
-  const fs::path path = folder_.path() / "copy.safetensors";
-  write_safetensors(path, from.tensors(), {{"a", "b"}});
-  const SafeTensors again = SafeTensors::read(path);
-  ASSERT_EQ(again.tensors().size(), from.tensors().size());
-  for (std::size_t i = 0; i < from.tensors().size(); ++i) {
-    EXPECT_EQ(again.tensors()[i].name, from.tensors()[i].name);
-    EXPECT_EQ(again.tensors()[i].array.shape(), from.tensors()[i].array.shape());
-    EXPECT_EQ(again.tensors()[i].array.bytes(), from.tensors()[i].array.bytes());
-  }
-  EXPECT_EQ(again.metadata()[0].second, "b");
-  EXPECT_FALSE(fs::exists(path.string() + ".begun"));
-  EXPECT_SAYS(message_of<InvalidArgument>([&] {
-                write_safetensors(path, {from.tensors()[0], from.tensors()[0]});
-              }),
-              "two tensors");
-}
-
-TEST(TorchFile, AStateDictIsWhatPyTorchHasSaved) {
-  const Json expected = json_in("state_dict.json");
-  const std::vector<NamedArray> read = read_torch(file("state_dict.pt"));
-  ASSERT_EQ(read.size(), expected.size());
-  for (const auto& [name, values] : expected.items()) {
-    EXPECT_EQ(numbers_of(named(read, name)), values.get<std::vector<double>>()) << name;
-  }
-  EXPECT_EQ(named(read, "0.weight").shape(), (std::vector<std::int64_t>{4, 3}));
-  EXPECT_EQ(named(read, "1.num_batches_tracked").dtype(), DType::kI64);
-}
-
-TEST(TorchFile, ACheckpointsTensorsAndNumbersHaveTheKeysOnTheWayToThem) {
-  const std::vector<NamedArray> read = read_torch(file("checkpoint.pt"));
-  EXPECT_EQ(numbers_of(named(read, "turned")), (std::vector<double>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}));
-  EXPECT_EQ(numbers_of(named(read, "row")), (std::vector<double>{4, 5, 6, 7}));
-  EXPECT_EQ(named(read, "halves").dtype(), DType::kBF16);
-  EXPECT_EQ(numbers_of(named(read, "halves")), (std::vector<double>{1.5, -2}));
-  EXPECT_EQ(numbers_of(named(read, "epoch")), std::vector<double>{3});
-  EXPECT_EQ(numbers_of(named(read, "loss")), std::vector<double>{0.25});
-  EXPECT_EQ(numbers_of(named(read, "long")), std::vector<double>{0x1p40});
-  EXPECT_EQ(numbers_of(named(read, "parameter")), (std::vector<double>{1, 1}));
-  EXPECT_EQ(numbers_of(named(read, "flags")), (std::vector<double>{1, 0}));
-  EXPECT_EQ(numbers_of(named(read, "optimizer.state.0.step")), std::vector<double>{1});
-  EXPECT_EQ(named(read, "optimizer.state.1.exp_avg").shape(), std::vector<std::int64_t>{4});
-  EXPECT_EQ(numbers_of(named(read, "optimizer.param_groups.0.lr")), std::vector<double>{0.5});
-  const Json expected = json_in("checkpoint.json");
-  for (const auto& [name, values] : expected.items()) {
-    EXPECT_EQ(numbers_of(named(read, "model." + name)), values.get<std::vector<double>>()) << name;
-  }
-}
-
-TEST(TorchFile, WhatIsNoTensorIsRefusedByNameAndNotRun) {
-  EXPECT_SAYS(refused(ErrorCode::kUnsupported, [] { read_torch(file("not_tensors.pt")); }), "pathlib");
-}
-
-TEST(TokensFile, OfEachWidthAreWhatWasWritten) {
-  for (const char* const name : {"plain_tokens.bin", "tokens.bin", "wide_tokens.bin"}) {
+TEST(TokensFile, OfEachWidthAreWhatNumpyReads) {
+  const Json expected = json_in("tokens.json");
+  EXPECT_EQ(expected.size(), 3U);
+  for (const auto& [name, its] : expected.items()) {
     const Tokens tokens = read_tokens(file(name));
     ASSERT_EQ(tokens.size(), 100U) << name;
     std::vector<std::int64_t> all(100);
     tokens.copy(0, all);
-    EXPECT_EQ(std::vector<double>(all.begin(), all.end()), threes(100)) << name;
-    EXPECT_EQ(tokens[2], 6);
+    EXPECT_EQ(all, its.get<std::vector<std::int64_t>>()) << name;
+    EXPECT_EQ(tokens[99], name == "wide_tokens.bin" ? 4294967295 : 65535);
     EXPECT_SAYS(message_of<InvalidArgument>([&] { tokens.copy(99, std::span{all}.first(2)); }), "of 100 tokens");
   }
 }
@@ -135,12 +83,10 @@ TEST(IdxFile, OfEachTypeIsWhatNumpyReads) {
   const Json expected = json_in("idx.json");
   ASSERT_EQ(expected.size(), kTypes.size());
   for (const auto& [name, its] : expected.items()) {
-    std::vector<double> values;
-    for (const auto& each : its["values"]) values.push_back(std::stod(each.get<std::string>()));
+    SCOPED_TRACE(name);
     const Array array = read_idx(file(name));
-    EXPECT_EQ(array.dtype(), kTypes.at(its["dtype"])) << name;
-    EXPECT_EQ(array.shape(), its["shape"].get<std::vector<std::int64_t>>()) << name;
-    EXPECT_EQ(numbers_of(array), values) << name;
+    EXPECT_EQ(array.dtype(), kTypes.at(its["dtype"]));
+    expect_same(array, its);
   }
 }
 
@@ -306,6 +252,56 @@ TEST_F(InFolder, JsonLinesAreRowsAndTheirMembersColumns) {
   EXPECT_SAYS(refused(ErrorCode::kCorrupt, [&] { read_json_lines(write("b", "{\"a\": 1\n")); }), "line 1");
   EXPECT_SAYS(refused(ErrorCode::kUnsupported, [&] { read_json_lines(write("c", "{\"a\": [1]}")); }),
               "line 1 has a list");
+}
+
+/// 0 times what is too much is not nothing.
+TEST_F(InFolder, ShapesOfNoNumbersThatCannotBeAreCorrupt) {
+  using namespace std::string_literals;
+  const std::string dictionary = "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 4611686018427387904), }";
+  const fs::path npy = write("x.npy", "\x93NUMPY\1\0"s + static_cast<char>(dictionary.size()) + '\0' + dictionary);
+  EXPECT_SAYS(refused(ErrorCode::kCorrupt, [&] { read_npy(npy); }), "x.npy: there can be no array of f64 (0, 46116");
+  const fs::path idx = write("x.idx", "\0\0\x0e\3\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"s);
+  EXPECT_SAYS(refused(ErrorCode::kCorrupt, [&] { read_idx(idx); }), "x.idx: there can be no array of f64 (0, 42949");
+  const std::string head = R"({"a":{"dtype":"F64","shape":[0,4611686018427387904],"data_offsets":[0,0]}})";
+  const fs::path tensors = write("x.safetensors", static_cast<char>(head.size()) + "\0\0\0\0\0\0\0"s + head);
+  EXPECT_SAYS(refused(ErrorCode::kCorrupt, [&] { SafeTensors::read(tensors); }),
+              "x.safetensors: there can be no array");
+}
+
+TEST_F(InFolder, CsvHasNumbersOutOfDoublesRangeAsPythonHasThem) {
+  const auto numbers = [&](const std::string& content) {
+    const Table table = read_csv(write("t.csv", "a\n" + content));
+    const auto* const real = std::get_if<std::vector<double>>(&table["a"].values);
+    return real == nullptr ? std::vector<double>{} : *real;
+  };
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const auto read = numbers("1e-400\n-1e-400\n1e999\n-1e999\n+1e999\n5e-324\n0.5\n");
+  EXPECT_EQ(read, (std::vector<double>{0, 0, kInfinite, -kInfinite, kInfinite, 5e-324, 0.5}));
+  EXPECT_TRUE(std::signbit(read.at(1)));
+  EXPECT_EQ(numbers(std::string(400, '9') + "\n"), std::vector<double>{kInfinite});
+  EXPECT_EQ(read_csv(write("t.csv", "a\n1e999x\n")).texts("a"), std::vector<std::string>{"1e999x"});
+}
+
+TEST_F(InFolder, JsonLinesOfOtherNamesEachAreRefusedBeforeTheyFillMemory) {
+  const auto lines = [&](int rows) {
+    std::string content;
+    for (int row = 0; row < rows; ++row) content += "{\"" + std::to_string(row) + "\": 1}\n";
+    return write("t.jsonl", content);
+  };
+  EXPECT_EQ(read_json_lines(lines(1000)).columns().size(), 1000U);
+  EXPECT_SAYS(refused(ErrorCode::kUnsupported, [&] { read_json_lines(lines(20'000)); }),
+              "t.jsonl: its 20000 rows have 20000 names");
+}
+
+TEST_F(InFolder, JsonLinesSayThatJsonHasNoNaN) {
+  const auto refusal = [&](const std::string& content) {
+    return refused(ErrorCode::kCorrupt, [&] { read_json_lines(write("t.jsonl", content)); });
+  };
+  EXPECT_SAYS(refusal("{\"a\": 1}\n{\"a\": NaN}\n"), "t.jsonl: line 2 has NaN, which JSON has not; write null");
+  EXPECT_SAYS(refusal("{\"a\": -Infinity}\n"), "line 1 has Infinity, which");
+  EXPECT_SAYS(refusal(R"({"a": "say \"NaN", "b": Infinity})"), "line 1 has Infinity, which");
+  EXPECT_SAYS(refusal("{\"NaN\": \"NaN\", }"), "line 1 is no JSON object");
+  EXPECT_EQ(read_json_lines(write("t.jsonl", "{\"NaN\": \"Infinity\"}")).texts("NaN")[0], "Infinity");
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
+#include <locale.h>
+#include <stdlib.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <unordered_set>
 
 #include <pharos/ml/readers.hpp>
@@ -72,6 +76,12 @@ class CsvReader {
   std::size_t next_line_ = 1;
 };
 
+/// Infinite, or as near to 0 as there is one.
+double number_out_of_range(std::string_view text) {
+  static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  return ::strtod_l(std::string{text}.c_str(), nullptr, plain);
+}
+
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -80,7 +90,11 @@ std::optional<Number> number_in(std::string_view text) {
   Number number{};
   const char* const end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc{} || stopped != end || text.empty()) return std::nullopt;
+  if (stopped != end || text.empty()) return std::nullopt;
+  if constexpr (std::is_same_v<Number, double>) {
+    if (error == std::errc::result_out_of_range) return number_out_of_range(text);
+  }
+  if (error != std::errc{}) return std::nullopt;
   return number;
 }
 

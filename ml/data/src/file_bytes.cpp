@@ -94,6 +94,8 @@ Array array_of(const std::filesystem::path& path, FileNumbers numbers, std::vect
     throw_unsupported(
         path, "there is no type for its numbers of " + std::to_string(numbers.bytes * 8) + " bits; write others");
   }
+  // Also where a length of 0 makes it no bytes at all.
+  if (!bytes_of_shape(*type, shape)) throw_corrupt(path, "there can be no array of " + describe(*type, shape));
   const auto needed_as_bytes = bytes_of_shape(DType::kU8, shape);
   std::size_t needed = 0;
   if (!needed_as_bytes || __builtin_mul_overflow(*needed_as_bytes, numbers.bytes, &needed) || needed > bytes.size()) {

@@ -1,6 +1,7 @@
-#include <cmath>
+#include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -55,6 +56,33 @@ Column column_of(Cells&& from, std::size_t rows) {
   return {std::move(from.name), filled<std::string>(rows, from, "")};
 }
 
+/// As Python writes numbers that are none. Nothing: there is none outside of texts.
+std::optional<std::string_view> not_a_number_in(std::string_view line) {
+  bool is_text = false;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    if (is_text && line[at] == '\\') {
+      ++at;
+    } else if (line[at] == '"') {
+      is_text = !is_text;
+    } else if (!is_text) {
+      for (const std::string_view each : {"NaN", "Infinity"}) {
+        if (line.substr(at).starts_with(each)) return each;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// Rows that have other names each would take numbers by the square of the file's size.
+void check_cells(const std::filesystem::path& path, std::size_t rows, std::size_t columns, std::size_t bytes) {
+  constexpr std::size_t kCellsMin = std::size_t{1} << 24;
+  constexpr std::size_t kCellsOfAByte = 64;
+  if (columns == 0 || rows <= std::max(kCellsMin, bytes * kCellsOfAByte) / columns) return;
+  throw_unsupported(path, "its " + std::to_string(rows) + " rows have " + std::to_string(columns) +
+                              " names together, which makes a table of far more values than the file has; give all "
+                              "rows the same names");
+}
+
 }  // namespace
 
 Table read_json_lines(const std::filesystem::path& path) {
@@ -79,6 +107,10 @@ Table read_json_lines(const std::filesystem::path& path) {
     };
     const Json json = Json::parse(own, look, false);
     if (!is_flat) throw_unsupported(path, where() + " has a list or an object in it; only plain values can be read");
+    const auto not_a_number = json.is_discarded() ? not_a_number_in(own) : std::nullopt;
+    if (not_a_number) {
+      throw_corrupt(path, where() + " has " + std::string{*not_a_number} + ", which JSON has not; write null");
+    }
     if (!json.is_object()) throw_corrupt(path, where() + " is no JSON object");
     for (const auto& [name, value] : json.items()) {
       if (value.is_null()) continue;
@@ -92,6 +124,7 @@ Table read_json_lines(const std::filesystem::path& path) {
     ++rows;
   }
   if (rows == 0) throw_corrupt(path, "it has no line");
+  check_cells(path, rows, columns.size(), file.size());
   std::vector<Column> typed;
   typed.reserve(columns.size());
   for (Cells& each : columns) typed.push_back(column_of(std::move(each), rows));
