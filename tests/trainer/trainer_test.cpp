@@ -21,6 +21,7 @@
 #include <pharos/base/failpoint.hpp>
 #include <pharos/ml/checkpoints.hpp>
 #include <pharos/ml/distributed.hpp>
+#include <pharos/ml/tensorboard_file.hpp>
 #include <pharos/ml/trainer.hpp>
 #include <pharos/pharos.hpp>
 
@@ -163,6 +164,44 @@ void has_a_gpu(TrainContext& context, int given) {
                   {"ranks", static_cast<double>(context.size())},
                   {"given", given}});
 }
+/// Says more in each 1001st step.
+void goes_far(TrainContext& context) {
+  while (context.step() < 25'000) {
+    const auto step = static_cast<double>(context.step() + 1);
+    if (std::fmod(step, 1001) == 0) {
+      context.report({{"loss", 1 / step}, {"validation", step}});
+    } else {
+      context.report(1 / step);
+    }
+  }
+}
+/// Ends before the step at which it was killed in its first attempt, when that had been heard of.
+void ends_earlier(TrainContext& context, const std::string& marker) {
+  const bool dies = context.attempt() == 0;
+  const std::uint64_t end = dies ? 20 : 10;
+  while (context.step() < end) context.report(1 / static_cast<double>(context.step() + 1));
+  if (!dies) return;
+  while (!fs::exists(marker)) std::this_thread::sleep_for(1ms);
+  ::kill(::getpid(), SIGKILL);
+}
+/// Rank 1 does fewer steps than the others.
+void returns_early(TrainContext& context) {
+  double sum = 0;
+  State state;
+  state.add("sum", sum);
+  context.resume(state, OnRankDeath::kReplace);
+  for (;;) {
+    try {
+      while (context.has_to_tell() || context.step() < (context.rank() == 1 ? 7 : 20)) {
+        if (!context.has_to_tell()) context.commit(1.0);
+        if (context.tell() != Verdict::kGoOn) return;
+      }
+      return;
+    } catch (const Exception& why) {
+      if (!context.rejoin(why)) throw;
+    }
+  }
+}
 void is_alone(TrainContext& context, const std::string& text, std::vector<double> data) {
   demand(text == "text", "it has the text");
   demand(context.size() == 1, "it is alone");
@@ -211,6 +250,17 @@ std::string scalars_in(const fs::path& folder) {
   const auto end = reader.wait();
   EXPECT_EQ(end.status, 0) << end.error << "\ntools/setup --tests fetches TensorBoard";
   return end.output;
+}
+
+std::int64_t lines_in(const std::string& text) {
+  return std::ranges::count(text, '\n');
+}
+/// What this process says on its standard error meanwhile.
+template <class Work>
+std::string said_during(const Work& work) {
+  testing::internal::CaptureStderr();
+  work();
+  return testing::internal::GetCapturedStderr();
 }
 
 class TrainerTest : public cluster::ClusterTest {
@@ -296,6 +346,12 @@ TEST_F(TrainerTest, OneThatIsKilledIsNamedAndTheGroupGoesOnFromTheNewestCheckpoi
     EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(victim));
     EXPECT_EQ(result.reports[9].metrics.find("attempt")[0], 0);
     EXPECT_EQ(result.reports.back().metrics.find("attempt")[0], 1);
+    // Curves have each step once, and no other one's values.
+    const std::string scalars = scalars_in(folder_.path() / "run" / "tensorboard");
+    EXPECT_EQ(lines_in(scalars), 2 * kSteps);
+    for (std::uint64_t step = 1; step <= kSteps; ++step) {
+      EXPECT_SAYS('\n' + scalars, "\nloss " + std::to_string(step) + ' ');
+    }
   }
 }
 
@@ -318,7 +374,7 @@ TEST_F(TrainerTest, OneThatAlwaysDiesIsGivenUp) {
   const std::string text = message_of<ActorDied>([&] {
     trainer.run<&train>(Mishap{Mishap::What::kDies, 1, 7, std::numeric_limits<std::uint32_t>::max()}, kSteps);
   });
-  EXPECT_SAYS(text, "training was begun 3 times");
+  EXPECT_SAYS(text, "training was begun 3 times, and");
   EXPECT_SAYS(text, "rank 1");
 }
 
@@ -371,7 +427,8 @@ TEST_F(TrainerTest, OneThatHasTimeStopsWithACheckpointOfItsLastStep) {
   const std::vector<std::string> lines = lines_of("reports.csv");
   ASSERT_EQ(lines.size(), more.steps + 1);
   for (std::uint64_t step = 1; step <= more.steps; ++step) {
-    EXPECT_TRUE(lines[step].starts_with("0,0," + std::to_string(step) + ",")) << lines[step];
+    const std::string attempt = step <= result.steps ? "0" : "1";
+    EXPECT_TRUE(lines[step].starts_with(attempt + ",0," + std::to_string(step) + ",")) << lines[step];
   }
 }
 
@@ -385,6 +442,37 @@ TEST_F(TrainerTest, OneThatDoesNotStopInItsGraceSaysSo) {
   EXPECT_EQ(result.end, End::kStopped);
   EXPECT_EQ(result.steps, 20U);
   EXPECT_SAYS(result.why_unsaved, "have not stopped in time");
+}
+
+TEST_F(TrainerTest, OfADamagedCheckpointTheOneBeforeIsTakenAndIfThereIsNoneThatIsSaid) {
+  Runtime runtime;
+  TrainerOptions each = options(2);
+  each.keep_last = 10;
+  const auto damage = [](const fs::path& checkpoint) {
+    const auto of_size = [](const fs::path& path) { return fs::file_size(path); };
+    const std::vector<fs::path> files{fs::directory_iterator{checkpoint}, fs::directory_iterator{}};
+    const fs::path& largest = *std::ranges::max_element(files, {}, of_size);
+    std::fstream file{largest, std::ios::in | std::ios::out | std::ios::binary};
+    file.seekp(static_cast<std::streamoff>(fs::file_size(largest) / 2));
+    file << "damage";
+  };
+  Trainer trainer{runtime, std::move(each)};
+  trainer.run<&train>(Mishap{}, 20);
+  const std::vector<SavedCheckpoint> saved = checkpoints();
+  ASSERT_EQ(saved.size(), 4U);
+  damage(saved[0].path);
+  const TrainResult more = trainer.run<&train>(Mishap{}, kSteps);
+  EXPECT_EQ(more.reports.front().step, 16U);
+  EXPECT_NEAR(*more.last("loss"), expected(kSteps, 2), 1e-9);
+  std::string log;
+  for (const std::string& line : lines_of("logs/rank-0.log")) log += line + '\n';
+  EXPECT_SAYS(log, "a checkpoint cannot be read, an older one is tried");
+  EXPECT_SAYS(log, saved[0].path.filename().string());
+
+  for (const SavedCheckpoint& left : checkpoints()) damage(left.path);
+  const std::string text = message_of<Exception>([&] { trainer.run<&train>(Mishap{}, kSteps + 1); });
+  EXPECT_SAYS(text, "and none can be read");
+  EXPECT_SAYS(text, "or give another folder to begin anew");
 }
 
 TEST_F(TrainerTest, TheBestCheckpointsStayAndThoseThatAFunctionWants) {
@@ -411,6 +499,20 @@ TEST_F(TrainerTest, EarlyStoppingEndsWhatDoesNotBecomeBetter) {
   EXPECT_GE(result.steps, 31U);
 }
 
+TEST_F(TrainerTest, EachRunBeginsWithCallbacksAsTheyWereGiven) {
+  Runtime runtime;
+  std::vector<std::uint64_t> stopped_at;
+  const auto first_stop = [stops = early_stopping("loss", 20), &stopped_at,
+                           has_stopped = false](const TrainReport& report) mutable {
+    const Verdict verdict = stops(report);
+    if (verdict != Verdict::kGoOn && !std::exchange(has_stopped, true)) stopped_at.push_back(report.step);
+    return verdict;
+  };
+  Trainer trainer{runtime, {.scaling = {.cpus_per_worker = 0}, .callbacks = {first_stop}, .progress = false}};
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(trainer.run<&becomes_worse>().end, End::kStopped);
+  EXPECT_EQ(stopped_at, (std::vector<std::uint64_t>{31, 31}));
+}
+
 TEST_F(TrainerTest, EarlyStoppingCountsStepsThatAreDoneAgainOnce) {
   const TrainCallback callback = early_stopping("loss", 4);
   const auto told = [&](std::uint64_t step) {
@@ -418,6 +520,138 @@ TEST_F(TrainerTest, EarlyStoppingCountsStepsThatAreDoneAgainOnce) {
   };
   for (const std::uint64_t step : {1U, 2U, 3U, 4U, 2U, 3U, 4U}) EXPECT_EQ(told(step), Verdict::kGoOn) << step;
   EXPECT_EQ(told(5), Verdict::kStop);
+}
+
+TEST_F(TrainerTest, WhatACallbackThrowsIsThrownWhenTheTrainingHasStoppedWithACheckpoint) {
+  Runtime runtime;
+  TrainerOptions each = options(2);
+  each.save_every = 0;
+  std::uint64_t newest = 0;
+  each.callbacks = {[&](const TrainReport& report) {
+    newest = report.step;
+    if (report.step == 20) throw std::logic_error{"it cannot count so far"};
+    return Verdict::kGoOn;
+  }};
+  Trainer trainer{runtime, std::move(each)};
+  EXPECT_SAYS(message_of<std::logic_error>([&] { trainer.run<&goes_on_for_ever>(); }), "it cannot count so far");
+  EXPECT_EQ(newest, 20U) << "it was asked again";
+  ASSERT_EQ(checkpoints().size(), 1U);
+  EXPECT_GE(checkpoints()[0].moment.step, 20U);
+}
+
+TEST_F(TrainerTest, WhatCannotBeWrittenWaitsAndTheTrainingGoesOn) {
+  Runtime runtime;
+  const fs::path board = folder_.path() / "run" / "tensorboard";
+  const fs::path events = board / "events.out.tfevents.pharos";
+  fs::create_directories(board);
+  fs::create_symlink("/dev/full", events);
+  TrainerOptions each = options(2);
+  each.callbacks = {[&](const TrainReport& report) {
+    if (report.step == kSteps) fs::remove(events);  // there is room now
+    return Verdict::kGoOn;
+  }};
+  Trainer trainer{runtime, std::move(each)};
+  TrainResult result;
+  const std::string said = said_during([&] { result = trainer.run<&train>(Mishap{}, kSteps); });
+  expect_all_steps(result, 2);
+  const std::string what = "reports of a training cannot be written";
+  EXPECT_SAYS(said, what);
+  EXPECT_EQ(said.find(what), said.rfind(what)) << said;
+  EXPECT_SAYS(said, "No space left on device");
+  EXPECT_EQ(lines_in(scalars_in(board)), 2 * kSteps);
+  EXPECT_EQ(lines_of("reports.jsonl").size(), kSteps);
+}
+
+TEST_F(TrainerTest, RanksWhoseLogsCannotBeWrittenTrain) {
+  Runtime runtime;
+  fs::create_directories(folder_.path() / "run");
+  std::ofstream{folder_.path() / "run" / "logs"} << "in the way";
+  Trainer trainer{runtime, options(2)};
+  const std::string said = said_during([&] { EXPECT_EQ(trainer.run<&prints>().steps, 1U); });
+  EXPECT_SAYS(said, "run/logs");
+}
+
+TEST_F(TrainerTest, ARecordOfTensorBoardThatIsCutShortHidesNothing) {
+  const fs::path board = folder_.path() / "board";
+  const auto add = [&](std::uint64_t step) {
+    TensorBoardFile file{board, 1};
+    file.add(1, step, {{"loss", static_cast<double>(step)}});
+    ASSERT_TRUE(file.write());
+  };
+  add(1);
+  add(2);
+  const fs::path events = board / "events.out.tfevents.pharos";
+  const std::uintmax_t whole = fs::file_size(events);
+  for (const std::uintmax_t cut : {1U, 20U, 40U}) {
+    fs::resize_file(events, whole);
+    add(3);
+    fs::resize_file(events, fs::file_size(events) - cut);
+    add(4);
+    EXPECT_EQ(scalars_in(board), "loss 1 1\nloss 2 2\nloss 4 4\n") << cut;
+  }
+}
+
+TEST_F(TrainerTest, OfManyReportsThoseWithRareMetricsStay) {
+  Runtime runtime;
+  Trainer trainer{runtime, {.scaling = {.cpus_per_worker = 0}, .progress = false}};
+  const TrainResult result = trainer.run<&goes_far>();
+  EXPECT_LE(result.reports.size(), 10'000U);
+  std::vector<std::uint64_t> rare;
+  std::uint64_t before = 0;
+  for (const TrainReport& each : result.reports) {
+    EXPECT_LE(each.step - before, 5U) << "others stay evenly";
+    before = each.step;
+    if (each.metrics.find("validation") != nullptr) rare.push_back(each.step);
+  }
+  ASSERT_EQ(rare.size(), 24U);
+  for (std::size_t i = 0; i < rare.size(); ++i) EXPECT_EQ(rare[i], 1001 * (i + 1));
+  EXPECT_EQ(before, 25'000U);
+  EXPECT_EQ(result.best->step, 25'000U);
+}
+
+TEST_F(TrainerTest, WhatWasReportedOfStepsThatDoNotCountIsNotInTheResult) {
+  Runtime runtime;
+  const std::string marker = folder_.path() / "heard";
+  const auto hear = [&](const TrainReport& report) {
+    if (report.step == 20) std::ofstream{marker} << "20";
+    return Verdict::kGoOn;
+  };
+  Trainer trainer{runtime, {.scaling = {.cpus_per_worker = 0}, .callbacks = {hear}, .progress = false}};
+  const TrainResult result = trainer.run<&ends_earlier>(marker);
+  EXPECT_EQ(result.steps, 10U);
+  ASSERT_EQ(result.reports.size(), 10U);
+  EXPECT_EQ(result.reports.back().step, 10U);
+  EXPECT_EQ(result.best->step, 10U);
+}
+
+TEST_F(TrainerTest, AMetricThatNoReportHasIsSaid) {
+  Runtime runtime;
+  const auto said_of = [&](TrainerOptions each) {
+    each.scaling.cpus_per_worker = 0;
+    each.progress = false;
+    Trainer trainer{runtime, std::move(each)};
+    return said_during([&] { trainer.run<&prints>(); });
+  };
+  EXPECT_EQ(said_of({}).find("no report"), std::string::npos);
+  const std::string named = said_of({.metric = "accuracy", .callbacks = {early_stopping("validation_loss", 3)}});
+  EXPECT_SAYS(named, "metric=validation_loss");
+  EXPECT_EQ(named.find("metric=accuracy"), std::string::npos) << "one without a name is it";
+  EXPECT_SAYS(named, "has=accuracy");
+}
+
+TEST_F(TrainerTest, EpochsAreCountedFromOneForWhoWatches) {
+  Runtime runtime;
+  TrainerOptions each = options(3);
+  each.progress = true;
+  Trainer trainer{runtime, std::move(each)};
+  EXPECT_SAYS(said_during([&] { trainer.run<&weighs>(); }), "step 2, epoch 8, ");
+}
+
+TEST_F(TrainerTest, OneThatReturnsWhileOthersGoOnIsNamed) {
+  Runtime runtime;
+  Trainer trainer{runtime, {.scaling = {.workers = 3, .cpus_per_worker = 0}, .timeout = 1s, .progress = false}};
+  EXPECT_SAYS(message_of<FailedPrecondition>([&] { trainer.run<&returns_early>(); }),
+              "the function of rank 1 has returned, and other ranks wait for it behind step 7");
 }
 
 TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
@@ -513,6 +747,7 @@ TEST_F(TrainerTest, OptionsThatMakeNoSenseAreRefused) {
   };
   EXPECT_SAYS(refusal({.scaling = {.workers = 0}}), "without workers");
   EXPECT_SAYS(refusal({.save_every = 5}), "TrainerOptions::folder");
+  EXPECT_SAYS(refusal({.keep_best = 1}), "TrainerOptions::folder");
   EXPECT_SAYS(refusal({.timeout = 0s}), "timeout");
 }
 

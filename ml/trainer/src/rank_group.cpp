@@ -118,9 +118,19 @@ void RankGroup::look_for_missing() {
     lose(rank,
          Error{ErrorCode::kDeadlineExceeded, "it has not come to the other ranks in time: does its function hang?"});
   }
-  if (died_) return;
+  if (!died_) miss_who_has_returned();
+  if (died_ || left_) return;
   died_ = Error{ErrorCode::kDeadlineExceeded, "a rank has come to the others too late, and all are there",
                 "Give a longer TrainerOptions::timeout."};
+}
+
+void RankGroup::miss_who_has_returned() {
+  const auto returned = std::ranges::find_if(ranks_, [](const Rank& each) { return each.end && !each.end->threw; });
+  if (returned == ranks_.end()) return;
+  left_ = Error{ErrorCode::kFailedPrecondition,
+                "the function of rank " + std::to_string(returned - ranks_.begin()) +
+                    " has returned, and other ranks wait for it behind step " + std::to_string(reported_),
+                "All ranks do the same steps."};
 }
 
 std::vector<detail::TrainEvent> RankGroup::wait(TimePoint until) {
@@ -156,6 +166,7 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
     if (!news_is_all_) await(workers_->next(), of.what, rank);
     for (const detail::TrainEvent& each : news->events) {
       if (const auto* const resumed = std::get_if<detail::TrainResumed>(&each)) on_death_ = resumed->on_death;
+      if (const auto* const reported = std::get_if<detail::TrainReported>(&each)) reported_ = reported->step;
     }
     return;
   }
@@ -164,10 +175,12 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
   if (end->threw && begin_.replaces) {
     const auto code = static_cast<ErrorCode>(end->threw->code);
     // Before it had the state of the others, which wait for another one.
-    if (is_of_death(code) && code != ErrorCode::kObjectLost) return lose(rank, Error{code, end->threw->story});
+    if (is_of_death(code) && code != ErrorCode::kObjectLost)
+      return lose(rank, Error{code, end->threw->story, end->threw->remedy});
   }
   if (end->threw && !threw_at_) threw_at_ = now();
   events.insert(events.end(), end->events.begin(), end->events.end());
+  ranks_[rank].process = end->process;  // it may have come before an answer
   ranks_[rank].end = *std::move(end);
   ++ended_;
 }
@@ -237,6 +250,7 @@ void RankGroup::stop() {
 
 // Ranks that throw because another one has died say less than its death does.
 std::optional<RankGroup::End> RankGroup::end() {
+  if (left_) return End{How::kThrew, left_};
   if (died_) {
     const bool is_replaceable = on_death_ == OnRankDeath::kReplace && ended_ == 0;
     return End{is_replaceable ? How::kLost : How::kDied, died_};
@@ -249,7 +263,7 @@ std::optional<RankGroup::End> RankGroup::end() {
       const auto& end = ranks_[rank].end;
       if (!end || !end->threw) continue;
       const auto code = static_cast<ErrorCode>(end->threw->code);
-      Error why{code, end->threw->story};
+      Error why{code, end->threw->story, end->threw->remedy};
       if (ranks_.size() > 1) why = std::move(why).with("rank " + std::to_string(rank));
       if (!is_of_death(code)) return End{How::kThrew, std::move(why)};
       if (!death) death = End{How::kDied, std::move(why)};

@@ -71,6 +71,7 @@ class RankGroup {
   Result<bool> rejoin(const std::vector<const void*>& who, TimePoint until);
   void greet();
   void look_for_missing();
+  void miss_who_has_returned();
   void take(const pharos::detail::CellHandle& cell, const Awaited& of, std::vector<detail::TrainEvent>& events);
   void lose(std::size_t rank, Error why);
 
@@ -83,6 +84,8 @@ class RankGroup {
   OnRankDeath on_death_ = OnRankDeath::kBeginAgain;
   std::set<std::size_t> lost_;
   std::optional<Error> died_;
+  std::optional<Error> left_;   // a rank has, and others wait for it
+  std::uint64_t reported_ = 0;  // the newest step
   std::optional<TimePoint> threw_at_;
   std::optional<TimePoint> waits_since_;  // a rank, and nobody is known to be gone
   std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;

@@ -1,6 +1,7 @@
 #include "rank_logs.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -61,18 +62,30 @@ Result<void> RankLogs::write() {
     const std::lock_guard lock{inbox_->mutex};
     lines.swap(inbox_->lines);
   }
-  if (lines.empty()) return {};
+  Result<void> written;
+  for (auto& [rank, text] : lines) {
+    auto its = append("rank-" + rank + ".log", text);
+    if (its) continue;
+    written = std::move(its);
+    const std::lock_guard lock{inbox_->mutex};
+    inbox_->lines[rank].insert(0, text);
+  }
+  return written;
+}
+
+/// What is written is gone from the text.
+Result<void> RankLogs::append(const std::string& name, std::string& text) const {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return Error::from_errno("making " + folder_.string(), error.value(), kRemedy);
-  for (const auto& [rank, text] : lines) {
-    const fs::path path = folder_ / ("rank-" + rank + ".log");
-    const std::string what = "writing " + path.string();
-    const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
-    if (!file) return Error::from_errno(what, errno, kRemedy);
-    PHAROS_TRY_VOID(write_whole(file, std::as_bytes(std::span{text}), what, kRemedy));
-  }
-  return {};
+  const fs::path path = folder_ / name;
+  const std::string what = "writing " + path.string();
+  const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
+  if (!file) return Error::from_errno(what, errno, kRemedy);
+  const off_t begin = ::lseek(file.get(), 0, SEEK_END);
+  auto written = write_whole(file, std::as_bytes(std::span{text}), what, kRemedy);
+  text.erase(0, static_cast<std::size_t>(::lseek(file.get(), 0, SEEK_CUR) - begin));
+  return written;
 }
 
 void RankLogs::wait_for_last_of(const std::vector<std::int32_t>& processes) {

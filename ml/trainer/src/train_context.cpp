@@ -123,7 +123,7 @@ Verdict TrainContext::tell(const Metrics& more) {
   for (const auto& [name, value] : more.entries()) committed_.metrics.set(name, value);
   if (rank() == 0) line_.say_report(step_, committed_.epoch, committed_.metrics);
   keep_told();
-  if (checkpoints_ && has_state_ && (committed_.saves || committed_.stops)) {
+  if (has_to_save()) {
     if (rank() == 0) line_.wait_until_heard();  // steps before a checkpoint are not done again
     checkpoints_->save(state_, {.step = step_, .epoch = committed_.epoch, .metrics = committed_.metrics.entries()});
   }
@@ -131,6 +131,10 @@ Verdict TrainContext::tell(const Metrics& more) {
   has_to_tell_ = false;
   failpoint(Failpoint::kStepTold);
   return committed_.stops ? Verdict::kStop : Verdict::kGoOn;
+}
+
+bool TrainContext::has_to_save() const {
+  return has_to_tell_ && checkpoints_ && has_state_ && (committed_.saves || committed_.stops);
 }
 
 void TrainContext::finish_saving() {

@@ -4,7 +4,11 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <set>
+#include <string_view>
 #include <utility>
+
+#include <pharos/base/log.hpp>
 
 namespace pharos::ml {
 namespace {
@@ -29,6 +33,13 @@ bool is_better(double a, double b, bool is_better_lower) {
   return is_better_lower ? a < b : a > b;
 }
 
+/// Of its metrics, one behind the other.
+std::string names_of(const TrainReport& report) {
+  std::string names;
+  for (const auto& [name, value] : report.metrics.entries()) names += name + '\n';
+  return names;
+}
+
 }  // namespace
 
 TrainLog::TrainLog(const TrainerOptions& options, TimePoint began)
@@ -51,6 +62,7 @@ Result<TrainLog> TrainLog::make(const TrainerOptions& options, TimePoint began) 
   }
   if (options.log_reports) {
     PHAROS_TRY(log.lines_, ReportLog::go_on(options.folder, {"attempt", "epoch", "step"}));
+    if (const auto last = log.lines_->last()) log.attempts_before_ = static_cast<std::uint32_t>(*last + 1);
   }
   if (options.tensorboard) log.board_.emplace(options.folder / "tensorboard", log.began_by_calendar_);
   return log;
@@ -59,33 +71,57 @@ Result<TrainLog> TrainLog::make(const TrainerOptions& options, TimePoint began) 
 void TrainLog::add(std::uint32_t attempt, const TrainReport& report) {
   result_.steps = report.step;
   ++steps_;
-  if (const double* const value = report.metrics.find(result_.metric); value != nullptr && std::isfinite(*value)) {
-    const double* const best = result_.best ? result_.best->metrics.find(result_.metric) : nullptr;
-    if (best == nullptr || is_better(*value, *best, result_.is_better_lower)) result_.best = report;
+  add_best(report);
+  if (lines_) {
+    const std::uint32_t of_folder = attempts_before_ + attempt;
+    lines_->add({of_folder, report.epoch, report.step}, report.seconds, report.metrics.entries());
   }
-  if (lines_) lines_->add({attempt, report.epoch, report.step}, report.seconds, report.metrics.entries());
   if (board_) board_->add(began_by_calendar_ + report.seconds, report.step, report.metrics, result_.metric);
-  if (report.step % every_ == 0 || every_ == 1) result_.reports.push_back(report);
+  Kind& kind = kinds_[names_of(report)];
+  if (kind.seen++ % kind.every == 0) {
+    result_.reports.push_back(report);
+    ++kind.kept;
+  }
   newest_ = report;
   thin();
 }
 
+void TrainLog::add_best(const TrainReport& report) {
+  const double* const value = report.metrics.find(result_.metric);
+  if (value == nullptr || !std::isfinite(*value)) return;
+  const bool is_first = bests_.empty();
+  if (!is_first && !is_better(*value, *bests_.back().metrics.find(result_.metric), result_.is_better_lower)) return;
+  if (bests_.size() == kReportsMax) bests_.erase(bests_.begin() + 1, bests_.begin() + kReportsMax / 2);
+  bests_.push_back(report);
+}
+
+/// Of the reports that there are most of, each second one goes.
 void TrainLog::thin() {
   if (result_.reports.size() <= kReportsMax) return;
-  every_ *= 2;
-  std::erase_if(result_.reports, [&](const TrainReport& each) { return each.step % every_ != 0; });
+  const auto most = std::ranges::max_element(kinds_, {}, [](const auto& each) { return each.second.kept; });
+  Kind& kind = most->second;
+  kind.every *= 2;
+  bool goes = true;
+  std::erase_if(result_.reports, [&](const TrainReport& each) {
+    if (names_of(each) != most->first) return false;
+    goes = !goes;
+    return goes;
+  });
+  kind.kept = (kind.kept + 1) / 2;
 }
 
 void TrainLog::resumed(std::uint64_t step) {
-  std::erase_if(result_.reports, [step](const TrainReport& each) { return each.step > step; });
-  if (result_.best && result_.best->step > step) result_.best.reset();
-  for (const TrainReport& each : result_.reports) {
-    const double* const value = each.metrics.find(result_.metric);
-    const double* const best = result_.best ? result_.best->metrics.find(result_.metric) : nullptr;
-    if (value == nullptr || !std::isfinite(*value)) continue;
-    if (best == nullptr || is_better(*value, *best, result_.is_better_lower)) result_.best = each;
+  const auto is_later = [step](const TrainReport& each) { return each.step > step; };
+  std::erase_if(result_.reports, is_later);
+  std::erase_if(bests_, is_later);
+  for (auto& [names, kind] : kinds_) kind.kept = 0;
+  for (const TrainReport& each : result_.reports) ++kinds_[names_of(each)].kept;
+  for (auto& [names, kind] : kinds_) kind.seen = kind.kept * kind.every;
+  if (newest_ && is_later(*newest_)) {
+    newest_ = result_.reports.empty() ? std::nullopt : std::optional{result_.reports.back()};
   }
   result_.steps = step;
+  if (board_) board_->go_back(seconds_of(std::chrono::system_clock::now().time_since_epoch()), step + 1);
 }
 
 void TrainLog::restarted(TrainResult::Restart restart) {
@@ -93,8 +129,13 @@ void TrainLog::restarted(TrainResult::Restart restart) {
 }
 
 Result<void> TrainLog::write(TimePoint now) {
-  if (lines_) PHAROS_TRY_VOID(lines_->write());
-  if (board_) PHAROS_TRY_VOID(board_->write());
+  show(now);
+  auto written = lines_ ? lines_->write() : Result<void>{};
+  auto drawn = board_ ? board_->write() : Result<void>{};
+  return written ? std::move(drawn) : std::move(written);
+}
+
+void TrainLog::show(TimePoint now) {
   const double seconds = seconds_of(now - began_);
   if (seconds - rate_from_seconds_ >= kRateTime) {
     rate_ = static_cast<double>(steps_ - rate_from_steps_) / (seconds - rate_from_seconds_);
@@ -102,7 +143,6 @@ Result<void> TrainLog::write(TimePoint now) {
     rate_from_steps_ = steps_;
   }
   if (shows_ && display_.wants(now)) draw(status(seconds));
-  return {};
 }
 
 std::string TrainLog::status(double seconds) const {
@@ -110,7 +150,8 @@ std::string TrainLog::status(double seconds) const {
   if (expected_ != 0) text += bar(static_cast<double>(result_.steps) / static_cast<double>(expected_));
   text += "step " + std::to_string(result_.steps);
   if (expected_ != 0) text += " of " + std::to_string(expected_);
-  if (newest_ && newest_->epoch != 0) text += ", epoch " + std::to_string(newest_->epoch);
+  const bool has_epochs = newest_ && (newest_->epoch != 0 || expected_ != 0);
+  if (has_epochs) text += ", epoch " + std::to_string(newest_->epoch + 1);
   if (newest_) {
     for (const auto& [name, value] : newest_->metrics.entries()) {
       text += ", " + name + ' ' + short_number(value);
@@ -131,9 +172,27 @@ void TrainLog::draw(std::string text) {
   drawn_ = std::move(text);
 }
 
+void TrainLog::look_for(const std::string& metric) const {
+  std::set<std::string> names;
+  for (const auto& [of_kind, kind] : kinds_) {
+    for (std::size_t begin = 0; begin < of_kind.size();) {
+      const std::size_t end = of_kind.find('\n', begin);
+      names.insert(of_kind.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  if (names.empty() || names.contains(metric)) return;
+  std::string all;
+  for (const std::string& each : names) all += (all.empty() ? "" : ", ") + each;
+  log(LogLevel::kWarn, "no report of a training has had the metric that was asked for",
+      {kv("training", std::string_view{name_}), kv("metric", std::string_view{metric}),
+       kv("has", std::string_view{all})});
+}
+
 TrainResult TrainLog::take(TrainResult::End end, TimePoint now) {
   result_.end = end;
   result_.seconds = seconds_of(now - began_);
+  if (!bests_.empty()) result_.best = bests_.back();
   if (newest_ && (result_.reports.empty() || result_.reports.back().step < newest_->step)) {
     result_.reports.push_back(*newest_);
   }

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <pharos/base/result.hpp>
 #include <pharos/ml/display.hpp>
@@ -26,14 +29,25 @@ class TrainLog {
   /// That have been reported, of which the last counts.
   std::uint64_t steps() const { return result_.steps; }
   void restarted(TrainResult::Restart restart);
-  /// What has come since is in the folder, and shown if it is time.
+  /// What has come since is in the folder, and shown if it is time. What could not be written is tried again.
   Result<void> write(TimePoint now);
+  /// None had a metric of that name, which somebody has asked for: that is said.
+  void look_for(const std::string& metric) const;
   TrainResult take(TrainResult::End end, TimePoint now);
 
  private:
+  /// Of reports that have metrics of the same names.
+  struct Kind {
+    std::uint64_t every = 1;  ///< of so many one is kept
+    std::uint64_t seen = 0;
+    std::size_t kept = 0;
+  };
+
   TrainLog(const TrainerOptions& options, TimePoint began);
+  void show(TimePoint now);
   std::string status(double seconds) const;
   void draw(std::string text);
+  void add_best(const TrainReport& report);
   void thin();
 
   std::string name_;
@@ -41,7 +55,9 @@ class TrainLog {
   TimePoint began_;
   double began_by_calendar_;
   TrainResult result_;
-  std::uint64_t every_ = 1;  // of so many reports one is kept
+  std::map<std::string, Kind> kinds_;  // by names; what comes seldom is not lost among what comes often
+  std::vector<TrainReport> bests_;     // each better than those before it
+  std::uint32_t attempts_before_ = 0;  // of the folder's reports
   std::uint64_t expected_ = 0;
   std::uint64_t steps_ = 0;
   double rate_from_seconds_ = 0;

@@ -110,11 +110,12 @@ class TrainRunner::Thread final : public TrainLine {
       context.finish_saving();
     } catch (...) {
       const Error error = pharos::detail::current_exception();
-      end.threw = TrainEnd::Threw{static_cast<std::uint8_t>(error.code()), error.story()};
+      end.threw = TrainEnd::Threw{static_cast<std::uint8_t>(error.code()), error.story(), error.remedy()};
     }
     std::fflush(nullptr);  // its process may be killed because of this end
     std::unique_lock lock{mutex_};
     end.makes_room = makes_room_;
+    end.process = ::getpid();
     end_ = std::move(end);
     tell(lock, {std::exchange(reader_, {}), std::exchange(waiter_, {})});
   }

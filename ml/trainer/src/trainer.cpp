@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <exception>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/log.hpp>
@@ -33,9 +34,34 @@ void check(const TrainerOptions& options) {
   };
   if (options.scaling.workers == 0) refuse("a training without workers does nothing", "Set Scaling::workers.");
   if (options.timeout <= Duration::zero()) refuse("ranks that never wait cannot train", "Set TrainerOptions::timeout.");
-  if (options.save_every != 0 && options.folder.empty()) {
+  if ((options.save_every != 0 || options.keep_best != 0) && options.folder.empty()) {
     refuse("checkpoints are wanted, and have no folder", "Set TrainerOptions::folder.");
   }
+}
+
+/// A callback that can be asked what it looks at.
+struct EarlyStopping {
+  std::string metric;
+  std::uint64_t patience;
+  double least;
+  bool is_better_lower;
+  double best;
+  std::uint64_t since = 0;
+  std::uint64_t furthest = 0;
+
+  Verdict operator()(const TrainReport& report) {
+    const double* const value = report.metrics.find(metric);
+    if (value == nullptr || report.step <= furthest) return Verdict::kGoOn;  // of steps that are done again
+    furthest = report.step;
+    const bool is_better = is_better_lower ? *value < best - least : *value > best + least;
+    since = is_better ? 0 : since + 1;
+    if (is_better) best = *value;
+    return since >= patience ? Verdict::kStop : Verdict::kGoOn;
+  }
+};
+
+std::string times(std::size_t count) {
+  return count == 1 ? "once" : std::to_string(count) + " times";
 }
 
 /// One training, from attempt to attempt.
@@ -43,23 +69,35 @@ class Run {
  public:
   Run(const TrainerOptions& options, const detail::MakeTrainWorkers& make, TrainLog log, RankLogs* rank_logs,
       TimePoint began)
-      : options_{options}, make_{make}, log_{std::move(log)}, rank_logs_{rank_logs}, began_{began} {}
+      : options_{options},
+        make_{make},
+        log_{std::move(log)},
+        rank_logs_{rank_logs},
+        began_{began},
+        callbacks_{options.callbacks} {}
 
   TrainResult all() {
+    TrainResult result = until_its_end();
+    if (callback_threw_) std::rethrow_exception(callback_threw_);
+    return result;
+  }
+
+ private:
+  TrainResult until_its_end() {
     for (std::uint32_t attempt = 0;; ++attempt) {
       const RankGroup::End end = once(attempt);
       switch (end.how) {
-        case RankGroup::How::kReturned: return log_.take(why_, now());
+        case RankGroup::How::kReturned: return take_result();
         case RankGroup::How::kThrew: throw_error(*end.why);
         case RankGroup::How::kMakesRoom:
-          if (stops_at_) return log_.take(why_, now());
+          if (stops_at_) return take_result();
           begin_again("its place was wanted");
           break;
         case RankGroup::How::kLost:
         case RankGroup::How::kDied:
           if (stops_at_) return stopped_without_saving(*end.why);
           if (deaths_++ == options_.restarts) {
-            throw_error(Error{*end.why}.with(options_.name + " was begun " + std::to_string(deaths_) + " times, and"));
+            throw_error(Error{*end.why}.with(history(attempt)));
           }
           begin_again(end.why->story());
           break;
@@ -67,12 +105,25 @@ class Run {
     }
   }
 
- private:
+  TrainResult take_result() {
+    // "loss" is what it is without a word, and need not be there.
+    if (options_.metric != TrainerOptions{}.metric || options_.keep_best != 0) log_.look_for(options_.metric);
+    for (const TrainCallback& each : callbacks_) {
+      if (const auto* const stops = each.target<EarlyStopping>()) log_.look_for(stops->metric);
+    }
+    return log_.take(why_, now());
+  }
+  /// "training was begun twice, …, and", before why it is over.
+  std::string history(std::uint32_t attempt) const {
+    const std::string replaced = replaced_ == 0 ? "" : ", had a rank replaced " + times(replaced_);
+    return options_.name + " was begun " + times(attempt + std::size_t{1}) + replaced + ", and";
+  }
+
   /// There is no time to do again what is lost.
   TrainResult stopped_without_saving(const Error& why) {
     log(LogLevel::kWarn, "a training has stopped, and its last steps may not be saved",
         {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why.story()})});
-    TrainResult result = log_.take(why_, now());
+    TrainResult result = take_result();
     result.why_unsaved = why.story();
     return result;
   }
@@ -136,6 +187,7 @@ class Run {
       return over;
     }
     ++deaths_;
+    ++replaced_;
     note("a rank of a training was replaced", why.story(), true);
     return std::nullopt;
   }
@@ -148,10 +200,20 @@ class Run {
     TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(now() - began_).count(),
                        reported.metrics};
     log_.add(attempt, report);
-    for (const TrainCallback& each : options_.callbacks) {
-      if (each(report) == Verdict::kGoOn || called_off_) continue;
+    for (const TrainCallback& each : callbacks_) {
+      if (callback_threw_) return;
+      if (look(each, report) == Verdict::kGoOn || called_off_) continue;
       called_off_ = true;
       why_ = TrainResult::End::kStopped;
+    }
+  }
+  /// What one throws is thrown when the training has stopped.
+  Verdict look(const TrainCallback& callback, const TrainReport& report) {
+    try {
+      return callback(report);
+    } catch (...) {
+      callback_threw_ = std::current_exception();
+      return Verdict::kStop;
     }
   }
 
@@ -165,10 +227,15 @@ class Run {
     return called_off_;
   }
 
+  /// A disk that is full ends no training: that is said once, until it goes on.
   void write() {
     auto written = log_.write(now());
-    if (written && rank_logs_ != nullptr) written = rank_logs_->write();
-    if (!written) throw_error(std::move(written).error());
+    auto too = rank_logs_ != nullptr ? rank_logs_->write() : Result<void>{};
+    if (written) written = std::move(too);
+    const bool is_new = !std::exchange(cannot_write_, !written);
+    if (written || !is_new) return;
+    log(LogLevel::kError, "reports of a training cannot be written, and wait",
+        {kv("training", std::string_view{options_.name}), kv("why", written.error().to_string())});
   }
 
   const TrainerOptions& options_;
@@ -176,7 +243,11 @@ class Run {
   TrainLog log_;
   RankLogs* const rank_logs_;
   const TimePoint began_;
+  const std::vector<TrainCallback> callbacks_;  // of this training: they begin anew in the next
+  std::exception_ptr callback_threw_;
   std::size_t deaths_ = 0;
+  std::size_t replaced_ = 0;
+  bool cannot_write_ = false;
   bool called_off_ = false;
   std::optional<TimePoint> stops_at_;
   TrainResult::End why_ = TrainResult::End::kReturned;
@@ -185,18 +256,8 @@ class Run {
 }  // namespace
 
 TrainCallback early_stopping(std::string metric, std::uint64_t patience, double least, bool is_better_lower) {
-  const double worst =
-      is_better_lower ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
-  return [metric = std::move(metric), patience, least, is_better_lower, best = worst, since = std::uint64_t{0},
-          furthest = std::uint64_t{0}](const TrainReport& report) mutable {
-    const double* const value = report.metrics.find(metric);
-    if (value == nullptr || report.step <= furthest) return Verdict::kGoOn;  // of steps that are done again
-    furthest = report.step;
-    const bool is_better = is_better_lower ? *value < best - least : *value > best + least;
-    since = is_better ? 0 : since + 1;
-    if (is_better) best = *value;
-    return since >= patience ? Verdict::kStop : Verdict::kGoOn;
-  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  return EarlyStopping{std::move(metric), patience, least, is_better_lower, is_better_lower ? infinity : -infinity};
 }
 
 namespace detail {

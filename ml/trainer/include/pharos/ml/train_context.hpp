@@ -132,6 +132,11 @@ class PHAROS_API TrainContext {
   bool is_replacement() const { return begin_.replaces; }
   /// The training's.
   std::uint64_t seed() const { return begin_.seed; }
+  /// That matters.
+  const std::string& metric() const { return begin_.metric; }
+  bool has_folder() const { return !begin_.folder.empty(); }
+  /// The best checkpoints stay.
+  bool keeps_best() const { return begin_.keep_best != 0; }
 
   /// From now on `state` is what checkpoints have; it is loaded from the newest one, if there is one: then step() is
   /// that one's. Throws what Checkpoints::load() throws. What the state names is to live as long as this.
@@ -154,6 +159,8 @@ class PHAROS_API TrainContext {
   Verdict tell(const Metrics& more = {});
   /// Whether there is a step that was committed, and not told.
   bool has_to_tell() const { return has_to_tell_; }
+  /// And whether tell() will save it.
+  bool has_to_save() const;
   /// With OnRankDeath::kReplace, when something has thrown `why`. True: another process has taken the place of a rank
   /// that had died; state and step are those of the rank that was furthest, as they were when it committed that. False:
   /// it was not that, or nobody came.

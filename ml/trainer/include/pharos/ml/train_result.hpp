@@ -40,7 +40,8 @@ struct PHAROS_API TrainResult {
   std::vector<Restart> restarts{};
   /// A rank died, or did not come in time, when the training was to stop: why its last steps may be in no checkpoint.
   std::string why_unsaved{};
-  /// In the order of their steps, without those that were done again; at most 10 000, evenly, of a longer training.
+  /// In the order of their steps, without those that were done again. Of a longer training at most 10 000: of those
+  /// that have the same metrics, evenly; those that have others, as validated steps do, are not thinned for them.
   std::vector<TrainReport> reports{};
 
   /// Of all reports, also of those that are not kept. Null: none has the metric.

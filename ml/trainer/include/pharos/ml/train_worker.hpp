@@ -46,9 +46,11 @@ struct TrainEnd {
   struct Threw {
     std::uint8_t code = 0;
     std::string story{};
+    std::string remedy{};
   };
   std::optional<Threw> threw{};
-  bool makes_room = false;           ///< its worker is to end: it goes on elsewhere
+  bool makes_room = false;  ///< its worker is to end: it goes on elsewhere
+  std::int32_t process = 0;
   std::vector<TrainEvent> events{};  ///< that nobody has asked for any more
 };
 

@@ -40,7 +40,9 @@ struct Scaling {
   Strategy placement = Strategy::kPack;
 };
 
-/// Looks at each report; the training goes on until one says otherwise. The trainer's thread.
+/// Looks at each report; the training goes on until one says otherwise. Each run begins with copies of them, and with
+/// what they keep as it was given. When one throws, the training is stopped, and run() throws that. The trainer's
+/// thread.
 using TrainCallback = std::function<Verdict(const TrainReport& report)>;
 /// Stops when so many reports that have the metric were no better than the best by `least`. Steps that are done again,
 /// since a rank has died, count once.
@@ -78,7 +80,8 @@ struct TrainerOptions {
   Duration grace = std::chrono::seconds{30};
 
   std::vector<TrainCallback> callbacks{};
-  /// Each report as a line of reports.csv and reports.jsonl in the folder.
+  /// Each report as a line of reports.csv and reports.jsonl in the folder. What cannot be written, there and in the
+  /// files below, waits for room on the disk; the training goes on.
   bool log_reports = true;
   /// What each rank prints as logs/rank-0.log and so on in the folder; where the trainer is in a program itself.
   bool log_ranks = true;
