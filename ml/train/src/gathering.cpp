@@ -13,6 +13,7 @@
 namespace pharos::ml {
 namespace {
 
+constexpr const char* kWhat = "gathering";
 constexpr std::size_t kRooms = 3;          // for the unit that is worked on, the one before it, and the next
 constexpr std::size_t kPathMax = 1 << 16;  // is kept in words
 
@@ -132,7 +133,7 @@ bool Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) 
 
 void Gathering::bring(std::uint32_t unit, std::span<const std::uint32_t> beside) {
   Place& place = places_[unit];
-  try {
+  between_ranks(kWhat, units_[unit], [&] {
     if (staying_ == Staying::kAll) {
       for (const std::size_t each : order_) {
         if (!places_[each].is_there && places_[each].coming.empty()) begin_gather(each);
@@ -142,9 +143,7 @@ void Gathering::bring(std::uint32_t unit, std::span<const std::uint32_t> beside)
       begin_gather(unit);
     }
     finish(unit);
-  } catch (const Exception& error) {
-    throw_error(Error{error.error()}.with("gathering \"" + units_[unit].name + '"'));
-  }
+  });
   place.is_there = true;
 }
 
@@ -193,8 +192,10 @@ void Gathering::finish(std::size_t number) {
 }
 
 void Gathering::advance() {
-  for (Place& place : places_) {
-    for (Pending& each : place.coming) each.done();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    between_ranks(kWhat, units_[i], [&] {
+      for (Pending& each : places_[i].coming) each.done();
+    });
   }
 }
 

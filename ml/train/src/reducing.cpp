@@ -9,13 +9,12 @@
 #include <numeric>
 #include <utility>
 
-#include <pharos/actors/exceptions.hpp>
-
 #include "torch_dtype.hpp"
 
 namespace pharos::ml {
 namespace {
 
+constexpr const char* kWhat = "reducing the gradients of";
 constexpr std::size_t kSharedRooms = 2;  // one is filled while the other is reduced
 
 }  // namespace
@@ -183,8 +182,10 @@ void Reducing::reduce(std::size_t number, double factor) {
     const at::Tensor& result = reduction.results.emplace_back(result_of(shard, *unit.room));
     const std::span<const std::byte> from{unit.room->memory.data() + shard.gradient_place,
                                           shard.gradient_bytes(ranks_.size())};
-    reduction.pending.push_back(
-        ranks_.begin_reduce_scatter(*dtype_of(shard.sent), from, bytes_of(result), Reduction::kMean));
+    between_ranks(kWhat, units_[number], [&] {
+      reduction.pending.push_back(
+          ranks_.begin_reduce_scatter(*dtype_of(shard.sent), from, bytes_of(result), Reduction::kMean));
+    });
   }
   unit.is_begun = true;
   ++reductions_;
@@ -206,19 +207,21 @@ at::Tensor Reducing::result_of(Shard& shard, const Room& room) const {
 
 void Reducing::advance() {
   while (!under_way_.empty()) {
-    std::vector<Pending>& pending = under_way_.front().pending;
-    if (!std::all_of(pending.begin(), pending.end(), [](Pending& each) { return each.done(); })) return;
+    UnderWay& front = under_way_.front();
+    bool is_done = true;
+    between_ranks(kWhat, units_[front.unit], [&] {
+      for (Pending& each : front.pending) is_done = is_done && each.done();
+    });
+    if (!is_done) return;
     settle_front();
   }
 }
 
 void Reducing::settle_front() {
   UnderWay& front = under_way_.front();
-  try {
+  between_ranks(kWhat, units_[front.unit], [&] {
     for (Pending& each : front.pending) each.wait();
-  } catch (const Exception& error) {
-    throw_error(Error{error.error()}.with("reducing the gradients of \"" + units_[front.unit].name + '"'));
-  }
+  });
   const std::vector<Shard>& shards = units_[front.unit].shards;
   for (std::size_t i = 0; i < shards.size(); ++i) put_down(shards[i], front.results[i]);
   progress_[front.unit].room->holder = kNobody;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/communicator.hpp>
 #include <pharos/ml/sharded.hpp>
 
@@ -49,6 +50,16 @@ struct ShardedUnit {
   std::size_t bytes = 0;
   std::size_t gradient_bytes = 0;
 };
+
+/// What fails between ranks says at which unit.
+template <class Work>
+void between_ranks(const char* what, const ShardedUnit& unit, const Work& work) {
+  try {
+    work();
+  } catch (const Exception& error) {
+    throw_error(Error{error.error()}.with(what + (" \"" + unit.name + '"')));
+  }
+}
 
 /// In float at least.
 inline at::ScalarType kept_type(at::ScalarType type) {
