@@ -53,8 +53,9 @@ class Report {
   /// Kept and printed if it is wanted.
   void add(const std::string& name, double value, const std::string& unit);
   const std::vector<Figure>& figures() const { return figures_; }
-  /// Whether all figures that have a bound keep to it; says which do not.
-  bool holds_gates() const;
+  /// Whether all figures that have a bound keep to it; says which do not. `whole`: what should have all of its figures
+  /// here; only a peer, which may not be set up, may be missing then. Empty: nothing.
+  bool holds_gates(const std::string& whole) const;
   /// False when the file cannot be written.
   bool write_json(const std::string& path) const;
 

@@ -104,7 +104,7 @@ int run(int argc, char** argv) {
   }
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);
-  return gates && !report.holds_gates() ? 1 : 0;
+  return gates && !report.holds_gates(only.empty() && size.empty() ? what : "") ? 1 : 0;
 }
 
 }  // namespace
