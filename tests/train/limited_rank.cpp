@@ -1,11 +1,12 @@
 // A rank that a test starts in a memory cgroup of its own: `limited_rank whole|sharded`. Trains a module of 42 million
-// parameters, 168 MiB of floats, and prints the losses of some steps.
+// parameters, 168 MiB of floats, and prints the losses of some steps, over all ranks' samples.
 
 #include <torch/torch.h>
 
 #include <cstdio>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include <pharos/ml/communicator.hpp>
@@ -19,6 +20,7 @@ namespace ml = pharos::ml;
 constexpr int kLayers = 40;
 constexpr std::int64_t kWidth = 1024;
 constexpr int kSteps = 4;
+constexpr std::int64_t kSamples = 16;  // of all ranks
 
 void train(bool is_sharded) {
   torch::set_num_threads(1);
@@ -29,13 +31,15 @@ void train(bool is_sharded) {
   std::optional<ml::Sharded> sharded;
   if (is_sharded) sharded.emplace(*module, ranks, ml::Sharding::kParameters, ml::ShardOptions{});
   ml::Optimizer optimizer{sharded ? sharded->groups(0.01) : ml::groups_of(*module, 0.01), ml::AdamW{.lr = 1e-3}};
-  const torch::Tensor x = torch::randn({4, kWidth});  // the same on all ranks
+  const torch::Tensor x = torch::randn({kSamples, kWidth}).chunk(ranks.size())[ranks.rank()];
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     const torch::Tensor loss = (module->forward(x) - x).pow(2).mean();
     loss.backward();
     optimizer.step();
-    if (ranks.rank() == 0) std::printf("%.5f\n", loss.item<double>());
+    double mean = loss.item<double>();
+    ranks.all_reduce(std::span{&mean, 1}, ml::Reduction::kMean);
+    if (ranks.rank() == 0) std::printf("%.7f\n", mean);
   }
 }
 
