@@ -1,93 +1,22 @@
 // What is saved is what is loaded, on any number of ranks; and what cannot be loaded says why.
 
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <chrono>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <regex>
 #include <thread>
 
-#include <pharos/actors/exceptions.hpp>
-#include <pharos/base/failpoint.hpp>
+#include <pharos/object_store/checksum.hpp>
 
-#include "plain_model.hpp"
-#include "ranks.hpp"
-#include "says.hpp"
+#include "checkpoint_folder.hpp"
 #include "seed.hpp"
-#include "temporary_folder.hpp"
 
 namespace pharos::ml {
 namespace {
 
-namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-
-std::string bytes_of(const fs::path& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
-}
-void write(const fs::path& path, const std::string& bytes) {
-  std::ofstream{path, std::ios::binary} << bytes;
-}
-
-/// Runs `call`, which must throw kCorrupt; returns what it says.
-template <class Call>
-std::string corruption(const Call& call) {
-  return message_of<Exception>([&] {
-    try {
-      call();
-    } catch (const Exception& e) {
-      EXPECT_EQ(e.error().code(), ErrorCode::kCorrupt) << e.what();
-      throw;
-    }
-  });
-}
-
-class CheckpointFolder : public testing::Test {
- protected:
-  CheckpointOptions options(std::size_t keep_last = 10) const {
-    return {.folder = folder_.path() / "run", .keep_last = keep_last};
-  }
-  void save(std::uint32_t ranks, const std::vector<std::uint64_t>& steps) const {
-    run_threads(ranks, {}, [&](Communicator& communicator) {
-      Checkpoints checkpoints{communicator, options()};
-      PlainModel model{communicator.rank(), ranks};
-      const State state = model.state();
-      for (const std::uint64_t step : steps) {
-        model.set(step);
-        checkpoints.save(state, {.step = step, .epoch = step / 10, .metrics = {{"loss", 1.0 / double(step)}}});
-        model.set(12345);  // what is saved is a copy
-      }
-      checkpoints.finish();
-    });
-  }
-  /// On one rank.
-  std::optional<Moment> load(PlainModel& model) const {
-    Checkpoints checkpoints{Communicator::alone(), options()};
-    return checkpoints.load(model.state());
-  }
-  std::vector<SavedCheckpoint> saved() const { return checkpoints_in(options().folder); }
-  /// Of those, the newest first.
-  std::vector<std::uint64_t> steps() const {
-    std::vector<std::uint64_t> steps;
-    for (const SavedCheckpoint& each : saved()) steps.push_back(each.moment.step);
-    return steps;
-  }
-  /// Whatever is in the folder of a checkpoint, or of what was to be one.
-  std::size_t folders() const {
-    std::size_t folders = 0;
-    for (const auto& each : fs::directory_iterator{options().folder}) folders += each.is_directory() ? 1 : 0;
-    return folders;
-  }
-  fs::path part(std::size_t checkpoint, std::uint32_t rank) const {
-    return saved().at(checkpoint).path / ("rank-0000" + std::to_string(rank) + ".safetensors");
-  }
-
-  const TemporaryFolder folder_;
-};
 
 TEST_F(CheckpointFolder, LoadsOnAnyNumberOfRanks) {
   for (std::uint32_t from = 1; from <= 4; ++from) {
@@ -243,6 +172,15 @@ TEST_F(CheckpointFolder, NeedsAFolderThatCanBe) {
   });
 }
 
+TEST(State, HasEachNameOnce) {
+  State state;
+  std::uint64_t value = 0;
+  state.add("x", value);
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { state.add({.name = "x", .shape = {0}}); }),
+              "the state has \"x\" already");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { state.add_of_rank("x", value); }), "the state has \"x\" already");
+}
+
 // ---- Damage: two checkpoints, of which the newer is damaged
 
 struct Damage {
@@ -250,12 +188,6 @@ struct Damage {
   std::function<void(const fs::path& newer, const fs::path& older)> done;
   std::vector<std::string> says;
 };
-
-void flip(const fs::path& path, std::size_t place) {
-  std::string bytes = bytes_of(path);
-  bytes[place] = static_cast<char>(bytes[place] ^ 1);
-  write(path, bytes);
-}
 
 const std::vector<Damage> kDamages{
     {"byte",
@@ -276,6 +208,12 @@ const std::vector<Damage> kDamages{
                      fs::copy_options::overwrite_existing);
      },
      {"rank-00001.safetensors", "it is of another checkpoint, of step 11"}},
+    {"head",
+     [](const fs::path& newer, const fs::path&) { flip(newer / "rank-00001.safetensors", 20); },
+     {"rank-00001.safetensors", "the bytes of its head are not what was written"}},
+    {"manifest_missing",
+     [](const fs::path& newer, const fs::path&) { fs::remove(newer / "manifest.json"); },
+     {"manifest.json is missing"}},
     {"checksum_removed",
      [](const fs::path& newer, const fs::path&) {
        const fs::path path = newer / "manifest.json";
@@ -301,22 +239,21 @@ const std::vector<Damage> kDamages{
 class Damaged : public CheckpointFolder, public testing::WithParamInterface<Damage> {};
 
 TEST_P(Damaged, NewerIsNamedAndTheOlderTaken) {
-  save(2, {11, 22});
-  GetParam().done(saved().at(0).path, saved().at(1).path);
-  const fs::path newer = options().folder / "step-000000000022";
-  std::string why;
-  for (const auto& each : fs::directory_iterator{options().folder}) {
-    if (!each.path().string().starts_with(newer.string())) continue;
-    why = corruption([&] { verify_checkpoint(each.path()); });
-  }
-  for (const std::string& each : GetParam().says) EXPECT_SAYS(why, each);
   for (const std::uint32_t count : {1U, 2U, 3U}) {
+    SCOPED_TRACE(std::to_string(count) + " ranks");
+    fs::remove_all(options().folder);
+    save(2, {11, 22});
+    const fs::path newer = saved().at(0).path;
+    GetParam().done(newer, saved().at(1).path);
+    const std::string why = corruption([&] { verify_checkpoint(newer); });
+    for (const std::string& each : GetParam().says) EXPECT_SAYS(why, each);
     run_threads(count, {}, [&](Communicator& ranks) {
       Checkpoints checkpoints{ranks, options()};
       PlainModel model{ranks.rank(), count};
       EXPECT_EQ(checkpoints.load(model.state())->step, 11U);
       model.expect(11, ranks.rank() < 2);
     });
+    EXPECT_EQ(aside(), std::vector{fs::path{newer.string() + ".aside"}});
   }
 }
 
@@ -341,8 +278,118 @@ TEST_F(CheckpointFolder, ThatLostItsCheckpointsIsNoFreshStart) {
   save(1, {3});
   fs::remove_all(saved().at(0).path);
   PlainModel model{0, 1};
-  EXPECT_SAYS(corruption([&] { load(model); }), "their manifests are gone");
+  EXPECT_SAYS(corruption([&] { load(model); }), "they are gone");
 }
+
+/// What was made a checkpoint is none that was interrupted.
+TEST_F(CheckpointFolder, WhoseManifestIsLostKeepsItsParts) {
+  save(2, {11, 22});
+  fs::remove(saved().at(0).path / "manifest.json");
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options(1)};
+    PlainModel model{ranks.rank(), 2};
+    EXPECT_EQ(checkpoints.load(model.state())->step, 11U);
+    checkpoints.save(model.state(), {.step = 12});
+    checkpoints.finish();
+  });
+  EXPECT_EQ(steps(), std::vector<std::uint64_t>{12});
+  ASSERT_EQ(aside().size(), 1U);
+  for (const char* const file : {"rank-00000.safetensors", "rank-00001.safetensors"}) {
+    EXPECT_TRUE(fs::exists(aside()[0] / file)) << file;
+  }
+}
+
+TEST_F(CheckpointFolder, DamagedLeavesNoValuesThatAnOlderOneHasNot) {
+  save(1, {11});
+  save(2, {22});
+  flip(part(0, 0), fs::file_size(part(0, 0)) - 100);
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    PlainModel model{ranks.rank(), 2, 7};
+    EXPECT_EQ(checkpoints.load(model.state())->step, 11U);
+    model.expect(11, false);
+    EXPECT_EQ(model.own(), (std::vector<std::uint64_t>{ranks.rank(), ranks.rank() == 0 ? 11U : 7U}));
+  });
+}
+
+// ---- What says nothing of a checkpoint: no other is taken for it, and it stays
+
+TEST_F(CheckpointFolder, OfANewerFormatIsNoDamage) {
+  save(2, {11, 22});
+  const fs::path newest = saved().at(0).path;
+  std::string text = bytes_of(newest / "manifest.json");
+  text = std::regex_replace(text, std::regex{"pharos checkpoint 1"}, "pharos checkpoint 2");
+  const std::size_t begin = text.find("{\"format\"");
+  const std::string_view content = std::string_view{text}.substr(begin, text.size() - begin - 2);
+  std::array<char, 17> sum{};
+  std::snprintf(sum.data(), sum.size(), "%016llx",
+                static_cast<unsigned long long>(object_store::checksum_of(std::as_bytes(std::span{content}))));
+  text = std::regex_replace(text, std::regex{"[0-9a-f]{16}"}, sum.data(), std::regex_constants::format_first_only);
+  write(newest / "manifest.json", text);
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    PlainModel model{ranks.rank(), 2};
+    const std::string why = message_of<Exception>([&] { checkpoints.load(model.state()); });
+    EXPECT_SAYS(why, "loading " + newest.string());
+    EXPECT_SAYS(why, "its format is \"pharos checkpoint 2\"");
+  });
+  EXPECT_TRUE(aside().empty());
+  EXPECT_EQ(bytes_of(newest / "manifest.json"), text);
+}
+
+/// So many more files may be open than there are.
+class OpenFilesLimit {
+ public:
+  explicit OpenFilesLimit(int more) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const int next = ::dup(0);
+    ::close(next);
+    rlimit limit = before_;
+    limit.rlim_cur = static_cast<rlim_t>(next + more);
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  ~OpenFilesLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  OpenFilesLimit(OpenFilesLimit&&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(CheckpointFolder, TooManyOpenFilesAreNoDamage) {
+  save(2, {11, 22});
+  run_processes(1, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    PlainModel model{0, 1};
+    const State state = model.state();
+    // When it looks into the folder, and when it has one part open and wants the other.
+    for (const int more : {0, 1}) {
+      const OpenFilesLimit limit{more};
+      EXPECT_SAYS(message_of<Exhausted>([&] { checkpoints.load(state); }), "Too many open files");
+    }
+    EXPECT_TRUE(aside().empty());
+    EXPECT_EQ(checkpoints.load(state)->step, 22U);
+    model.expect(22, false);
+  });
+}
+
+/// Those of rank 0 alone: all ranks throw them, and none is taken for dead.
+TEST_F(CheckpointFolder, FolderThatCannotBeLookedAtIsNoDeath) {
+  const auto make_loop = [&](const char* name) { fs::create_symlink(name, options().folder / name); };
+  fs::create_directories(options().folder);
+  make_loop("newest");
+  run_threads(2, kQuick, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    PlainModel model{ranks.rank(), 2};
+    const std::string why = message_of<FailedPrecondition>([&] { checkpoints.load(model.state()); });
+    EXPECT_SAYS(why, "rank 0: looking into");
+  });
+  make_loop("step-000000000001-0123abcd");
+  run_threads(2, kQuick, [&](Communicator& ranks) {
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { Checkpoints{ranks, options()}; }), "rank 0: looking into");
+  });
+}
+
+// ---- Each byte
 
 TEST_F(CheckpointFolder, RefusesEachFlippedByteOfItsManifestAndParts) {
   std::mt19937 random{static_cast<unsigned>(seed_of_test())};
@@ -350,24 +397,17 @@ TEST_F(CheckpointFolder, RefusesEachFlippedByteOfItsManifestAndParts) {
   const fs::path checkpoint = saved().at(0).path;
   for (const char* const file : {"manifest.json", "rank-00000.safetensors", "rank-00001.safetensors"}) {
     const std::string right = bytes_of(checkpoint / file);
-    std::uint64_t head = 0;
-    if (file[0] == 'r') std::memcpy(&head, right.data(), sizeof head);
-    // A part's head says nothing that the manifest does not.
-    const std::size_t begin = file[0] == 'r' ? head + sizeof head : 0;
     const auto refuses_flipped = [&](std::size_t place, unsigned bit) {
       std::string bytes = right;
       bytes[place] = static_cast<char>(bytes[place] ^ (1U << bit));
       write(checkpoint / file, bytes);
       EXPECT_THROW(verify_checkpoint(checkpoint), Exception) << file << " at " << place << ", bit " << bit;
     };
-    // The first bytes, where a manifest has its own checksum, one by one.
-    for (std::size_t place = begin; place < begin + 48; ++place) {
+    // The first bytes, where a manifest has its own checksum and a part the length of its head, one by one.
+    for (std::size_t place = 0; place < 48; ++place) {
       for (unsigned bit = 0; bit < 8; ++bit) refuses_flipped(place, bit);
     }
-    for (int round = 0; round < 100; ++round) {
-      const std::size_t place = begin + random() % (right.size() - begin);
-      refuses_flipped(place, random() % 8);
-    }
+    for (int round = 0; round < 100; ++round) refuses_flipped(random() % right.size(), random() % 8);
     write(checkpoint / file, right);
   }
   verify_checkpoint(checkpoint);
@@ -404,14 +444,6 @@ class GoneBack : public CheckpointFolder, public testing::WithParamInterface<std
     return steps;
   }
   void damage(std::size_t checkpoint) const { flip(part(checkpoint, 1), fs::file_size(part(checkpoint, 1)) - 100); }
-  /// What does not count any more, and was not removed.
-  std::vector<fs::path> aside() const {
-    std::vector<fs::path> aside;
-    for (const auto& each : fs::directory_iterator{options().folder}) {
-      if (each.path().extension() == ".aside") aside.push_back(each.path());
-    }
-    return aside;
-  }
 };
 
 TEST_P(GoneBack, ADamagedOneDoesNotCount) {
@@ -484,115 +516,6 @@ TEST_P(GoneBack, OnPurposeItHasWhatItSaves) {
 
 INSTANTIATE_TEST_SUITE_P(KeepLast, GoneBack, testing::Values(1U, 2U));
 
-// ---- What goes wrong when one is written
-
-struct Refusal {
-  const char* name;
-  std::function<void()> begin;  ///< in the process of the rank that cannot write
-  std::function<void()> end;
-  ErrorCode code;
-  const char* says;
-};
-void limit_files_to(rlim_t bytes) {
-  ::signal(SIGXFSZ, SIG_IGN);
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
-  limit.rlim_cur = std::min(bytes, limit.rlim_max);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-const std::vector<Refusal> kRefusals{
-    {"full",
-     [] {
-       order_failpoint({Failpoint::kSaveBegun, FailpointOrder::Action::kFailOnce, 0});
-     },
-     [] { order_failpoint({}); }, ErrorCode::kExhausted, "No space left on device"},
-    {"file_too_large", [] { limit_files_to(4096); }, [] { limit_files_to(RLIM_INFINITY); },
-     ErrorCode::kFailedPrecondition, "File too large"},
-};
-
-class Refused : public CheckpointFolder, public testing::WithParamInterface<std::tuple<Refusal, std::uint32_t>> {};
-
-// Not as if a rank had died, or could not be reached.
-TEST_P(Refused, ByTheDiskIsSaidAndTheTrainingGoesOn) {
-  const auto& [refusal, victim] = GetParam();
-  constexpr std::int64_t kFactor = 20;  // 20 KiB of each rank
-  run_processes(2, {}, [&, &how = refusal, where = victim](Communicator& ranks) {
-    Checkpoints checkpoints{ranks, options()};
-    PlainModel model{ranks.rank(), 2, 1, kFactor};
-    checkpoints.save(model.state(), {.step = 1});
-    checkpoints.finish();
-    if (ranks.rank() == where) how.begin();
-    checkpoints.save(model.state(), {.step = 2});
-    std::optional<Error> failed;
-    try {
-      checkpoints.finish();
-    } catch (const Exception& e) {
-      failed = e.error();
-    }
-    ASSERT_TRUE(failed);
-    EXPECT_EQ(failed->code(), how.code) << failed->to_string();
-    EXPECT_SAYS(failed->message(), how.says);
-    EXPECT_SAYS(failed->message(), "rank-0000" + std::to_string(where) + ".safetensors");
-    EXPECT_SAYS(failed->remedy(), "Make room");
-    if (ranks.rank() == where || ranks.rank() == 0) {
-      ASSERT_TRUE(checkpoints.last_error());
-      EXPECT_EQ(checkpoints.last_error()->code(), how.code);
-    } else {
-      EXPECT_FALSE(checkpoints.last_error());
-    }
-    if (ranks.rank() == 0) {
-      EXPECT_EQ(folders(), 1U) << "it takes no room";
-    }
-    ranks.barrier();
-    if (ranks.rank() == where) how.end();
-    model.set(3);
-    checkpoints.save(model.state(), {.step = 3});
-    checkpoints.finish();
-    EXPECT_FALSE(checkpoints.last_error());
-  });
-  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{3, 1}));
-}
-
-INSTANTIATE_TEST_SUITE_P(Disk, Refused, testing::Combine(testing::ValuesIn(kRefusals), testing::Values(0U, 1U)),
-                         [](const auto& chosen) {
-                           return std::string{std::get<0>(chosen.param).name} + "_at_rank_" +
-                                  std::to_string(std::get<1>(chosen.param));
-                         });
-
-TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
-  run_threads(2, {}, [&](Communicator& ranks) {
-    CheckpointOptions short_time = options();
-    short_time.timeout = 200ms;
-    if (ranks.rank() == 1) short_time.folder = folder_.path() / "elsewhere";
-    if (ranks.rank() == 1) fs::create_directories(short_time.folder);
-    Checkpoints checkpoints{ranks, short_time};
-    PlainModel model{ranks.rank(), 2};
-    checkpoints.save(model.state(), {.step = 1});
-    EXPECT_SAYS(message_of<DeadlineExceeded>([&] { checkpoints.finish(); }), "rank 1 has not written its part");
-  });
-  EXPECT_TRUE(saved().empty());
-}
-
-/// Ranks that do not wait long for each other.
-constexpr CommunicatorOptions kQuick{.timeout = 300ms};
-
-/// Rank 0 waits for what never comes, and has no room for more; rank 1 has nothing to wait for.
-TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
-  run_threads(2, kQuick, [&](Communicator& ranks) {
-    CheckpointOptions slow = options();
-    slow.timeout = 3 * kQuick.timeout;
-    if (ranks.rank() == 1) slow.folder = folder_.path() / "elsewhere";
-    Checkpoints checkpoints{ranks, slow};
-    PlainModel model{ranks.rank(), 2};
-    Duration longest{};
-    for (const std::uint64_t step : {1, 2, 3, 4}) {
-      checkpoints.save(model.state(), {.step = step});
-      longest = std::max(longest, checkpoints.last_stall());
-    }
-    EXPECT_GT(longest, kQuick.timeout);
-  });
-}
-
 TEST_F(CheckpointFolder, RankThatLoadsLongerIsNoDeath) {
   save(2, {1});
   run_threads(2, kQuick, [&](Communicator& ranks) {
@@ -601,7 +524,7 @@ TEST_F(CheckpointFolder, RankThatLoadsLongerIsNoDeath) {
     State state = model.state();
     if (ranks.rank() == 1) {
       const auto slow = [](std::span<const std::byte>) { std::this_thread::sleep_for(3 * kQuick.timeout); };
-      state.add({.name = "note", .load = slow});
+      state.add(State::Value{.name = "own@0", .load = slow});
     }
     ASSERT_TRUE(checkpoints.load(state));
     model.expect(1);

@@ -23,13 +23,18 @@ using cluster::eventually;
 
 constexpr std::int64_t kFactor = 4096;  // 4.0 MiB of each of two ranks
 
-/// Two ranks, of which the second has another folder: the first one's thread waits for its parts until the test brings
-/// them.
+/// Two ranks, of which the second has another folder when both have begun: the first one's thread waits for its parts
+/// until the test brings them.
 class CopiesTest : public cluster::ClusterTest {
  protected:
   CopiesTest() {
     fs::create_directories(folder());
-    fs::create_directories(elsewhere());
+    fs::create_directory_symlink(folder(), elsewhere());
+  }
+  void go_elsewhere(const Communicator& ranks) const {
+    if (ranks.rank() == 0) return;
+    fs::remove(elsewhere());
+    fs::create_directory(elsewhere());
   }
   fs::path folder() const { return folder_.path() / "run"; }
   fs::path elsewhere() const { return folder_.path() / "elsewhere"; }
@@ -87,6 +92,7 @@ TEST_F(CopiesTest, LieInTheStoreWhileTheTrainingGoesOn) {
   Runtime runtime{{.object_store = 64_MiB}};
   run_threads(2, {}, [&](Communicator& ranks) {
     Checkpoints checkpoints{ranks, options(ranks, runtime)};
+    go_elsewhere(ranks);
     PlainModel model{ranks.rank(), 2, 1, kFactor};
     const auto save = [&](std::uint64_t step) {
       model.set(step);
@@ -128,6 +134,7 @@ TEST_F(CopiesTest, LieInMemoryOfTheProcessWhenTheStoreIsFull) {
   EXPECT_THROW(fill(), Exhausted);
   run_threads(2, {}, [&](Communicator& ranks) {
     Checkpoints checkpoints{ranks, options(ranks, runtime)};
+    go_elsewhere(ranks);
     PlainModel model{ranks.rank(), 2, 1, kFactor};
     checkpoints.save(model.state(), {.step = 1});
     model.set(2);

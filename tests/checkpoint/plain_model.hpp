@@ -53,6 +53,7 @@ class PlainModel {
       EXPECT_EQ(own_, (std::vector<std::uint64_t>{rank_, step}));
     }
   }
+  const std::vector<std::uint64_t>& own() const { return own_; }
   State state() {
     State state;
     const std::vector<std::int64_t> shape{kRows * factor_, kColumns};

@@ -12,7 +12,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kBegin = "step-";
+constexpr std::string_view kStep = "step-";
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kIdDigits = "0123456789abcdef";
+constexpr std::size_t kStepDigits = 12;
+constexpr std::size_t kIdLength = 8;
+constexpr std::string_view kBegun = ".begun";
 constexpr std::string_view kGone = ".gone";
 constexpr std::string_view kAside = ".aside";
 
@@ -23,15 +28,57 @@ std::string formatted(const char* format, Values... values) {
   return text.data();
 }
 
+/// Of a checkpoint, without anything behind its id.
+bool is_name(std::string_view name) {
+  if (!name.starts_with(kStep)) return false;
+  name.remove_prefix(kStep.size());
+  const std::size_t digits = name.find_first_not_of(kDigits);
+  if (digits == std::string_view::npos || digits < kStepDigits || name[digits] != '-') return false;
+  const std::string_view id = name.substr(digits + 1);
+  return id.size() == kIdLength && id.find_first_not_of(kIdDigits) == std::string_view::npos;
+}
+
 /// The name without its id: as texts they are in the order of their steps.
 std::string step_of(const std::string& name) {
   return name.substr(0, name.rfind('-'));
+}
+
+Error cannot_look_into(const fs::path& folder, const std::error_code& error) {
+  return disk_error("looking into " + folder.string(), error.value());
+}
+
+Result<std::vector<std::string>> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator each{folder, error}; !error && each != fs::directory_iterator{}; each.increment(error)) {
+    std::string name = each->path().filename().string();
+    if (name.starts_with(kStep)) names.push_back(std::move(name));
+  }
+  if (error) return cannot_look_into(folder, error);
+  return names;
+}
+
+/// When its manifest was written. One that has lost it is older than others of its step.
+Result<std::optional<fs::file_time_type>> time_of(const fs::path& checkpoint) {
+  std::error_code error;
+  const auto time = fs::last_write_time(checkpoint / kManifestFile, error);
+  if (!error) return std::optional{time};
+  const auto is_not_there = [&error] {
+    return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  };
+  if (!is_not_there()) return cannot_look_into(checkpoint, error);
+  const bool is_folder = fs::is_directory(checkpoint, error);
+  if (error && !is_not_there()) return cannot_look_into(checkpoint, error);
+  return is_folder ? std::optional{fs::file_time_type::min()} : std::nullopt;
 }
 
 }  // namespace
 
 std::string folder_name(std::uint64_t step, const std::string& id) {
   return formatted("step-%012llu-%s", static_cast<unsigned long long>(step), id.c_str());
+}
+std::string begun_name(const std::string& name) {
+  return name + std::string{kBegun};
 }
 std::string part_file_name(std::uint32_t rank) {
   return formatted("rank-%05u.safetensors", rank);
@@ -40,20 +87,18 @@ std::string part_text_name(std::uint32_t rank) {
   return formatted("rank-%05u.json", rank);
 }
 
-std::vector<std::string> complete_in(const fs::path& folder) {
+Result<std::vector<std::string>> complete_in(const fs::path& folder) {
   struct Found {
     std::string step;
     fs::file_time_type time;
     std::string name;
   };
   std::vector<Found> found;
-  std::error_code error;
-  for (fs::directory_iterator each{folder, error}; !error && each != fs::directory_iterator{}; each.increment(error)) {
-    const std::string name = each->path().filename().string();
-    if (!name.starts_with(kBegin) || name.ends_with(kGone) || name.ends_with(kAside)) continue;
-    std::error_code none;
-    const auto time = fs::last_write_time(each->path() / kManifestFile, none);
-    if (!none) found.push_back({step_of(name), time, name});
+  PHAROS_TRY(const std::vector<std::string> all, names_in(folder));
+  for (const std::string& each : all) {
+    if (!is_name(each)) continue;
+    PHAROS_TRY(const auto time, time_of(folder / each));
+    if (time) found.push_back({step_of(each), *time, each});
   }
   // A training that went back and came to the same step again has two of it.
   std::ranges::sort(found, std::ranges::greater{}, [](const Found& each) {
@@ -64,21 +109,21 @@ std::vector<std::string> complete_in(const fs::path& folder) {
   return names;
 }
 
-std::vector<std::string> later_in(const fs::path& folder, const std::string& name) {
-  std::vector<std::string> names = complete_in(folder);
-  std::erase_if(names, [&name](const std::string& each) { return step_of(each) <= step_of(name); });
+bool is_later(const std::string& name, const std::string& than) {
+  return step_of(name) > step_of(than);
+}
+
+Result<std::vector<std::string>> incomplete_in(const fs::path& folder) {
+  PHAROS_TRY(std::vector<std::string> names, names_in(folder));
+  std::erase_if(names, [](const std::string& each) { return !each.ends_with(kBegun) && !each.ends_with(kGone); });
   return names;
 }
 
-void remove_incomplete(const fs::path& folder) {
-  std::vector<fs::path> left;
+Result<void> make_complete(const fs::path& folder, const std::string& name) {
   std::error_code error;
-  for (fs::directory_iterator each{folder, error}; !error && each != fs::directory_iterator{}; each.increment(error)) {
-    const std::string name = each->path().filename().string();
-    if (!name.starts_with(kBegin) || name.ends_with(kAside)) continue;
-    if (name.ends_with(kGone) || !fs::exists(each->path() / kManifestFile)) left.push_back(each->path());
-  }
-  for (const fs::path& each : left) fs::remove_all(each, error);
+  fs::rename(folder / begun_name(name), folder / name, error);
+  if (error) return disk_error("naming " + (folder / name).string(), error.value());
+  return sync_folder(folder);
 }
 
 Result<std::string> set_aside(const fs::path& folder, const std::string& name) {
@@ -91,18 +136,27 @@ Result<std::string> set_aside(const fs::path& folder, const std::string& name) {
 }
 
 Result<void> remove_checkpoint(const fs::path& folder, const std::string& name) {
-  const fs::path gone = folder / (name + std::string{kGone});
+  const fs::path path = folder / name;
+  const fs::path gone = name.ends_with(kGone) ? path : folder / (name + std::string{kGone});
   std::error_code error;
-  fs::rename(folder / name, gone, error);
-  if (!error) fs::remove_all(gone, error);
-  if (error) return disk_error("removing " + (folder / name).string(), error.value());
+  fs::remove_all(gone, error);
+  if (!error && gone != path) {
+    fs::rename(path, gone, error);
+    if (error == std::errc::no_such_file_or_directory) return {};
+    if (!error) fs::remove_all(gone, error);
+  }
+  if (error) return disk_error("removing " + path.string(), error.value());
   return {};
 }
 
 Result<Manifest> read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestFile;
-  PHAROS_TRY(const std::string text, read_text(path));
-  auto manifest = parse_manifest(text);
+  const auto text = read_text(path);
+  if (!text && text.error().code() == ErrorCode::kNotFound) {
+    return Error{ErrorCode::kCorrupt, path.string() + " is missing"};
+  }
+  if (!text) return text.error();
+  auto manifest = parse_manifest(*text);
   if (!manifest) return std::move(manifest).error().with(path.string());
   return manifest;
 }

@@ -22,6 +22,7 @@ using object_store::pieces_of;
 
 constexpr std::string_view kFormat = "pharos checkpoint 1";
 constexpr int kDepth = 8;
+constexpr std::uint64_t kFileBytesMax = INT64_MAX;
 constexpr std::array kTypes{DType::kU8,  DType::kI8,   DType::kI32, DType::kI64,
                             DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
 
@@ -41,7 +42,7 @@ std::optional<std::uint64_t> from_hex(std::string_view text) {
   return value;
 }
 
-Json json_of(const Part& part) {
+Json json_of(const RankPart& part) {
   Json entries = Json::array();
   for (const PartEntry& each : part.entries) {
     std::string checksums;
@@ -54,7 +55,10 @@ Json json_of(const Part& part) {
                        {"place", each.place},
                        {"checksums", std::move(checksums)}});
   }
-  return {{"file", part.file}, {"bytes", part.bytes}, {"entries", std::move(entries)}};
+  Json json{{"file", part.file}, {"bytes", part.bytes}};
+  if (part.head_checksum) json["head"] = hex(*part.head_checksum);
+  json["entries"] = std::move(entries);
+  return json;
 }
 
 std::string sealed(const Json& content) {
@@ -104,6 +108,7 @@ class Members {
     ok_ = false;
     return kNone;
   }
+  bool has(const char* name) const { return ok_ && json_.contains(name); }
   bool ok() const { return ok_; }
 
  private:
@@ -158,24 +163,42 @@ Result<PartEntry> entry_of(const Json& json, std::uint64_t file_bytes) {
   return entry;
 }
 
-Result<Part> part_of(const Json& json) {
+/// Whether each byte behind the head is of one entry. Otherwise a small file could say that it has more than there is.
+bool lie_one_behind_the_other(const RankPart& part) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+  for (const PartEntry& each : part.entries) places.emplace_back(each.place, each.place + each.bytes());
+  std::ranges::sort(places);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const std::uint64_t next = i + 1 < places.size() ? places[i + 1].first : part.bytes;
+    if (places[i].second != next) return false;
+  }
+  return true;
+}
+
+Result<RankPart> part_of(const Json& json) {
   Members members{json};
-  Part part{.file = members.text("file"), .bytes = members.number("bytes")};
+  RankPart part{.file = members.text("file"), .bytes = members.number("bytes")};
   // A name, and no way to another folder.
   if (part.file.empty() || part.file.find('/') != std::string::npos || part.file.front() == '.') {
     return corrupt("a part has no name of a file");
+  }
+  const auto refuse = [&] { return corrupt("what it says of " + part.file + " makes no sense"); };
+  if (part.bytes > kFileBytesMax) return refuse();
+  if (members.has("head")) {
+    part.head_checksum = from_hex(members.text("head"));
+    if (!part.head_checksum) return refuse();
   }
   for (const Json& each : members.list("entries")) {
     PHAROS_TRY(PartEntry entry, entry_of(each, part.bytes));
     part.entries.push_back(std::move(entry));
   }
-  if (!members.ok()) return corrupt("what it says of " + part.file + " makes no sense");
+  if (!members.ok() || !lie_one_behind_the_other(part)) return refuse();
   return part;
 }
 
 }  // namespace
 
-std::string to_text(const Part& part) {
+std::string to_text(const RankPart& part) {
   return sealed(json_of(part));
 }
 
@@ -186,7 +209,7 @@ std::string to_text(const Manifest& manifest) {
     metrics[name] = std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
   }
   Json parts = Json::array();
-  for (const Part& each : manifest.parts) parts.push_back(json_of(each));
+  for (const RankPart& each : manifest.parts) parts.push_back(json_of(each));
   return sealed({{"format", kFormat},
                  {"id", manifest.id},
                  {"step", manifest.moment.step},
@@ -195,7 +218,7 @@ std::string to_text(const Manifest& manifest) {
                  {"parts", std::move(parts)}});
 }
 
-Result<Part> parse_part(std::string_view text) {
+Result<RankPart> parse_part(std::string_view text) {
   PHAROS_TRY(const Json json, unsealed(text));
   return part_of(json);
 }
@@ -219,7 +242,7 @@ Result<Manifest> parse_manifest(std::string_view text) {
     }
   }
   for (const Json& each : members.list("parts")) {
-    PHAROS_TRY(Part part, part_of(each));
+    PHAROS_TRY(RankPart part, part_of(each));
     manifest.parts.push_back(std::move(part));
   }
   if (!members.ok()) return corrupt("it has not all that it should");
@@ -232,7 +255,7 @@ Result<void> check_whole(const Manifest& manifest) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> slices{};
   };
   std::map<std::string_view, Tensor> tensors;
-  for (const Part& part : manifest.parts) {
+  for (const RankPart& part : manifest.parts) {
     for (const PartEntry& each : part.entries) {
       Tensor& tensor = tensors[each.name];
       if (tensor.first == nullptr) tensor.first = &each;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,25 +27,32 @@ struct PartEntry {
   std::uint64_t bytes() const { return count * size_of(dtype); }
 };
 
-/// What a rank has written.
-struct Part {
+/// What a rank has written: a head, and behind it the entries, one behind the other.
+struct RankPart {
   std::string file;
   std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> head_checksum{};  ///< early ones have none
   std::vector<PartEntry> entries{};
+
+  std::uint64_t head_bytes() const {
+    std::uint64_t head = bytes;
+    for (const PartEntry& each : entries) head -= each.bytes();
+    return head;
+  }
 };
 
 struct Manifest {
   std::string id;  ///< of this checkpoint, which its parts have, too
   Moment moment{};
-  std::vector<Part> parts{};  ///< by rank
+  std::vector<RankPart> parts{};  ///< by rank
 };
 
 /// Text, with a checksum of itself.
 std::string to_text(const Manifest& manifest);
-std::string to_text(const Part& part);
+std::string to_text(const RankPart& part);
 /// kCorrupt for all that cannot be; what they say is sane then.
 Result<Manifest> parse_manifest(std::string_view text);
-Result<Part> parse_part(std::string_view text);
+Result<RankPart> parse_part(std::string_view text);
 
 /// Whether the parts have each element of each tensor.
 Result<void> check_whole(const Manifest& manifest);

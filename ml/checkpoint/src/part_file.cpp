@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -21,6 +23,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::uint64_t kHeadBytesMax = std::uint64_t{100} << 20;  // as the format's own library has it
 
 /// As safetensors calls them.
 const char* name_of(DType dtype) {
@@ -37,7 +40,7 @@ std::pair<std::string, std::vector<std::int64_t>> key_of(const PartEntry& entry)
           {static_cast<std::int64_t>(entry.count)}};
 }
 
-std::string head_of(const Part& part, const std::string& id, const Moment& moment) {
+std::string head_of(const RankPart& part, const std::string& id, const Moment& moment) {
   Json head = Json::object();
   head["__metadata__"] = {{"checkpoint", id}, {"step", std::to_string(moment.step)}};
   for (const PartEntry& each : part.entries) {
@@ -48,7 +51,35 @@ std::string head_of(const Part& part, const std::string& id, const Moment& momen
   }
   std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.append((kAlignment - (text.size() + sizeof(std::uint64_t)) % kAlignment) % kAlignment, ' ');
-  return text;
+  const std::uint64_t length = text.size();
+  std::string bytes(sizeof length, '\0');
+  std::memcpy(bytes.data(), &length, sizeof length);
+  return bytes + text;
+}
+
+/// What its head says of the checkpoint that a part is of.
+struct Origin {
+  std::string id;
+  std::string step;
+};
+Result<Origin> origin_of(const fs::path& path) {
+  PHAROS_TRY(const Fd file, open_to_read(path));
+  std::uint64_t length = 0;
+  PHAROS_TRY_VOID(read_at(file, path, 0, std::as_writable_bytes(std::span{&length, 1})));
+  std::error_code error;
+  const std::uint64_t all = fs::file_size(path, error);
+  if (error || length > kHeadBytesMax || length > all - sizeof length) {
+    return Error{ErrorCode::kCorrupt, "it has no head"};
+  }
+  std::string text(length, '\0');
+  PHAROS_TRY_VOID(read_at(file, path, sizeof length, std::as_writable_bytes(std::span{text})));
+  const Json head = Json::parse(text, nullptr, false);
+  const auto said = [&head](const char* name) -> std::string {
+    if (!head.is_object() || !head.contains("__metadata__")) return {};
+    const Json& texts = head["__metadata__"];
+    return texts.is_object() && texts.contains(name) && texts[name].is_string() ? texts[name].get<std::string>() : "";
+  };
+  return Origin{said("checkpoint"), said("step")};
 }
 
 std::vector<std::uint64_t> checksums_of(std::span<const std::byte> bytes) {
@@ -74,7 +105,7 @@ Error disk_error(const std::string& what, int error_number) {
   return of_disk(Error::from_errno(what, error_number, kDiskRemedy));
 }
 
-Result<void> write_part(const fs::path& folder, Part& part, std::span<const std::byte> bytes, const std::string& id,
+Result<void> write_part(const fs::path& folder, RankPart& part, std::span<const std::byte> bytes, const std::string& id,
                         const Moment& moment) {
   std::uint64_t place = 0;
   for (PartEntry& each : part.entries) {
@@ -83,14 +114,13 @@ Result<void> write_part(const fs::path& folder, Part& part, std::span<const std:
     place += each.bytes();
   }
   const std::string head = head_of(part, id, moment);
-  const std::uint64_t length = head.size();
-  for (PartEntry& each : part.entries) each.place += sizeof length + length;
-  part.bytes = sizeof length + length + bytes.size();
+  for (PartEntry& each : part.entries) each.place += head.size();
+  part.bytes = head.size() + bytes.size();
+  part.head_checksum = object_store::checksum_of(std::as_bytes(std::span{head}));
 
   const std::string what = "writing " + (folder / part.file).string();
   const Fd file{::open((folder / part.file).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
   if (!file) return disk_error(what, errno);
-  PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{&length, 1}), what));
   PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{head}), what));
   if (failpoint(Failpoint::kSaveBegun)) return disk_error(what, ENOSPC);
   PHAROS_TRY_VOID(write_all(file, bytes, what));
@@ -99,24 +129,74 @@ Result<void> write_part(const fs::path& folder, Part& part, std::span<const std:
   return {};
 }
 
+Result<void> check_head(const Fd& file, const fs::path& path, const RankPart& part, const Manifest& manifest) {
+  if (!part.head_checksum) return {};
+  std::vector<std::byte> head(part.head_bytes());
+  PHAROS_TRY_VOID(read_at(file, path, 0, head));
+  if (object_store::checksum_of(head) == *part.head_checksum) return {};
+  return Error{ErrorCode::kCorrupt,
+               path.string() + ": the bytes of its head are not what was written" + strangeness(path, manifest)};
+}
+
+std::string strangeness(const fs::path& path, const Manifest& manifest) {
+  const auto origin = origin_of(path);
+  if (!origin) return ": " + origin.error().message();
+  if (origin->id == manifest.id) return {};
+  return ": it is of another checkpoint, of step " + (origin->step.empty() ? "?" : origin->step);
+}
+
 Result<void> write_text(const fs::path& path, const std::string& text) {
   const std::string what = "writing " + path.string();
   const fs::path begun = path.string() + ".begun";
-  const Fd file{::open(begun.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (!file) return disk_error(what, errno);
-  PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{text}), what));
-  if (::fdatasync(file.get()) != 0) return disk_error(what, errno);
-  if (::rename(begun.c_str(), path.c_str()) != 0) return disk_error(what, errno);
-  return sync_folder(path.parent_path());
+  const fs::path folder = path.parent_path();
+  // Opened before: when the file is seen, others may give the folder another name.
+  const Fd opened{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (!opened) return disk_error(what, errno);
+  const auto write = [&]() -> Result<void> {
+    const Fd file{::open(begun.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+    if (!file) return disk_error(what, errno);
+    PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{text}), what));
+    if (::fdatasync(file.get()) != 0 || ::rename(begun.c_str(), path.c_str()) != 0) return disk_error(what, errno);
+    return {};
+  };
+  auto written = write();
+  if (!written) {
+    ::unlink(begun.c_str());
+    return written;
+  }
+  if (::fsync(opened.get()) != 0) return disk_error("syncing " + folder.string(), errno);
+  return {};
 }
 
 Result<std::string> read_text(const fs::path& path) {
-  const std::string what = "reading " + path.string();
-  const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!file) return disk_error(what, errno);
-  const auto bytes = read_whole(file, what);
-  if (!bytes) return of_disk(bytes.error());
-  return std::string{reinterpret_cast<const char*>(bytes->data()), bytes->size()};
+  PHAROS_TRY(const Fd file, open_to_read(path));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return disk_error("reading " + path.string(), errno);
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  PHAROS_TRY_VOID(read_at(file, path, 0, std::as_writable_bytes(std::span{text})));
+  return text;
+}
+
+Result<Fd> open_to_read(const fs::path& path) {
+  Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!file) return disk_error("reading " + path.string(), errno);
+  return file;
+}
+
+Result<void> read_at(const Fd& file, const fs::path& path, std::uint64_t place, std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(place));
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) return Error{ErrorCode::kCorrupt, path.string() + " ends at " + std::to_string(place)};
+    if (got < 0) {
+      Error error = disk_error("reading " + path.string(), errno);
+      if (errno != EIO) return error;
+      return Error{ErrorCode::kCorrupt, error.message()};
+    }
+    place += static_cast<std::uint64_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
 }
 
 Result<void> sync_folder(const fs::path& folder) {

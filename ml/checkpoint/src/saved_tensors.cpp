@@ -4,11 +4,10 @@
 #include <cstring>
 #include <memory>
 
-#include <pharos/actors/exceptions.hpp>
-#include <pharos/ml/readers.hpp>
 #include <pharos/object_store/checksum.hpp>
 
 #include "folder.hpp"
+#include "part_file.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -16,37 +15,18 @@ namespace {
 namespace fs = std::filesystem;
 using object_store::kPieceBytes;
 
-/// Why this is not the part that was written: nothing, as far as its head says.
-std::optional<std::string> strangeness(const fs::path& path, const Manifest& manifest) {
-  try {
-    const SafeTensors file = SafeTensors::read(path);
-    std::string id;
-    std::string step;
-    for (const auto& [name, value] : file.metadata()) {
-      if (name == "checkpoint") id = value;
-      if (name == "step") step = value;
-    }
-    if (id == manifest.id) return std::nullopt;
-    return "it is of another checkpoint, of step " + (step.empty() ? "?" : step);
-  } catch (const Exception& e) {
-    return e.error().message();
-  }
-}
+/// Of a checkpoint of thousands of ranks they are not all open at once.
+constexpr std::size_t kOpenMax = 64;
 
-Result<Bytes> part_bytes(const fs::path& path, const Part& part, const Manifest& manifest) {
-  try {
-    std::error_code error;
-    const std::uint64_t bytes = fs::file_size(path, error);
-    if (error) return Error{ErrorCode::kCorrupt, path.string() + " is missing"};
-    if (bytes != part.bytes) {
-      const auto why = strangeness(path, manifest);
-      return Error{ErrorCode::kCorrupt, path.string() + " has " + std::to_string(bytes) + " bytes, and should have " +
-                                            std::to_string(part.bytes) + (why ? ": " + *why : "")};
-    }
-    return map_file(path);
-  } catch (const Exception& e) {
-    return e.error();
-  }
+Result<void> check_size(const fs::path& path, const RankPart& part, const Manifest& manifest) {
+  std::error_code error;
+  const std::uint64_t bytes = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) return Error{ErrorCode::kCorrupt, path.string() + " is missing"};
+  if (error == std::errc::io_error) return Error{ErrorCode::kCorrupt, path.string() + ": " + error.message()};
+  if (error) return disk_error("looking at " + path.string(), error.value());
+  if (bytes == part.bytes) return {};
+  return Error{ErrorCode::kCorrupt, path.string() + " has " + std::to_string(bytes) + " bytes, and should have " +
+                                        std::to_string(part.bytes) + strangeness(path, manifest)};
 }
 
 double number_at(DType dtype, const std::byte* at) {
@@ -84,16 +64,18 @@ void convert(DType from_type, std::span<const std::byte> from, DType to_type, st
 }  // namespace
 
 SavedTensors::SavedTensors(fs::path path, Manifest manifest)
-    : path_{std::move(path)}, manifest_{std::make_unique<const Manifest>(std::move(manifest))} {}
+    : path_{std::move(path)},
+      manifest_{std::make_unique<const Manifest>(std::move(manifest))},
+      open_(manifest_->parts.size()),
+      right_heads_(manifest_->parts.size()) {}
 
 Result<SavedTensors> SavedTensors::open(const fs::path& checkpoint) {
   PHAROS_TRY(Manifest manifest, read_manifest(checkpoint));
   PHAROS_TRY_VOID(check_whole(manifest));
   SavedTensors saved{checkpoint, std::move(manifest)};
   for (std::size_t i = 0; i < saved.manifest_->parts.size(); ++i) {
-    const Part& part = saved.manifest_->parts[i];
-    PHAROS_TRY(Bytes bytes, part_bytes(checkpoint / part.file, part, *saved.manifest_));
-    saved.files_.push_back(std::move(bytes));
+    const RankPart& part = saved.manifest_->parts[i];
+    PHAROS_TRY_VOID(check_size(checkpoint / part.file, part, *saved.manifest_));
     for (const PartEntry& each : part.entries) {
       Tensor& tensor = saved.tensors_[each.name];
       if (tensor.pieces.empty()) {
@@ -113,25 +95,75 @@ const SavedTensors::Tensor* SavedTensors::find(std::string_view name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-Result<std::span<const std::byte>> SavedTensors::checked(const Tensor::Piece& piece, std::uint64_t begin,
-                                                         std::uint64_t bytes) {
-  const PartEntry& entry = *piece.entry;
-  const auto all = files_[piece.part].span().subspan(entry.place, entry.bytes());
-  std::vector<bool>& right = right_[&entry];
-  right.resize(entry.checksums.size());
-  for (std::uint64_t i = begin / kPieceBytes; i * kPieceBytes < begin + bytes; ++i) {
-    if (right[i]) continue;
-    const auto own = all.subspan(i * kPieceBytes, std::min<std::uint64_t>(kPieceBytes, all.size() - i * kPieceBytes));
-    if (object_store::checksum_of(own) != entry.checksums[i]) {
-      const fs::path path = path_ / manifest_->parts[piece.part].file;
-      const auto why = strangeness(path, *manifest_);
-      return Error{ErrorCode::kCorrupt, path.string() + ": bytes of \"" + entry.name + "\" from " +
-                                            std::to_string(entry.place + i * kPieceBytes) +
-                                            " on are not what was written" + (why ? ": " + *why : "")};
-    }
-    right[i] = true;
+Result<void> SavedTensors::open_part(std::size_t part) {
+  if (open_[part]) return {};
+  if (open_count_ == kOpenMax) {
+    for (Fd& each : open_) each.reset();
+    open_count_ = 0;
   }
-  return all.subspan(begin, bytes);
+  auto file = open_to_read(path_of(part));
+  if (!file && file.error().code() == ErrorCode::kNotFound) {
+    return Error{ErrorCode::kCorrupt, path_of(part).string() + " is missing"};
+  }
+  if (!file) return file.error();
+  if (!right_heads_[part]) {
+    PHAROS_TRY_VOID(check_head(*file, path_of(part), manifest_->parts[part], *manifest_));
+    right_heads_[part] = true;
+  }
+  open_[part] = *std::move(file);
+  ++open_count_;
+  return {};
+}
+
+Result<void> SavedTensors::check_heads() {
+  for (std::size_t part = 0; part < open_.size(); ++part) {
+    PHAROS_TRY_VOID(open_part(part));
+  }
+  return {};
+}
+
+Result<void> SavedTensors::read_checked(const Tensor::Piece& piece, std::uint64_t number, std::span<std::byte> to) {
+  const PartEntry& entry = *piece.entry;
+  const std::uint64_t place = entry.place + number * kPieceBytes;
+  const fs::path path = path_of(piece.part);
+  PHAROS_TRY_VOID(open_part(piece.part));
+  PHAROS_TRY_VOID(read_at(open_[piece.part], path, place, to));
+  if (object_store::checksum_of(to) == entry.checksums[number]) return {};
+  return Error{ErrorCode::kCorrupt, path.string() + ": bytes of \"" + entry.name + "\" from " + std::to_string(place) +
+                                        " on are not what was written" + strangeness(path, *manifest_)};
+}
+
+Result<std::span<const std::byte>> SavedTensors::kept_piece(const Tensor::Piece& piece, std::uint64_t number,
+                                                            std::uint64_t bytes) {
+  const std::pair of{piece.entry, number};
+  if (kept_of_ != of) {
+    kept_of_ = {};
+    kept_.resize(bytes);
+    PHAROS_TRY_VOID(read_checked(piece, number, kept_));
+    kept_of_ = of;
+  }
+  return std::span<const std::byte>{kept_};
+}
+
+Result<void> SavedTensors::read_bytes(const Tensor::Piece& piece, std::uint64_t begin, std::uint64_t bytes, DType as,
+                                      std::span<std::byte> to) {
+  const PartEntry& entry = *piece.entry;
+  for (const std::uint64_t end = begin + bytes; begin < end;) {
+    const std::uint64_t number = begin / kPieceBytes;
+    const std::uint64_t piece_begin = number * kPieceBytes;
+    const std::uint64_t length = std::min<std::uint64_t>(kPieceBytes, entry.bytes() - piece_begin);
+    const std::uint64_t wanted = std::min(end, piece_begin + length) - begin;
+    const auto own = to.first(wanted / size_of(entry.dtype) * size_of(as));
+    if (wanted == length && entry.dtype == as) {
+      PHAROS_TRY_VOID(read_checked(piece, number, own));
+    } else {
+      PHAROS_TRY(const auto from, kept_piece(piece, number, length));
+      convert(entry.dtype, from.subspan(begin - piece_begin, wanted), as, own);
+    }
+    begin += wanted;
+    to = to.subspan(own.size());
+  }
+  return {};
 }
 
 Result<void> SavedTensors::read(const Tensor& tensor, std::uint64_t begin, DType as, std::span<std::byte> to) {
@@ -152,8 +184,8 @@ Result<void> SavedTensors::read(const Tensor& tensor, std::uint64_t begin, DType
     const PartEntry& entry = *piece->entry;
     const std::uint64_t count = std::min(end, entry.begin + entry.count) - at;
     const std::size_t size = size_of(tensor.dtype);
-    PHAROS_TRY(const auto from, checked(*piece, (at - entry.begin) * size, count * size));
-    convert(tensor.dtype, from, as, to.subspan((at - begin) * size_of(as), count * size_of(as)));
+    PHAROS_TRY_VOID(read_bytes(*piece, (at - entry.begin) * size, count * size, as,
+                               to.subspan((at - begin) * size_of(as), count * size_of(as))));
     at += count;
   }
   return {};

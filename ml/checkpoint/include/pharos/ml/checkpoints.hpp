@@ -26,7 +26,7 @@ struct Moment {
 };
 
 struct CheckpointOptions {
-  /// One training has it; all ranks reach it by the same name.
+  /// One training saves in it; all ranks see the same one. Other processes may load from it meanwhile.
   std::filesystem::path folder{};
   /// So many of the newest stay.
   std::size_t keep_last = 2;
@@ -46,10 +46,12 @@ struct CheckpointOptions {
 /// All ranks make this, and call the same in the same order; one thread. Owns its thread, and joins it.
 class PHAROS_API Checkpoints {
  public:
-  /// Rank 0 makes the folder. Throws what has kept it.
+  /// Rank 0 makes the folder. Throws what has kept it, and FailedPrecondition when a rank does not see what rank 0
+  /// writes there.
   Checkpoints(const Communicator& ranks, const CheckpointOptions& options);
   Checkpoints(Checkpoints&&) = delete;
-  /// What has been saved is written first.
+  /// What has been saved is written first. For other ranks' parts rank 0 waits no longer than 10 seconds then: finish()
+  /// is what waits for all.
   ~Checkpoints();
 
   /// Comes back when the state may change again. Where two are not on disk yet, all ranks wait for one, as long as the
@@ -66,7 +68,7 @@ class PHAROS_API Checkpoints {
   /// From the newest checkpoint that all ranks can read; which others are damaged, and how, is logged, and those do not
   /// count any more: they are called .aside, and stay. Nothing: there has never been one. Throws kCorrupt when there
   /// were some, and none can be read: a training does not begin anew because of that. Throws InvalidArgument for a
-  /// checkpoint of something else.
+  /// checkpoint of something else. What else keeps it from reading one is no damage: it is thrown, and nothing changes.
   std::optional<Moment> load(const State& state);
 
   /// When another process has taken the place of a rank that has died: with these ranks, as many as before. What lacks

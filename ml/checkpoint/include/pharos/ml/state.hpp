@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,10 +34,11 @@ struct StateSlice {
 };
 
 /// What a training goes on from: slices of tensors, and values of any type that has a codec. Names those that a
-/// checkpoint has; owns nothing of them.
+/// checkpoint has; owns nothing of them. Slices that are shared all ranks add in the same order. A name that is there
+/// already is thrown as InvalidArgument.
 class PHAROS_API State {
  public:
-  void add(StateSlice slice) { slices_.push_back(std::move(slice)); }
+  void add(StateSlice slice);
   /// The same on all ranks: rank 0's is saved.
   template <class T>
   void add(std::string name, T& value) {
@@ -53,7 +55,7 @@ class PHAROS_API State {
     std::function<std::vector<std::byte>()> save{};
     std::function<void(std::span<const std::byte>)> load{};
   };
-  void add(Value value) { values_.push_back(std::move(value)); }
+  void add(Value value);
   /// When slices are about to be saved, and when they have been loaded; in the order in which they were added.
   void before_save(std::function<void()> call) { before_save_.push_back(std::move(call)); }
   void after_load(std::function<void()> call) { after_load_.push_back(std::move(call)); }
@@ -76,9 +78,11 @@ class PHAROS_API State {
       if (!loaded) throw_error(std::move(loaded).error().with("loading \"" + name + "\""));
       value = *std::move(loaded);
     };
-    values_.push_back({name, is_of_rank, save, load});
+    add(Value{name, is_of_rank, save, load});
   }
+  void take(const std::string& name);
 
+  std::set<std::string> names_;
   std::vector<StateSlice> slices_;
   std::vector<Value> values_;
   std::vector<std::function<void()>> before_save_;

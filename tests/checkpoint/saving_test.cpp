@@ -1,0 +1,350 @@
+// What ranks save together becomes a checkpoint or none, whatever their disks do, and whoever else has the folder.
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include <pharos/base/failpoint.hpp>
+
+#include "checkpoint_folder.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using namespace std::chrono_literals;
+
+// ---- What goes wrong when one is written
+
+struct Refusal {
+  const char* name;
+  std::function<void()> begin;  ///< in the process of the rank that cannot write
+  std::function<void()> end;
+  ErrorCode code;
+  const char* says;
+};
+void limit_files_to(rlim_t bytes) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  limit.rlim_cur = std::min(bytes, limit.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+const std::vector<Refusal> kRefusals{
+    {"full",
+     [] {
+       order_failpoint({Failpoint::kSaveBegun, FailpointOrder::Action::kFailOnce, 0});
+     },
+     [] { order_failpoint({}); }, ErrorCode::kExhausted, "No space left on device"},
+    {"file_too_large", [] { limit_files_to(4096); }, [] { limit_files_to(RLIM_INFINITY); },
+     ErrorCode::kFailedPrecondition, "File too large"},
+};
+
+class Refused : public CheckpointFolder, public testing::WithParamInterface<std::tuple<Refusal, std::uint32_t>> {};
+
+// Not as if a rank had died, or could not be reached.
+TEST_P(Refused, ByTheDiskIsSaidAndTheTrainingGoesOn) {
+  const auto& [refusal, victim] = GetParam();
+  constexpr std::int64_t kFactor = 20;  // 20 KiB of each rank
+  run_processes(2, {}, [&, &how = refusal, where = victim](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    PlainModel model{ranks.rank(), 2, 1, kFactor};
+    checkpoints.save(model.state(), {.step = 1});
+    checkpoints.finish();
+    if (ranks.rank() == where) how.begin();
+    checkpoints.save(model.state(), {.step = 2});
+    std::optional<Error> failed;
+    try {
+      checkpoints.finish();
+    } catch (const Exception& e) {
+      failed = e.error();
+    }
+    ASSERT_TRUE(failed);
+    EXPECT_EQ(failed->code(), how.code) << failed->to_string();
+    EXPECT_SAYS(failed->message(), how.says);
+    EXPECT_SAYS(failed->message(), "rank-0000" + std::to_string(where) + ".safetensors");
+    EXPECT_SAYS(failed->remedy(), "Make room");
+    if (ranks.rank() == where || ranks.rank() == 0) {
+      ASSERT_TRUE(checkpoints.last_error());
+      EXPECT_EQ(checkpoints.last_error()->code(), how.code);
+    } else {
+      EXPECT_FALSE(checkpoints.last_error());
+    }
+    if (ranks.rank() == 0) {
+      EXPECT_EQ(folders(), 1U) << "it takes no room";
+    }
+    ranks.barrier();
+    if (ranks.rank() == where) how.end();
+    model.set(3);
+    checkpoints.save(model.state(), {.step = 3});
+    checkpoints.finish();
+    EXPECT_FALSE(checkpoints.last_error());
+  });
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{3, 1}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Disk, Refused, testing::Combine(testing::ValuesIn(kRefusals), testing::Values(0U, 1U)),
+                         [](const auto& chosen) {
+                           return std::string{std::get<0>(chosen.param).name} + "_at_rank_" +
+                                  std::to_string(std::get<1>(chosen.param));
+                         });
+
+/// It is no death: the rank may be at work still.
+TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
+  run_threads(2, {}, [&](Communicator& ranks) {
+    CheckpointOptions short_time = options_of(ranks);
+    short_time.timeout = 200ms;
+    Checkpoints checkpoints{ranks, short_time};
+    go_elsewhere(ranks);
+    PlainModel model{ranks.rank(), 2};
+    checkpoints.save(model.state(), {.step = 1});
+    const std::string why = message_of<FailedPrecondition>([&] { checkpoints.finish(); });
+    EXPECT_SAYS(why, "rank 1 has not written its part in 0.2 s");
+    EXPECT_SAYS(why, "set CheckpointOptions::timeout higher");
+  });
+  EXPECT_TRUE(saved().empty());
+}
+
+/// Rank 0 waits for what never comes, and has no room for more; rank 1 has nothing to wait for.
+TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
+  run_threads(2, kQuick, [&](Communicator& ranks) {
+    CheckpointOptions slow = options_of(ranks);
+    slow.timeout = 3 * kQuick.timeout;
+    Checkpoints checkpoints{ranks, slow};
+    go_elsewhere(ranks);
+    PlainModel model{ranks.rank(), 2};
+    Duration longest{};
+    for (const std::uint64_t step : {1, 2, 3, 4}) {
+      checkpoints.save(model.state(), {.step = step});
+      longest = std::max(longest, checkpoints.last_stall());
+    }
+    EXPECT_GT(longest, kQuick.timeout);
+  });
+}
+
+// ---- What a rank has said, and what is there
+
+TEST_F(CheckpointFolder, PartThatIsGoneOrShorterIsInNoManifest) {
+  for (const bool is_gone : {true, false}) {
+    SCOPED_TRACE(is_gone);
+    fs::remove_all(options().folder);
+    fs::remove_all(elsewhere());
+    run_threads(2, {}, [&](Communicator& ranks) {
+      Checkpoints checkpoints{ranks, options_of(ranks)};
+      go_elsewhere(ranks);
+      PlainModel model{ranks.rank(), 2};
+      checkpoints.save(model.state(), {.step = 1});
+      if (ranks.rank() == 0) {
+        if (!is_gone) write(begun(options().folder, 1) / "rank-00001.safetensors", "short");
+        bring_from_elsewhere(1, {"rank-00001.json"});
+      }
+      const std::string why = message_of<FailedPrecondition>([&] { checkpoints.finish(); });
+      EXPECT_SAYS(why, "rank 1 has written ");
+      EXPECT_SAYS(why, is_gone ? "where there are none: No such file" : "where there are 5");
+    });
+    EXPECT_TRUE(saved().empty());
+  }
+}
+
+/// Rank 1 fails when rank 0 may have read already that its part is there.
+TEST_F(CheckpointFolder, PartThatWasSaidStays) {
+  constexpr std::uint64_t kSteps = 30;
+  run_processes(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options(kSteps)};
+    PlainModel model{ranks.rank(), 2};
+    for (std::uint64_t step = 1; step <= kSteps; ++step) {
+      if (ranks.rank() == 1) order_failpoint({Failpoint::kSaveSaid, FailpointOrder::Action::kFailOnce, 0});
+      checkpoints.save(model.state(), {.step = step});
+      try {
+        checkpoints.finish();
+      } catch (const FailedPrecondition& e) {
+        EXPECT_SAYS(e.what(), "Input/output error");
+      }
+    }
+  });
+  for (const SavedCheckpoint& each : saved()) verify_checkpoint(each.path);
+  EXPECT_EQ(folders(), saved().size());
+}
+
+/// Nor can a rank say so that cannot make the folder: the others hear of it when they meet.
+TEST_F(CheckpointFolder, RankThatCannotMakeTheFolderIsNotWaitedFor) {
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options_of(ranks)};
+    if (ranks.rank() == 1) {
+      fs::remove(elsewhere());
+      write(elsewhere(), "no folder");
+    }
+    PlainModel model{ranks.rank(), 2};
+    checkpoints.save(model.state(), {.step = 1});
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { checkpoints.finish(); }), "rank 1 could not write its part");
+    ASSERT_TRUE(checkpoints.last_error());
+    if (ranks.rank() == 1) {
+      EXPECT_SAYS(checkpoints.last_error()->message(), "making " + elsewhere().string());
+    } else {
+      EXPECT_EQ(folders(), 0U);
+    }
+  });
+}
+
+TEST_F(CheckpointFolder, PartOfASaveThatFailedAtRank0IsRemoved) {
+  const fs::path link = folder_.path() / "link";
+  run_threads(2, {}, [&](Communicator& ranks) {
+    CheckpointOptions own = options();
+    own.timeout = 200ms;
+    if (ranks.rank() == 0) {
+      fs::create_directory(own.folder);
+      fs::create_directory_symlink(own.folder, link);
+      own.folder = link;
+    }
+    Checkpoints checkpoints{ranks, own};
+    PlainModel model{ranks.rank(), 2};
+    const auto save = [&](std::uint64_t step) {
+      ranks.barrier();
+      checkpoints.save(model.state(), {.step = step});
+      checkpoints.finish();
+    };
+    if (ranks.rank() == 0) fs::remove(link);
+    EXPECT_SAYS(message_of<NotFound>([&] { save(1); }), "making " + link.string());
+    EXPECT_EQ(folders(), 1U);
+    ranks.barrier();
+    if (ranks.rank() == 0) fs::create_directory_symlink(options().folder, link);
+    save(2);
+    EXPECT_EQ(folders(), 1U);
+  });
+  EXPECT_EQ(steps(), std::vector<std::uint64_t>{2});
+}
+
+// ---- Ranks that do not have the same
+
+TEST_F(CheckpointFolder, IsOneThatAllRanksSee) {
+  run_threads(3, {}, [&](Communicator& ranks) {
+    CheckpointOptions own = options();
+    if (ranks.rank() == 2) own.folder = elsewhere();
+    fs::create_directories(own.folder);
+    const std::string why = message_of<FailedPrecondition>([&] { Checkpoints{ranks, own}; });
+    EXPECT_SAYS(why, "rank 2: what rank 0 has written to " + elsewhere().string() + " this rank does not see there");
+    EXPECT_SAYS(why, "Give a folder on a disk that the machines of all ranks share");
+  });
+  EXPECT_TRUE(fs::is_empty(options().folder));
+}
+
+TEST_F(CheckpointFolder, HasSharedTensorsOfAllRanksInOneOrder) {
+  std::vector<float> values(8);
+  const auto slice = [&](const char* name) {
+    return StateSlice{.name = name,
+                      .dtype = DType::kF32,
+                      .shape = {8},
+                      .bytes = std::as_writable_bytes(std::span{values}),
+                      .is_shared = true};
+  };
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    State state;
+    state.add(slice(ranks.rank() == 0 ? "x" : "y"));
+    state.add(slice(ranks.rank() == 0 ? "y" : "x"));
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { checkpoints.save(state, {.step = 1}); }),
+                "rank 1 saves other shared tensors than rank 0, or has added them in another order");
+  });
+  EXPECT_TRUE(saved().empty());
+}
+
+// ---- Others that have the folder
+
+TEST_F(CheckpointFolder, LoadingRemovesNothingOfASaveThatIsUnderWay) {
+  save(2, {1});
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options_of(ranks)};
+    go_elsewhere(ranks);
+    PlainModel model{ranks.rank(), 2};
+    model.set(2);
+    checkpoints.save(model.state(), {.step = 2});
+    if (ranks.rank() == 0) {
+      begun(options().folder, 2, "rank-00000.json");
+      PlainModel other{0, 1};
+      EXPECT_EQ(load(other)->step, 1U);
+      bring_from_elsewhere(2, {"rank-00001.safetensors", "rank-00001.json"});
+    }
+    checkpoints.finish();
+  });
+  PlainModel model{0, 1};
+  EXPECT_EQ(load(model)->step, 2U);
+  model.expect(2);
+}
+
+TEST_F(CheckpointFolder, FirstSaveRemovesWhatWasInterrupted) {
+  save(2, {1});
+  const fs::path left[] = {options().folder / "step-000000000002-0123abcd.begun",
+                           options().folder / "step-000000000003-4567cdef.gone"};
+  for (const fs::path& each : left) {
+    fs::create_directory(each);
+    write(each / "rank-00000.safetensors", "half");
+  }
+  PlainModel model{0, 1};
+  EXPECT_EQ(load(model)->step, 1U);
+  EXPECT_EQ(folders(), 3U);
+  save(2, {4});
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{4, 1}));
+  EXPECT_EQ(folders(), 2U);
+}
+
+/// A process whose place another one has taken wakes up.
+TEST_F(CheckpointFolder, OneThatComesLateLeavesWhatOthersHaveSavedSince) {
+  PlainModel model{0, 1};
+  const auto save = [&](Checkpoints& checkpoints, std::uint64_t step) {
+    model.set(step);
+    checkpoints.save(model.state(), {.step = step});
+    checkpoints.finish();
+  };
+  Checkpoints old{Communicator::alone(), options(1)};
+  save(old, 10);
+  Checkpoints its_heir{Communicator::alone(), options(1)};
+  ASSERT_EQ(its_heir.load(model.state())->step, 10U);
+  save(its_heir, 12);
+  save(old, 11);
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 11}));
+  EXPECT_TRUE(aside().empty());
+  save(its_heir, 13);
+  EXPECT_EQ(steps(), std::vector<std::uint64_t>{13});
+}
+
+// ---- Another one in the place of a rank that has died
+
+TEST_F(CheckpointFolder, SavesThatWereGivenUpLeaveNothing) {
+  Communicator::Threads next{2};
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options_of(ranks)};
+    go_elsewhere(ranks);
+    PlainModel model{ranks.rank(), 2};
+    for (const std::uint64_t step : {1, 2}) checkpoints.save(model.state(), {.step = step});
+    if (ranks.rank() == 1) {
+      // What rank 0 sees of the first one, and of the second one nothing.
+      const fs::path late = begun(elsewhere(), 1, "rank-00001.json");
+      begun(elsewhere(), 2, "rank-00001.json");
+      fs::rename(late, folder_.path() / late.filename());
+      fs::remove_all(elsewhere());
+      fs::create_directory_symlink(options().folder, elsewhere());
+    }
+    ranks.barrier();
+    Communicator others = next.join(ranks.rank());
+    checkpoints.go_on_with(others);
+    EXPECT_THROW(checkpoints.finish(), FailedPrecondition);
+    EXPECT_EQ(folders(), 0U);
+    others.barrier();
+    if (others.rank() == 1) {  // as if it had written it only now
+      for (const auto& each : fs::directory_iterator{folder_.path()}) {
+        const std::string name = each.path().filename().string();
+        if (name.starts_with("step-")) fs::rename(each.path(), options().folder / name);
+      }
+    }
+    others.barrier();
+    checkpoints.save(model.state(), {.step = 3});
+    checkpoints.finish();
+    EXPECT_EQ(folders(), 1U);
+  });
+  EXPECT_EQ(steps(), std::vector<std::uint64_t>{3});
+}
+
+}  // namespace
+}  // namespace pharos::ml
