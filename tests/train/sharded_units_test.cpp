@@ -210,9 +210,9 @@ TEST(ShardedTraffic, IsAsMuchAsDdps) {
       Ddp ddp{ranks, *module};
       whole = static_cast<double>(sent_in_a_step(ranks, [&] { train(module); }));
     }
-    const auto of = [&](Sharding sharding) {
+    const auto of = [&](Sharding sharding, const ShardOptions& options = {}) {
       auto own = make();
-      Sharded sharded{*own, ranks, sharding, {}};
+      Sharded sharded{*own, ranks, sharding, options};
       Optimizer optimizer{sharded.groups(0), Sgd{.lr = 1e-3}};
       return static_cast<double>(sent_in_a_step(ranks,
                                                 [&] {
@@ -224,6 +224,7 @@ TEST(ShardedTraffic, IsAsMuchAsDdps) {
     };
     EXPECT_NEAR(of(Sharding::kOptimizer), 1, 0.03);
     EXPECT_NEAR(of(Sharding::kGradients), 1, 0.03);
+    EXPECT_NEAR(of(Sharding::kParameters, {.reshard_after_forward = false}), 1, 0.03);
     // Less what backward begins with, which is there still.
     EXPECT_NEAR(of(Sharding::kParameters), 1.5 - 0.5 * 3 / kBlocks, 0.03);
   });
