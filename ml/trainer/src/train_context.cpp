@@ -97,7 +97,9 @@ void TrainContext::expect(std::uint64_t steps) {
 }
 
 void TrainContext::say_where_it_begins() {
-  if (rank() == 0 && !is_replacement() && !std::exchange(has_said_, true)) line_.say_resumed(step_, on_death_);
+  if (rank() != 0 || is_replacement() || std::exchange(has_said_, true)) return;
+  line_.say_resumed(step_, on_death_);
+  line_.wait_until_heard();  // from now on the trainer knows what becomes of a death, this rank's, too
 }
 
 Verdict TrainContext::report(const Metrics& metrics, const ReportOptions& options) {
