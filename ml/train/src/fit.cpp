@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,11 @@
 #include <pharos/actors/runtime.hpp>
 #include <pharos/base/machine_limits.hpp>
 #include <pharos/ml/fit.hpp>
+#include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "parameters.hpp"
+#include "units.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -42,11 +45,27 @@ std::size_t kept_by(const Rule& rule) {
   return std::visit(Kept{}, rule);
 }
 
+void check(const FitOptions& options) {
+  const auto refuse = [](std::string what, std::string remedy) {
+    throw_error(Error{ErrorCode::kInvalidArgument, std::move(what), std::move(remedy)});
+  };
+  if (options.epochs == 0 && options.steps == 0) {
+    refuse("a training that never ends was asked for", "Set FitOptions::epochs, or steps.");
+  }
+  if (options.accumulate == 0) refuse("a step of no backwards learns nothing", "Set FitOptions::accumulate.");
+  if ((options.flops_per_sample > 0) != (options.peak_flops > 0)) {
+    refuse("\"mfu\" is reckoned from two numbers, of which one was given",
+           "Set FitOptions::flops_per_sample and peak_flops.");
+  }
+}
+
 /// The module on all ranks, by one of the strategies.
 class Model {
  public:
   Model(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
-      : module_{learner.module()}, checks_numbers_{options.check_numbers} {
+      : module_{learner.module()},
+        checks_numbers_{options.check_numbers},
+        keeps_gradients_{strategy == FitStrategy::kZero1} {
     if (options.bf16) halve(module_.buffers());
     if (strategy == FitStrategy::kCopies) {
       if (options.bf16) halve(module_.parameters());
@@ -73,9 +92,11 @@ class Model {
   }
 
   bool is_divided() const { return sharded_.has_value(); }
-  /// Copies become one, with these ranks.
-  void join(Communicator& ranks) {
-    if (ranks.size() > 1 && !sharded_) ddp_.emplace(ranks, module_, how_);
+  /// Copies become one, with these ranks, behind that step.
+  void join(Communicator& ranks, std::uint64_t step) {
+    if (ranks.size() == 1 || sharded_) return;
+    how_.first_step = step;
+    ddp_.emplace(ranks, module_, how_);
   }
 
   std::vector<ParameterGroup> groups(double weight_decay) const {
@@ -93,6 +114,8 @@ class Model {
   /// Losses of batches of so many samples each become gradients of their mean, over all ranks.
   template <class Loss>
   double backward(const std::vector<Batch>& batches, const Loss& loss_of, double& forward_seconds) {
+    const double waited_before = waited_for_parameters();  // in a validation
+    waited_ = 0;
     double samples = 0;
     for (const Batch& each : batches) samples += static_cast<double>(each.samples);
     double mean = 0;
@@ -101,29 +124,57 @@ class Model {
     for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
       const double share =
           samples > 0 ? static_cast<double>(batches[i].samples) / samples : 1.0 / double(batches.size());
-      const double began = now() - waited_in_forward();
+      const double began = now() - waited_for_parameters();
       const Tensor loss = loss_of(batches[i]) * share;
-      forward_seconds += now() - waited_in_forward() - began;
+      forward_seconds += now() - waited_for_parameters() - began;
       mean += loss.template item<double>();
-      if (i + 1 == batches.size()) {
-        weigh(samples);
-        loss.backward();
-      } else if (ddp_) {
-        const auto held_back = ddp_->no_sync();
-        loss.backward();
-      } else if (sharded_) {
-        const auto held_back = sharded_->no_sync();
-        loss.backward();
-      } else {
-        loss.backward();
-      }
+      backward(loss, samples, i + 1 == batches.size());
     }
-    if (!takes_part) weigh(0);
+    if (!takes_part) reduce(0, [] {});
+    waited_ -= waited_before;
     return mean;
   }
   /// Of gradients that are the mean already. Ddp has looked at each rank's before.
   void check_numbers(TrainContext& context) const {
     if (!checks_numbers_ || ddp_) return;
+    check_means(context, context.step() + 1);
+  }
+  /// Of a step that was committed, if they have not been looked at. Copies have the same, and wait for no other.
+  void check_numbers_to_save(TrainContext& context) const {
+    if (!checks_numbers_ || ddp_) check_means(context, context.step());
+  }
+  double clip(double max) { return sharded_ ? sharded_->clip_norm(max) : clip_norm(module_.parameters(), max); }
+  /// Of the step that is done, in forward and in backward.
+  double waited() const { return waited_; }
+  std::string table() const { return sharded_ ? sharded_->table() : ""; }
+
+ private:
+  /// Of a batch of a step that has so many samples. What is divided is reduced each time, and adds up in the parts:
+  /// whole gradients of all are what ranks have no memory for.
+  void backward(const Tensor& loss, double samples, bool is_last) {
+    if (ddp_ && !is_last) {
+      const auto held_back = ddp_->no_sync();
+      loss.backward();
+    } else if (sharded_ && keeps_gradients_ && !is_last) {
+      const auto held_back = sharded_->no_sync();
+      loss.backward();
+    } else {
+      reduce(samples, [&] { loss.backward(); });
+    }
+  }
+  template <class Work>
+  void reduce(double samples, const Work& work) {
+    if (sharded_) sharded_->weigh(samples);
+    if (ddp_) ddp_->weigh(samples);
+    work();
+    const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
+    waited_ += std::chrono::duration<double>(waited).count();
+  }
+  /// Since the last backward.
+  double waited_for_parameters() const {
+    return sharded_ ? std::chrono::duration<double>(sharded_->waited_for_parameters()).count() : 0;
+  }
+  void check_means(TrainContext& context, std::uint64_t step) const {
     const std::vector<NamedTensor> parameters = parameters_of(module_);
     std::int64_t first = std::numeric_limits<std::int64_t>::max();
     const auto look = [&](const std::string& name, const Tensor& gradient) {
@@ -133,36 +184,22 @@ class Model {
     };
     if (sharded_) {
       for (const Sharded::Slice& each : sharded_->slices()) look(each.name, each.values.grad());
+      context.communicator().all_reduce(std::span{&first, 1}, Reduction::kMin);
     } else {
       for (const NamedTensor& each : parameters) look(each.name, each.tensor.grad());
     }
-    context.communicator().all_reduce(std::span{&first, 1}, Reduction::kMin);
     if (first == std::numeric_limits<std::int64_t>::max()) return;
     throw_error(Error{ErrorCode::kFailedPrecondition,
-                      "in step " + std::to_string(context.step() + 1) + " the gradient of \"" +
+                      "in step " + std::to_string(step) + " the gradient of \"" +
                           parameters.at(static_cast<std::size_t>(first)).name +
                           "\" has elements that are no finite numbers",
                       "Look at the data and the loss; a lower learning rate or clipping may help."});
   }
-  double clip(double max) { return sharded_ ? sharded_->clip_norm(max) : clip_norm(module_.parameters(), max); }
-  /// Of the step that is done, in forward and in backward.
-  double waited() const {
-    const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
-    return std::chrono::duration<double>(waited).count();
-  }
-  std::string table() const { return sharded_ ? sharded_->table() : ""; }
-
- private:
-  double waited_in_forward() const {
-    return sharded_ ? std::chrono::duration<double>(sharded_->waited_for_parameters()).count() : 0;
-  }
-  void weigh(double samples) {
-    if (sharded_) sharded_->weigh(samples);
-    if (ddp_) ddp_->weigh(samples);
-  }
 
   torch::nn::Module& module_;
   const bool checks_numbers_;
+  const bool keeps_gradients_;  // whole, where the rest is divided
+  double waited_ = 0;
   DdpOptions how_;
   std::optional<Ddp> ddp_;
   std::optional<Sharded> sharded_;
@@ -186,8 +223,8 @@ class Fit {
     model_.add_to(state, optimizer_);
     state.add("position", position_);
     learner.add_to_state(state);
-    const bool is_copied = std::ranges::all_of(state.slices(), &StateSlice::is_shared);
-    context.resume(std::move(state), is_copied ? OnRankDeath::kReplace : OnRankDeath::kBeginAgain);
+    const OnRankDeath on_death = on_rank_death(state);
+    context.resume(std::move(state), on_death);
     if (context.rank() == 0 && model_.is_divided()) std::fputs(model_.table().c_str(), stderr);
   }
   Fit(Fit&&) = delete;
@@ -197,7 +234,7 @@ class Fit {
     for (bool has_joined = false;;) {
       try {
         if (!std::exchange(has_joined, true)) {
-          model_.join(context_.communicator());
+          model_.join(context_.communicator(), context_.step());
           loader_.seek(position_);
         }
         while (context_.has_to_tell() || has_more()) {
@@ -214,10 +251,6 @@ class Fit {
 
  private:
   Optimization optimization() {
-    if (options_.epochs == 0 && options_.steps == 0) {
-      throw_error(Error{ErrorCode::kInvalidArgument, "a training that never ends was asked for",
-                        "Set FitOptions::epochs, or steps."});
-    }
     context_.expect(steps());
     return learner_.configure_optimizers();
   }
@@ -227,6 +260,19 @@ class Fit {
                       "the validation data has " + std::to_string(validates_->size()) +
                           " samples, which are fewer than the " + std::to_string(context_.size()) + " ranks",
                       "Give more, or validate in training_step()'s data."});
+  }
+  /// Who takes a dead rank's place has what all have, and knows no other ranks than those that are there then.
+  OnRankDeath on_rank_death(const State& state) const {
+    const auto is_of_rank = [](const State::Value& each) { return each.is_of_rank; };
+    const bool is_copied = std::ranges::all_of(state.slices(), &StateSlice::is_shared);
+    const bool has_own = context_.has_folder() && std::ranges::any_of(state.values(), is_of_rank);
+    const auto has_ranks = [](const torch::nn::Module& module) {
+      return dynamic_cast<const SyncBatchNormImpl*>(&module) != nullptr;
+    };
+    const torch::nn::Module& all = learner_.module();
+    const bool knows_ranks =
+        has_ranks(all) || std::ranges::any_of(all.modules(false), [&](const auto& each) { return has_ranks(*each); });
+    return is_copied && !has_own && !knows_ranks ? OnRankDeath::kReplace : OnRankDeath::kBeginAgain;
   }
   LoaderOptions loading(const std::optional<Order>& order, Tail tail) const {
     return {.batch = options_.batch,
@@ -251,7 +297,8 @@ class Fit {
   }
   FitSize size() const {
     FitSize size{.bytes = options_.bf16 ? std::size_t{2} : std::size_t{4}, .kept = kept_by(how_.rule)};
-    for (const NamedTensor& each : parameters_of(learner_.module())) {
+    const std::vector<NamedTensor> parameters = parameters_of(learner_.module());
+    for (const NamedTensor& each : parameters) {
       const auto count = static_cast<std::uint64_t>(each.tensor.numel());
       const std::size_t bytes = options_.bf16 ? 2 : static_cast<std::size_t>(each.tensor.element_size());
       if (!each.tensor.requires_grad()) {
@@ -261,7 +308,41 @@ class Fit {
         size.bytes = std::max(size.bytes, bytes);
       }
     }
+    add_units(size, parameters);
     return size;
+  }
+  /// As Gathering and Reducing have them.
+  void add_units(FitSize& size, const std::vector<NamedTensor>& parameters) const {
+    constexpr std::uint64_t kGathered = 3;
+    constexpr std::uint64_t kReduced = 2;
+    const ShardOptions how = learner_.configure_sharding();
+    const torch::nn::Module& module = learner_.module();
+    const Modules blocks = how.blocks.empty() ? blocks_of(module) : how.blocks;
+    std::uint64_t largest = 0;
+    std::uint64_t largest_gradients = 0;
+    std::uint64_t passing = 0;
+    for (const Unit& unit : units_of(module, parameters, blocks, context_.size())) {
+      std::uint64_t bytes = 0;
+      std::uint64_t gradients = 0;
+      for (const Flat& each : unit.flats) {
+        const auto count = static_cast<std::uint64_t>(each.size);
+        bytes += count * (options_.bf16 ? 2 : c10::elementSize(each.type));
+        if (each.is_trained) gradients += count * (options_.bf16 ? 4 : c10::elementSize(each.type));
+      }
+      if (unit.is_rest || !how.reshard_after_forward) {
+        size.gathered_bytes += bytes;
+      } else {
+        largest = std::max(largest, bytes);
+      }
+      if (unit.is_rest) {
+        size.gradient_bytes += gradients;
+      } else {
+        largest_gradients = std::max(largest_gradients, gradients);
+        ++passing;
+      }
+    }
+    size.gathered_bytes += std::min(passing, kGathered) * largest;
+    size.gradient_bytes += std::min(passing, kReduced) * largest_gradients;
   }
   std::uint64_t ranks_of_node() {
     const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(to_string(pharos::context().node)));
@@ -272,8 +353,7 @@ class Fit {
 
   std::uint64_t steps() const {
     const std::uint64_t batches = loader_.batches();
-    const std::uint64_t accumulated = std::max<std::size_t>(options_.accumulate, 1);
-    const std::uint64_t all = options_.epochs * ((batches + accumulated - 1) / accumulated);
+    const std::uint64_t all = options_.epochs * ((batches + options_.accumulate - 1) / options_.accumulate);
     if (options_.epochs == 0 || options_.steps == 0) return std::max(all, options_.steps);
     return std::min(all, options_.steps);
   }
@@ -283,7 +363,7 @@ class Fit {
   }
   std::vector<Batch> next() {
     std::vector<Batch> batches;
-    while (batches.size() < std::max<std::size_t>(options_.accumulate, 1)) {
+    while (batches.size() < options_.accumulate) {
       auto batch = loader_.next();
       if (!batch) break;
       batches.push_back(*std::move(batch));
@@ -323,7 +403,7 @@ class Fit {
     }
     const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
     Metrics metrics{{"loss", loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
-    if (options_.flops_per_sample > 0 && options_.peak_flops > 0) {
+    if (options_.flops_per_sample > 0) {
       metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
     }
     if (options_.report_phases) {
@@ -333,7 +413,12 @@ class Fit {
       metrics.set("communication_s", model_.waited());
     }
     position_ = loader_.position();
-    context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_end(context_.step() + 1)});
+    const std::uint64_t next = context_.step() + 1;
+    const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
+    context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_to_be_saved});
+    // Here it is known by all whether it is saved, and nothing has followed the gradients. Whoever begins again is to
+    // find a checkpoint of before.
+    if (context_.has_to_save() && how_.clip_norm <= 0) model_.check_numbers_to_save(context_);
     const double committed = now();
     optimizer_.step();
     optimizer_seconds_ = now() - committed;
@@ -352,13 +437,13 @@ class Fit {
   Verdict tell() {
     Metrics more;
     if (options_.report_phases) more.set("optimizer_s", optimizer_seconds_);
-    if (is_validated()) validate(more);
+    if (is_validated(context_.step())) validate(more);
     return context_.tell(more);
   }
 
-  bool is_validated() const {
+  bool is_validated(std::uint64_t step) const {
     if (validates_ == nullptr || options_.validate_every == 0) return false;
-    return is_end(context_.step()) || (loader_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
+    return is_end(step) || (loader_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
   }
 
   // No sample twice: ranks that have none take part with one that does not count.
@@ -378,10 +463,17 @@ class Fit {
       samples += count;
     }
     Metrics means;
-    for (const auto& [name, sum] : sums) means.set("validation_" + name, samples > 0 ? sum / samples : 0);
+    for (const auto& [name, sum] : sums) means.set(validated(name), samples > 0 ? sum / samples : 0);
     const Metrics of_all = context_.mean(means, samples);
     for (const auto& [name, mean] : of_all.entries()) metrics.set(name, mean);
     before_ = now();
+  }
+
+  /// One without a name is the metric that matters.
+  std::string validated(const std::string& name) const {
+    constexpr std::string_view kPrefix = "validation_";
+    if (name.empty() && context_.metric().starts_with(kPrefix)) return context_.metric();
+    return std::string{kPrefix} + (name.empty() ? context_.metric() : name);
   }
 
   TrainContext& context_;
@@ -403,6 +495,7 @@ class Fit {
 Learner::~Learner() = default;
 
 void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
+  check(options);
   learner.context_ = &context;
   Fit{context, learner, options}.all();
 }

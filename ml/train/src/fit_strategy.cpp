@@ -30,25 +30,30 @@ FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_
   const std::size_t float_copy = size.bytes < 4 ? 4 : 0;
   const double optimizer = count * static_cast<double>(size.kept * std::max<std::size_t>(size.bytes, 4) + float_copy);
   const auto frozen = static_cast<double>(size.frozen_bytes);
+  const auto gathered = static_cast<double>(size.gathered_bytes);
+  const auto gradients = static_cast<double>(size.gradient_bytes);
   const double needs[] = {frozen + own + own + optimizer, frozen + own + own + optimizer / n,
-                          frozen + own + (own + optimizer) / n, (frozen + own + own + optimizer) / n};
-  FitChoice choice{.strategy = FitStrategy::kFullyShard, .arithmetic = {}};
-  bool is_chosen = false;
+                          frozen + own + gradients + (own + optimizer) / n,
+                          gathered + gradients + (frozen + own + own + optimizer) / n};
+  const auto* const first =
+      std::ranges::find_if(needs, [&](double each) { return each <= static_cast<double>(memory); });
+  const auto* const taken = ranks == 1 ? needs : first != std::end(needs) ? first : std::ranges::min_element(needs);
+  FitChoice choice;
   std::string lines;
   for (std::size_t i = 0; i < std::size(kStrategies); ++i) {
     const auto [strategy, name] = kStrategies[i];
     const bool fits = needs[i] <= static_cast<double>(memory);
-    const bool is_this = !is_chosen && (fits || i + 1 == std::size(kStrategies) || ranks == 1);
+    const bool is_this = taken == needs + i;
     if (is_this) choice.strategy = strategy;
-    is_chosen = is_chosen || is_this;
     lines += std::string{is_this ? "* " : "  "} + name + std::string(14 - std::string{name}.size(), ' ') +
              text_of_bytes(needs[i]) + (fits ? "" : ", too much") + '\n';
   }
-  choice.arithmetic = std::to_string(size.parameters) + " parameters on " + std::to_string(ranks) +
-                      " ranks: " + text_of_bytes(own) + " of parameters, as much of gradients, " +
-                      text_of_bytes(optimizer) + " that the optimizer keeps" +
-                      (frozen > 0 ? ", " + text_of_bytes(frozen) + " that is not trained" : "") + "; " +
-                      text_of_bytes(static_cast<double>(memory)) + " for each rank\n" + lines;
+  choice.arithmetic =
+      std::to_string(size.parameters) + " parameters on " + std::to_string(ranks) + " ranks: " + text_of_bytes(own) +
+      " of parameters, as much of gradients, " + text_of_bytes(optimizer) + " that the optimizer keeps" +
+      (frozen > 0 ? ", " + text_of_bytes(frozen) + " that is not trained" : "") + "; of what is divided " +
+      text_of_bytes(gathered) + " of parameters and " + text_of_bytes(gradients) + " of gradients are there at once; " +
+      text_of_bytes(static_cast<double>(memory)) + " for each rank\n" + lines;
   return choice;
 }
 

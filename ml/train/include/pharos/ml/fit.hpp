@@ -62,14 +62,16 @@ class PHAROS_API Learner {
 
   /// Without: nothing is validated.
   virtual DatasetPtr validation_data() { return nullptr; }
-  /// Means over a batch, without gradients, with the module in evaluation; reported as "validation_" and the name.
+  /// Means over a batch, without gradients, with the module in evaluation; reported as "validation_" and the name,
+  /// which is the metric that matters where there is none.
   virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
   /// For schedules: context().expected_steps().
   virtual Optimization configure_optimizers() { return {}; }
   /// Of the strategy that is taken, if it is that; the numbers' types follow from FitOptions::bf16.
   virtual DdpOptions configure_copies() { return {}; }
   virtual ShardOptions configure_sharding() { return {}; }
-  /// What else is to be gone on from.
+  /// What else is to be gone on from. Who takes a dead rank's place has nothing of what each rank has of its own
+  /// (State::add_of_rank): where there is such, and a folder, all begin again at the newest checkpoint.
   virtual void add_to_state(State&) {}
 
  protected:
@@ -83,12 +85,12 @@ class PHAROS_API Learner {
 
 struct FitOptions {
   std::size_t batch = 32;  ///< samples of a rank in a backward
-  /// Backwards for each step of the optimizer.
+  /// Backwards for each step of the optimizer. Divided gradients (ZeRO-2, fully sharded) are reduced in each of them.
   std::size_t accumulate = 1;
   std::uint64_t epochs = 1;  ///< 0: as many as it takes for `steps`
   /// The training ends with that step, wherever it is in an epoch. 0: with the last epoch.
   std::uint64_t steps = 0;
-  /// Each so many epochs, and at the end.
+  /// Each so many epochs, and at the end. With TrainerOptions::keep_best those steps are saved.
   std::uint64_t validate_every = 1;
   FitStrategy strategy = FitStrategy::kByMemory;
   /// Bytes that a rank may take for the model and what belongs to it. 0: half of what its node's machine has, or its
@@ -97,6 +99,7 @@ struct FitOptions {
   /// The module computes in bfloat16, and is to be given that; floats of its parameters are kept beside it.
   bool bf16 = false;
   /// Looks at each gradient: one that is no number is an error, with its parameter. Costs one reading of all gradients.
+  /// In a step that is saved they are looked at anyway.
   bool check_numbers = false;
   std::size_t loader_threads = 1;
   Tail tail = Tail::kUneven;
@@ -110,9 +113,11 @@ struct FitOptions {
 
 /// Trains it as a rank; for training functions of one's own. Each step reports "loss", "lr" and "samples_per_second".
 /// With FitStrategy::kCopies a rank that dies is replaced, and the others go on with the step they were at; what is
-/// divided is gone on with from the newest checkpoint. Throws InvalidArgument for options without an end; UserError, on
-/// all ranks and before a parameter follows it, for a loss or a gradients' length that is no finite number;
-/// FailedPrecondition for what check_numbers finds.
+/// divided is gone on with from the newest checkpoint, and so is a module with a SyncBatchNorm, which keeps to the
+/// ranks that it was made with: make it in module(), and take a Tail that gives all ranks batches of the same size.
+/// Throws InvalidArgument for options that make no sense; UserError, on all ranks and before a parameter follows it,
+/// for a loss or a gradients' length that is no finite number; FailedPrecondition for what check_numbers finds, and for
+/// a gradient of a step that is to be saved.
 PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
 
 namespace detail {
