@@ -6,11 +6,14 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/array.hpp>
 
 #include "coding.hpp"
+#include "says.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -55,6 +58,22 @@ struct Written {
 };
 CodecFailure failure_of(const Written& written) {
   return pharos::failure_of<Array>(written.encoded());
+}
+
+TEST(Array, OfAVectorHasItsNumbersWhereTheyLie) {
+  std::vector<float> numbers{1, 2, 3, 4, 5, 6};
+  const float* const place = numbers.data();
+  const Array table = Array::of(std::move(numbers), {2, 3});
+  EXPECT_EQ(table.dtype(), DType::kF32);
+  EXPECT_EQ(table.shape(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(table.values<float>().data(), place);
+  const Array rows = Array::of(std::vector<std::uint8_t>{1, 2, 3});
+  EXPECT_EQ(rows.shape(), std::vector<std::int64_t>{3});
+  EXPECT_EQ(rows.values<std::uint8_t>()[2], 3);
+  EXPECT_EQ(Array::of(std::vector<double>{2.5}, {}).values<double>()[0], 2.5);
+  EXPECT_EQ(Array::of(std::vector<double>{}).rows(), 0U);
+  EXPECT_SAYS(message_of<InvalidArgument>([] { Array::of(std::vector<double>{1, 2, 3}, {2}); }), "does not take 3");
+  EXPECT_SAYS(message_of<InvalidArgument>([] { Array::of(std::vector<double>{1, 2, 3}, {4}); }), "does not fit");
 }
 
 TEST(ArrayCodec, OfEachTypeAndShapeComesBack) {

@@ -20,10 +20,7 @@ constexpr std::size_t kSamples = 300;
 ml::DatasetPtr images() {
   std::vector<std::int64_t> numbers(kSamples);
   std::iota(numbers.begin(), numbers.end(), 0);
-  const auto owner = std::make_shared<const std::vector<std::int64_t>>(std::move(numbers));
-  const ml::Array labels{
-      ml::DType::kI64, {static_cast<std::int64_t>(kSamples)}, Bytes{owner, std::as_bytes(std::span{*owner})}};
-  return ml::changed(ml::rows_of({{"label", labels}}),
+  return ml::changed(ml::rows_of({{"label", ml::Array::of(std::move(numbers))}}),
                      {{"pixels", ml::DType::kF32, {32, 32}}, {"label", ml::DType::kI64, {}}},
                      [](const ml::Sample& from, const ml::NewSample& to) {
                        const auto pixels = to.field<float>(0);

@@ -30,8 +30,7 @@ namespace {
 Array counted(std::size_t rows) {
   std::vector<std::int64_t> numbers(rows);
   std::iota(numbers.begin(), numbers.end(), 0);
-  const auto owner = std::make_shared<const std::vector<std::int64_t>>(std::move(numbers));
-  return {DType::kI64, {static_cast<std::int64_t>(rows)}, Bytes{owner, std::as_bytes(std::span{*owner})}};
+  return Array::of(std::move(numbers));
 }
 DatasetPtr counting(std::size_t rows) {
   return rows_of({{"n", counted(rows)}});

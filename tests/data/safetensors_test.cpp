@@ -18,11 +18,11 @@ namespace {
 
 template <class T>
 NamedArray named(const std::string& name, const std::vector<T>& values, std::vector<std::int64_t> shape) {
-  return {name, Array{kDTypeOf<T>, std::move(shape), Bytes::copy_of(std::as_bytes(std::span{values}))}};
+  return {name, Array::of(values, std::move(shape))};
 }
 template <class T>
 NamedArray named(const std::string& name, const std::vector<T>& values) {
-  return named(name, values, {static_cast<std::int64_t>(values.size())});
+  return {name, Array::of(values)};
 }
 
 /// One of each type; no array's bytes are a multiple of 8.

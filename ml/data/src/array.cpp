@@ -8,14 +8,19 @@
 
 namespace pharos::ml {
 
+namespace {
+
+[[noreturn]] void refuse(DType dtype, std::span<const std::int64_t> shape, const std::string& why) {
+  throw_error(Error{ErrorCode::kInvalidArgument, "an array of " + describe(dtype, shape) + ' ' + why});
+}
+
+}  // namespace
+
 Array::Array(DType dtype, std::vector<std::int64_t> shape, Bytes bytes, std::size_t row_stride)
     : dtype_{dtype}, shape_{std::move(shape)}, bytes_{std::move(bytes)} {
-  const auto refuse = [&](const std::string& why) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "an array of " + describe(dtype_, shape_) + ' ' + why});
-  };
   const auto rows = shape_.empty() ? std::int64_t{1} : shape_.front();
   const auto row = bytes_of_shape(dtype_, std::span{shape_}.subspan(shape_.empty() ? 0 : 1));
-  if (rows < 0 || !row) refuse("makes no sense");
+  if (rows < 0 || !row) refuse(dtype_, shape_, "makes no sense");
   rows_ = static_cast<std::size_t>(rows);
   row_bytes_ = *row;
   stride_ = row_stride == 0 ? row_bytes_ : row_stride;
@@ -23,7 +28,7 @@ Array::Array(DType dtype, std::vector<std::int64_t> shape, Bytes bytes, std::siz
   const bool is_too_large = rows_ != 0 && (__builtin_mul_overflow(rows_ - 1, stride_, &needed) ||
                                            __builtin_add_overflow(needed, row_bytes_, &needed));
   if (is_too_large || needed > bytes_.size() || stride_ < row_bytes_) {
-    refuse("does not fit into " + std::to_string(bytes_.size()) + " bytes");
+    refuse(dtype_, shape_, "does not fit into " + std::to_string(bytes_.size()) + " bytes");
   }
 }
 
@@ -33,9 +38,7 @@ std::vector<std::int64_t> Array::row_shape() const {
 
 Array Array::part(std::size_t begin, std::size_t rows) const {
   if (begin > rows_ || rows > rows_ - begin || shape_.empty()) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "an array of " + describe(dtype_, shape_) + " has no " +
-                                                       std::to_string(rows) + " rows from " + std::to_string(begin) +
-                                                       " on"});
+    refuse(dtype_, shape_, "has no " + std::to_string(rows) + " rows from " + std::to_string(begin) + " on");
   }
   Array part = *this;
   part.shape_.front() = static_cast<std::int64_t>(rows);
@@ -55,14 +58,17 @@ Array Array::dense() const {
 }
 
 void Array::check_are(DType dtype, std::size_t alignment) const {
-  const auto refuse = [&](const std::string& why) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "an array of " + describe(dtype_, shape_) + ' ' + why});
-  };
-  if (dtype != dtype_) refuse("was asked for numbers of " + std::string{to_string(dtype)});
-  if (!is_dense()) refuse("was asked for all numbers at once, but other bytes lie between its rows: take dense()");
-  if (reinterpret_cast<std::uintptr_t>(bytes_.data()) % alignment != 0) {
-    refuse("does not lie at a multiple of " + std::to_string(alignment) + " bytes: copy its rows");
+  if (dtype != dtype_) refuse(dtype_, shape_, "was asked for numbers of " + std::string{to_string(dtype)});
+  if (!is_dense()) {
+    refuse(dtype_, shape_, "was asked for all numbers at once, but other bytes lie between its rows: take dense()");
   }
+  if (reinterpret_cast<std::uintptr_t>(bytes_.data()) % alignment != 0) {
+    refuse(dtype_, shape_, "does not lie at a multiple of " + std::to_string(alignment) + " bytes: copy its rows");
+  }
+}
+
+void Array::check_takes(std::size_t numbers) const {
+  if (numbers != elements()) refuse(dtype_, shape_, "does not take " + std::to_string(numbers) + " numbers");
 }
 
 std::string describe(DType dtype, std::span<const std::int64_t> shape) {

@@ -47,18 +47,14 @@ Array Table::numbers(const std::vector<std::string>& names) const {
       refuse(column, "has texts, and no numbers");
     }
   }
-  const auto owner = std::make_shared<const std::vector<float>>(std::move(rows));
-  return {DType::kF32,
-          {static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(names.size())},
-          Bytes{owner, std::as_bytes(std::span{*owner})}};
+  return Array::of(std::move(rows), {static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(names.size())});
 }
 
 Array Table::integers(std::string_view name) const {
   const Column& column = (*this)[name];
   const auto* const whole = std::get_if<std::vector<std::int64_t>>(&column.values);
   if (whole == nullptr) refuse(column, "has values that are no whole numbers");
-  const auto owner = std::make_shared<const std::vector<std::int64_t>>(*whole);
-  return {DType::kI64, {static_cast<std::int64_t>(rows_)}, Bytes{owner, std::as_bytes(std::span{*owner})}};
+  return Array::of(*whole);
 }
 
 }  // namespace pharos::ml

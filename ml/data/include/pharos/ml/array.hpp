@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <pharos/base/export.hpp>
@@ -26,6 +28,21 @@ class PHAROS_API Array {
   /// Rows lie `row_stride` bytes apart; 0: one behind the other. Throws InvalidArgument for bytes that are too few, and
   /// for lengths below 0.
   Array(DType dtype, std::vector<std::int64_t> shape, Bytes bytes, std::size_t row_stride = 0);
+
+  /// Of numbers that stay in their vector. Throws InvalidArgument where the shape takes more of them, or fewer.
+  template <Element T>
+  static Array of(std::vector<T> values, std::vector<std::int64_t> shape) {
+    const auto owner = std::make_shared<const std::vector<T>>(std::move(values));
+    Array array{kDTypeOf<T>, std::move(shape), Bytes{owner, std::as_bytes(std::span{*owner})}};
+    array.check_takes(owner->size());
+    return array;
+  }
+  /// A row for each.
+  template <Element T>
+  static Array of(std::vector<T> values) {
+    const auto rows = static_cast<std::int64_t>(values.size());
+    return of(std::move(values), {rows});
+  }
 
   DType dtype() const { return dtype_; }
   /// The first is the number of rows; without any it is one number.
@@ -53,6 +70,7 @@ class PHAROS_API Array {
 
  private:
   void check_are(DType dtype, std::size_t alignment) const;
+  void check_takes(std::size_t numbers) const;
 
   DType dtype_ = DType::kU8;
   std::vector<std::int64_t> shape_{0};
