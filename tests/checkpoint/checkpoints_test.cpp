@@ -314,18 +314,23 @@ TEST_F(CheckpointFolder, DamagedLeavesNoValuesThatAnOlderOneHasNot) {
 
 // ---- What says nothing of a checkpoint: no other is taken for it, and it stays
 
-TEST_F(CheckpointFolder, OfANewerFormatIsNoDamage) {
-  save(2, {11, 22});
-  const fs::path newest = saved().at(0).path;
-  std::string text = bytes_of(newest / "manifest.json");
+void make_of_newer_format(const fs::path& manifest) {
+  std::string text = bytes_of(manifest);
   text = std::regex_replace(text, std::regex{"pharos checkpoint 1"}, "pharos checkpoint 2");
   const std::size_t begin = text.find("{\"format\"");
   const std::string_view content = std::string_view{text}.substr(begin, text.size() - begin - 2);
   std::array<char, 17> sum{};
   std::snprintf(sum.data(), sum.size(), "%016llx",
                 static_cast<unsigned long long>(object_store::checksum_of(std::as_bytes(std::span{content}))));
-  text = std::regex_replace(text, std::regex{"[0-9a-f]{16}"}, sum.data(), std::regex_constants::format_first_only);
-  write(newest / "manifest.json", text);
+  write(manifest,
+        std::regex_replace(text, std::regex{"[0-9a-f]{16}"}, sum.data(), std::regex_constants::format_first_only));
+}
+
+TEST_F(CheckpointFolder, OfANewerFormatIsNoDamage) {
+  save(2, {11, 22});
+  const fs::path newest = saved().at(0).path;
+  make_of_newer_format(newest / "manifest.json");
+  const std::string text = bytes_of(newest / "manifest.json");
   run_threads(2, {}, [&](Communicator& ranks) {
     Checkpoints checkpoints{ranks, options()};
     PlainModel model{ranks.rank(), 2};
@@ -335,6 +340,17 @@ TEST_F(CheckpointFolder, OfANewerFormatIsNoDamage) {
   });
   EXPECT_TRUE(aside().empty());
   EXPECT_EQ(bytes_of(newest / "manifest.json"), text);
+}
+
+TEST_F(CheckpointFolder, OfANewerFormatIsPerhapsTheBest) {
+  save(1, {5});
+  make_of_newer_format(saved().at(0).path / "manifest.json");
+  Checkpoints checkpoints{Communicator::alone(), {.folder = options().folder, .keep_last = 1, .keep_best = 1}};
+  PlainModel model{0, 1};
+  for (const std::uint64_t step : {6, 7}) checkpoints.save(model.state(), {.step = step, .metrics = {{"loss", 1.0}}});
+  checkpoints.finish();
+  EXPECT_EQ(steps(), std::vector<std::uint64_t>{7});
+  EXPECT_EQ(folders(), 2U) << "with the one that cannot be compared";
 }
 
 /// So many more files may be open than there are.

@@ -80,7 +80,7 @@ std::size_t copies_in(const Runtime& runtime) {
   std::istringstream lines{text};
   std::size_t copies = 0;
   for (std::string line; std::getline(lines, line);) {
-    if (line.find("checkpoints.cpp:") == std::string::npos) continue;
+    if (line.find("save.cpp:") == std::string::npos) continue;
     EXPECT_SAYS(line, "4.0 MiB");
     EXPECT_SAYS(line, "being written");
     ++copies;

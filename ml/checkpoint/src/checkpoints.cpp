@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <fstream>
@@ -12,17 +12,16 @@
 #include <thread>
 #include <utility>
 
-#include <pharos/actors/writable.hpp>
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/ml/checkpoints.hpp>
-#include <pharos/object_store/checksum.hpp>
-#include <pharos/object_store/large_copy.hpp>
 
 #include "agreement.hpp"
 #include "folder.hpp"
 #include "part_file.hpp"
+#include "save.hpp"
 #include "saved_tensors.hpp"
 
 namespace pharos::ml {
@@ -31,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kUnderWayMax = 2;
-constexpr std::size_t kStreamedMin = std::size_t{64} << 10;
 
 TimePoint now() {
   return std::chrono::steady_clock::now();
@@ -45,110 +43,11 @@ std::string new_id() {
   return id;
 }
 
-/// The training goes on with what the caches have: a copy of many tensors need not take their place.
-void copy(std::byte* to, std::span<const std::byte> from) {
-  if (from.size() < kStreamedMin) {
-    std::memcpy(to, from.data(), from.size());
-  } else {
-    object_store::copy_streaming(to, from.data(), from.size());
-  }
-}
-
-std::string name_of_rank(const std::string& name, std::uint32_t rank) {
-  return name + '@' + std::to_string(rank);
-}
-
-/// A copy of what this rank saves.
-class Copy {
- public:
-  /// In the object store, unless that is full.
-  Copy(Runtime* runtime, std::size_t bytes) : bytes_{bytes} {
-    if (runtime != nullptr && bytes != 0) {
-      try {
-        stored_.emplace(runtime->create_bytes(bytes));
-        return;
-      } catch (const Exhausted& e) {
-        log(LogLevel::kWarn, "a checkpoint's copy lies in memory of its own", {kv("why", std::string_view{e.what()})});
-      }
-    }
-    own_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-  }
-  std::span<std::byte> span() { return {stored_ ? stored_->data() : own_.get(), bytes_}; }
-
- private:
-  std::size_t bytes_;
-  std::optional<Writable<std::byte>> stored_;
-  std::unique_ptr<std::byte[]> own_;
-};
-
-/// What a rank is to write, and its copy.
-struct Save {
-  std::uint64_t number = 0;
-  std::string id;
-  Moment moment;
-  RankPart part;
-  std::unique_ptr<Copy> copy;
-
-  std::string name() const { return folder_name(moment.step, id); }
-};
-
 /// What is read of a checkpoint, and not loaded yet.
 struct ReadValues {
   Moment moment;
   std::vector<std::pair<const State::Value*, std::vector<std::byte>>> values;
 };
-
-/// Where an entry of the part comes from.
-struct Source {
-  PartEntry entry;
-  std::span<const std::byte> bytes;
-};
-
-/// Of those slices that are divided among the ranks by what they are: ranks that have others would each leave some to
-/// the other.
-std::int64_t hash_of_shared(const State& state) {
-  std::string text;
-  for (const StateSlice& each : state.slices()) {
-    if (each.is_shared) text += each.name + '\n' + describe(each.dtype, each.shape) + '\n';
-  }
-  return static_cast<std::int64_t>(object_store::checksum_of(std::as_bytes(std::span{text})));
-}
-
-/// What this rank writes: its own slices, its share of those that all have, and values.
-std::vector<Source> sources_of(const State& state, std::uint32_t rank, std::uint32_t ranks,
-                               std::vector<std::vector<std::byte>>& values) {
-  std::vector<Source> sources;
-  std::vector<std::uint64_t> load(ranks);
-  for (const StateSlice& each : state.slices()) {
-    const std::uint64_t count = each.bytes.size() / size_of(each.dtype);
-    if (each.is_shared) {
-      const auto least = std::ranges::min_element(load);
-      *least += each.bytes.size();
-      if (least - load.begin() != rank) continue;
-    } else if (count == 0) {
-      continue;
-    }
-    sources.push_back(
-        {{.name = each.name, .dtype = each.dtype, .shape = each.shape, .begin = each.begin, .count = count},
-         each.bytes});
-  }
-  for (const State::Value& each : state.values()) {
-    if (!each.is_of_rank && rank != 0) continue;
-    values.push_back(each.save());
-    const auto bytes = static_cast<std::int64_t>(values.back().size());
-    sources.push_back({{.name = each.is_of_rank ? name_of_rank(each.name, rank) : each.name,
-                        .dtype = DType::kU8,
-                        .shape = {bytes},
-                        .count = values.back().size()},
-                       {}});
-  }
-  std::size_t value = values.size();
-  for (auto each = sources.rbegin(); value > 0; ++each) each->bytes = values[--value];
-  // Wide numbers first: all lie where such may lie, one behind the other.
-  std::ranges::stable_sort(sources, std::ranges::greater{},
-                           [](const Source& each) { return size_of(each.entry.dtype); });
-  return sources;
-}
 
 /// What a thread that nobody catches for may throw.
 template <class Work>
@@ -210,9 +109,9 @@ class Checkpoints::Core {
     job->id = text_of_first(ranks_, job->id);
     const bool some_wait = meet_at(moment, hash_of_shared(state));
     std::vector<std::vector<std::byte>> values;
-    const std::vector<Source> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
+    const std::vector<StateSource> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
     std::size_t bytes = 0;
-    for (const Source& each : sources) bytes += each.bytes.size();
+    for (const StateSource& each : sources) bytes += each.bytes.size();
     if (some_wait) wait_together([this] { return has_room(); });
     {
       const std::lock_guard lock{mutex_};
@@ -223,12 +122,12 @@ class Checkpoints::Core {
     }
     if (job->copy == nullptr || job->copy->span().size() != bytes) {
       job->copy.reset();
-      job->copy = std::make_unique<Copy>(options_.runtime, bytes);
+      job->copy = std::make_unique<StateCopy>(options_.runtime, bytes);
     }
     std::byte* to = job->copy->span().data();
     job->part.file = part_file_name(ranks_.rank());
-    for (const Source& each : sources) {
-      copy(to, each.bytes);
+    for (const StateSource& each : sources) {
+      copy_past_caches(to, each.bytes);
       to += each.bytes.size();
       job->part.entries.push_back(each.entry);
     }
@@ -598,11 +497,12 @@ class Checkpoints::Core {
   }
   static Error failure_of(std::uint32_t rank, const fs::path& said) {
     const auto text = read_text(said);
-    ErrorCode code = ErrorCode::kExhausted;
-    for (const ErrorCode each : {ErrorCode::kFailedPrecondition, ErrorCode::kPermissionDenied, ErrorCode::kNotFound}) {
-      if (text && text->starts_with(to_string(each))) code = each;
+    const bool has_room = text && !text->empty();
+    ErrorCode code = has_room ? ErrorCode::kFailedPrecondition : ErrorCode::kExhausted;
+    for (const ErrorCode each : {ErrorCode::kExhausted, ErrorCode::kPermissionDenied, ErrorCode::kNotFound}) {
+      if (has_room && text->starts_with(to_string(each))) code = each;
     }
-    const std::string why = text && !text->empty() ? *text : "there was no room to say why";
+    const std::string why = has_room ? *text : "there was no room to say why";
     return {code, "rank " + std::to_string(rank) + " could not write its part: " + why, kDiskRemedy};
   }
   static std::string failed_name(std::uint32_t rank) { return part_text_name(rank) + ".failed"; }
@@ -748,6 +648,8 @@ class Checkpoints::Core {
       std::vector<std::pair<double, std::string>> ranked;
       for (const std::string& name : names) {
         const auto manifest = read_manifest(options_.folder / name);
+        // Damaged, or perhaps the best.
+        if (!manifest && manifest.error().code() != ErrorCode::kCorrupt) kept.insert(name);
         if (!manifest) continue;
         for (const auto& [metric, value] : manifest->moment.metrics) {
           if (metric == options_.metric && value == value) {
@@ -781,7 +683,7 @@ class Checkpoints::Core {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Save>> jobs_;
-  std::vector<std::unique_ptr<Copy>> spare_;  // warm: the next save costs no page faults
+  std::vector<std::unique_ptr<StateCopy>> spare_;  // warm: the next save costs no page faults
   std::optional<Error> last_error_;
   std::uint64_t begun_ = 0;
   std::uint64_t given_up_ = 0;            // up to that one they are not waited for
@@ -823,55 +725,6 @@ Duration Checkpoints::last_stall() const {
 }
 std::size_t Checkpoints::last_bytes() const {
   return core_->last_bytes();
-}
-
-std::vector<SavedCheckpoint> checkpoints_in(const fs::path& folder) {
-  std::vector<SavedCheckpoint> found;
-  const auto names = complete_in(folder);
-  if (!names && names.error().code() == ErrorCode::kNotFound) return found;
-  if (!names) throw_error(names.error());
-  for (const std::string& name : *names) {
-    const auto manifest = read_manifest(folder / name);
-    if (!manifest) continue;
-    SavedCheckpoint saved{
-        .path = folder / name, .moment = manifest->moment, .ranks = static_cast<std::uint32_t>(manifest->parts.size())};
-    for (const RankPart& each : manifest->parts) saved.bytes += each.bytes;
-    found.push_back(std::move(saved));
-  }
-  return found;
-}
-
-namespace {
-
-SavedTensors opened(const fs::path& checkpoint) {
-  auto saved = SavedTensors::open(checkpoint);
-  if (!saved) throw_error(std::move(saved).error());
-  return *std::move(saved);
-}
-
-NamedArray whole_tensor(SavedTensors& saved, std::string_view name, const SavedTensors::Tensor& tensor) {
-  std::vector<std::byte> bytes(tensor.elements * size_of(tensor.dtype));
-  const auto read = saved.read(tensor, 0, tensor.dtype, bytes);
-  if (!read) throw_error(read.error());
-  return {std::string{name}, Array{tensor.dtype, tensor.shape, Bytes{std::move(bytes)}}};
-}
-
-}  // namespace
-
-void verify_checkpoint(const fs::path& checkpoint) {
-  SavedTensors saved = opened(checkpoint);
-  const auto heads = saved.check_heads();
-  if (!heads) throw_error(heads.error());
-  for (const auto& [name, tensor] : saved.tensors()) static_cast<void>(whole_tensor(saved, name, tensor));
-}
-
-std::vector<NamedArray> tensors_of_checkpoint(const fs::path& checkpoint, const std::string& prefix) {
-  SavedTensors saved = opened(checkpoint);
-  std::vector<NamedArray> tensors;
-  for (const auto& [name, tensor] : saved.tensors()) {
-    if (name.starts_with(prefix)) tensors.push_back(whole_tensor(saved, name.substr(prefix.size()), tensor));
-  }
-  return tensors;
 }
 
 }  // namespace pharos::ml
