@@ -162,6 +162,10 @@ def write_torch() -> None:
                 "model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "loss": 0.25,
                 "long": 2**40, "parameter": torch.nn.Parameter(torch.ones(2)), "flags": torch.tensor([True, False])},
                FOLDER / "checkpoint.pt")
+    torch.serialization.set_crc32_options(False)
+    torch.save({"turned": base.t(), "short": torch.tensor([-32768, 32767], dtype=torch.int16), "size": base.shape,
+                "list": [1, (2.5, {3: torch.ones(2)})]}, FOLDER / "no_checksums.pt")
+    torch.serialization.set_crc32_options(True)
     torch.save({"evil": pathlib.PurePosixPath("/")}, FOLDER / "not_tensors.pt")
     expected = {name: tensor.flatten().tolist() for name, tensor in model.state_dict().items()}
     (FOLDER / "checkpoint.json").write_text(json.dumps(expected))

@@ -47,6 +47,16 @@ TEST(TorchFile, ACheckpointsTensorsAndNumbersHaveTheKeysOnTheWayToThem) {
   }
 }
 
+/// torch.serialization.set_crc32_options(False)
+TEST(TorchFile, ThatHasNoChecksumsIsRead) {
+  const std::vector<NamedArray> read = read_torch(file("no_checksums.pt"));
+  EXPECT_EQ(numbers_of(named(read, "turned")), (std::vector<double>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}));
+  EXPECT_EQ(numbers_of(named(read, "short")), (std::vector<double>{-32768, 32767}));
+  EXPECT_EQ(numbers_of(named(read, "size.1")), std::vector<double>{4});
+  EXPECT_EQ(numbers_of(named(read, "list.1.0")), std::vector<double>{2.5});
+  EXPECT_EQ(numbers_of(named(read, "list.1.1.3")), (std::vector<double>{1, 1}));
+}
+
 TEST(TorchFile, WhatIsNoTensorIsRefusedByNameAndNotRun) {
   EXPECT_SAYS(refused(ErrorCode::kUnsupported, [] { read_torch(file("not_tensors.pt")); }), "pathlib");
 }

@@ -1,0 +1,86 @@
+// A file of any bytes, as each reader of datasets takes it: numbers that can be read, or an exception that says of
+// which file, and nothing else.
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/check.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/base/whole_files.hpp>
+#include <pharos/ml/readers.hpp>
+
+namespace {
+
+using namespace pharos;
+using namespace pharos::ml;
+
+/// Reads all of its numbers.
+void use(const Array& array) {
+  PHAROS_CHECK(array.shape().empty() || static_cast<std::size_t>(array.shape()[0]) == array.rows());
+  volatile std::byte sum{};
+  for (std::size_t row = 0; row < array.rows() && array.row_bytes() != 0; ++row) {
+    for (const std::byte each : array.row(row)) sum = sum ^ each;
+  }
+}
+void use(const std::vector<NamedArray>& arrays) {
+  for (const NamedArray& each : arrays) use(each.array);
+}
+void use(const Table& table) {
+  for (const Column& each : table.columns()) {
+    std::visit([&](const auto& values) { PHAROS_CHECK(values.size() == table.rows(), each.name, table.rows()); },
+               each.values);
+  }
+}
+void use(const Tokens& tokens) {
+  for (std::size_t place = 0; place < tokens.size(); ++place) {
+    const std::int64_t token = tokens[place];
+    PHAROS_CHECK(token >= 0 && token <= UINT32_MAX, token);
+  }
+}
+
+using Read = void (*)(const std::filesystem::path& path);
+constexpr Read kReaders[]{
+    [](const std::filesystem::path& path) { use(read_idx(path)); },
+    [](const std::filesystem::path& path) {
+      const Labelled read = read_cifar10({path});
+      use(read.samples);
+      use(read.labels);
+    },
+    [](const std::filesystem::path& path) { use(read_npy(path)); },
+    [](const std::filesystem::path& path) { use(read_tokens(path)); },
+    [](const std::filesystem::path& path) { use(read_csv(path)); },
+    [](const std::filesystem::path& path) { use(read_csv(path, {.separator = ';', .has_names = false})); },
+    [](const std::filesystem::path& path) { use(read_json_lines(path)); },
+    [](const std::filesystem::path& path) { use(SafeTensors::read(path).tensors()); },
+    [](const std::filesystem::path& path) { use(read_torch(path)); }};
+
+}  // namespace
+
+/// As pharos_actors has it, but for the types, which this does not look at.
+void pharos::throw_error(Error error) {
+  throw Exception{std::move(error)};
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const Fd file{::memfd_create("fuzz_readers", MFD_CLOEXEC)};
+  PHAROS_CHECK(write_whole(file, std::as_bytes(std::span{data, size}), "writing", "").ok());
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  for (const Read read : kReaders) {
+    try {
+      read(path);
+    } catch (const Exception& e) {
+      PHAROS_CHECK(e.code() == ErrorCode::kCorrupt || e.code() == ErrorCode::kUnsupported, e.what());
+      PHAROS_CHECK(std::string{e.what()}.find(path + ": ") != std::string::npos, e.what());
+    }
+  }
+  return 0;
+}
