@@ -11,13 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <string>
 
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/tuner.hpp>
 #include <pharos/pharos.hpp>
+
+#include "command_line.hpp"
 
 namespace {
 
@@ -154,7 +155,7 @@ int run(int argc, char** argv) {
   const ml::SweepResults results = folder.empty() ? tuner.run<&train>(data) : tuner.restore<&train>(data);
   std::cout << results.summary() << "\n\n" << results.table(8) << '\n' << results.to_text_picture();
   if (!picture.empty()) {
-    std::ofstream{picture} << results.to_svg();
+    examples::write(picture, results.to_svg());
     std::cout << "\nThe same as a picture: " << picture << '\n';
   }
   return 0;

@@ -5,16 +5,18 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <variant>
 
 #include <pharos/pharos.hpp>
 
-/// What the larger examples have alike around what they show: options by name, and ends that say why.
+/// What the larger examples have alike around what they show: options by name, files, and ends that say why.
 namespace examples {
 
 /// Where an option's value goes. A bool has none: it is true when it is named. Numbers are above 0. A function says
@@ -52,6 +54,13 @@ inline bool read(std::span<char*> arguments, const Options& options) {
     if (!is_runtimes && !set(found->second, has_value ? arguments[i] : "")) return false;
   }
   return true;
+}
+
+/// Throws when not all of it can be written.
+inline void write(const std::string& path, std::string_view text) {
+  std::ofstream file{path, std::ios::binary};
+  file << text << std::flush;
+  if (!file) throw std::runtime_error{path + " cannot be written"};
 }
 
 /// What main() returns: what `run` does, 1 when it throws, which is said, 2 with the usage for options that make no

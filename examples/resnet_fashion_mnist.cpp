@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -256,7 +255,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
     return 0;
   }
   std::printf("\n%s\n%.0f samples/s\n", result.to_text_picture().c_str(), *result.mean("samples_per_second"));
-  if (!options.picture.empty()) std::ofstream{options.picture} << result.to_svg();
+  if (!options.picture.empty()) examples::write(options.picture, result.to_svg());
   return *result.last("validation_accuracy") > kMuchBetterThanChance ? 0 : 1;
 }
 

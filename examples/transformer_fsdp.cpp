@@ -305,7 +305,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
     std::printf("%s has all %ju steps already: nothing is left to do.\n", options.folder.c_str(), result.steps);
   } else {
     is_right = show(result, entropy_of_bytes(std::string_view{text}.substr(learned)));
-    if (!options.picture.empty()) std::ofstream{options.picture} << result.to_svg();
+    if (!options.picture.empty()) examples::write(options.picture, result.to_svg());
   }
   if (!options.folder.empty()) {
     const std::string begin = text.substr(learned, kContext);

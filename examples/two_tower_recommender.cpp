@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -223,7 +222,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
     std::printf("%s has all %ju steps already: nothing is left to do.\n", options.folder.c_str(), result.steps);
     return 0;
   }
-  if (!options.picture.empty()) std::ofstream{options.picture} << result.to_svg();
+  if (!options.picture.empty()) examples::write(options.picture, result.to_svg());
   return show(result, Taken{taken.get()}, tastes) ? 0 : 1;
 }
 

@@ -107,9 +107,37 @@ TEST_F(ServiceExamplesTest, AServiceThatIsStoppedAndKilledLearnsTheSame) {
   EXPECT_SAYS(end.output, "finished at step 1500; ranks that were replaced: 1");
   EXPECT_SAYS(end.output, "the same bits");
   EXPECT_TRUE(std::filesystem::exists(folder + "/service/reports.csv"));
-  const auto again = end_of(LONG_RUNNING_SERVICE, {"--folder", folder});
+  const std::string killed = " of the service is killed at step ";
+  const double lost = last_number_after(killed, end.output) - last_number_after("and gone on from step ", end.output);
+  EXPECT_LT(lost, 150) << end.output;
+  const auto again = end_of(LONG_RUNNING_SERVICE, {"--folder", folder, "--pharos-address="});
   EXPECT_EQ(status_of(again), 1);
   EXPECT_SAYS(again.error, "is there already");
+}
+TEST_F(ServiceExamplesTest, AServiceRefusesWhatItDoesNotKnow) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"--steps", "abc"}, {"--steps", "1e3"}, {"--steps"}, {"--speed", "3"}}) {
+    const auto end = end_of(LONG_RUNNING_SERVICE, arguments);
+    EXPECT_EQ(status_of(end), 2) << arguments[0];
+    EXPECT_SAYS(end.error, "usage: pharos-long-running-service");
+  }
+  const auto few = end_of(LONG_RUNNING_SERVICE, {"--steps", "499"});
+  EXPECT_EQ(status_of(few), 1);
+  EXPECT_SAYS(few.error, "too few steps");
+}
+
+TEST_F(ServiceExamplesTest, APictureThatCannotBeWrittenIsAnError) {
+  const std::string picture = folder_.path() / "missing" / "x.svg";
+  const std::vector<std::vector<std::string>> programs{
+      {RESNET_FASHION_MNIST, "--samples", "100", "--epochs", "1", "--picture", picture},
+      {TRANSFORMER_FSDP, "--steps", "2", "--picture", picture},
+      {TWO_TOWER_RECOMMENDER, "--epochs", "1", "--picture", picture},
+      {ASHA_MLP, "--trials", "2", "--picture", picture}};
+  for (const auto& words : programs) {
+    const auto end = end_of(words[0], {words.begin() + 1, words.end()});
+    EXPECT_EQ(status_of(end), 1) << words[0] << end.output;
+    EXPECT_SAYS(end.error, picture + " cannot be written");
+  }
 }
 #endif
 
