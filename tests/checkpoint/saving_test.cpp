@@ -273,6 +273,20 @@ TEST_F(CheckpointFolder, LoadingRemovesNothingOfASaveThatIsUnderWay) {
   model.expect(2);
 }
 
+TEST_F(CheckpointFolder, RemovedWhileItIsLoadedIsNoDamage) {
+  save(2, {1, 2});
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options_of(ranks)};
+    go_elsewhere(ranks);  // where there is none
+    PlainModel model{ranks.rank(), 2};
+    const std::string why = message_of<FailedPrecondition>([&] { checkpoints.load(model.state()); });
+    EXPECT_SAYS(why, "is gone: another process has removed it");
+    EXPECT_SAYS(why, "Load again");
+  });
+  EXPECT_TRUE(aside().empty());
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{2, 1}));
+}
+
 TEST_F(CheckpointFolder, FirstSaveRemovesWhatWasInterrupted) {
   save(2, {1});
   const fs::path left[] = {options().folder / "step-000000000002-0123abcd.begun",

@@ -416,10 +416,12 @@ class Checkpoints::Core {
       busy_ = true;
       lock.unlock();
       const auto written = caught([&] { return write(*job); });
-      if (!written) {
+      const auto say = [&]() -> Result<void> {
         log(LogLevel::kError, "a checkpoint could not be written",
             {kv("step", job->moment.step), kv("why", written.error().to_string())});
-      }
+        return {};
+      };
+      if (!written) static_cast<void>(caught(say));
       lock.lock();
       last_error_ = written ? std::nullopt : std::optional{written.error()};
       spare_.push_back(std::move(job->copy));
