@@ -183,7 +183,7 @@ TEST(Loader, GoesOnAtAPositionToTheSampleWithAnyNumberOfRanks) {
   }
 }
 
-/// Where some have ended an epoch, nothing of it is left for others, however many.
+/// They have left fewer than the others are, or nothing.
 TEST(Loader, AnEpochThatOtherRanksHaveEndedIsGoneOnFrom) {
   struct Ended {
     Tail tail;

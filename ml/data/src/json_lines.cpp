@@ -12,7 +12,7 @@
 namespace pharos::ml {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 bool is_whole(const Json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= INT64_MAX;
@@ -100,9 +100,11 @@ Table read_json_lines(const std::filesystem::path& path) {
     const auto where = [&] { return "line " + std::to_string(line); };
     // What is nested is refused before it is deep.
     bool is_flat = true;
-    const auto look = [&](int depth, Json::parse_event_t event, Json&) {
+    std::vector<std::string> names;  // as they come
+    const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
       const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
       if (opens && depth > 0) is_flat = false;
+      if (event == Json::parse_event_t::key) names.push_back(value.get<std::string>());
       return is_flat;
     };
     const Json json = Json::parse(own, look, false);
@@ -112,11 +114,13 @@ Table read_json_lines(const std::filesystem::path& path) {
       throw_corrupt(path, where() + " has " + std::string{*not_a_number} + ", which JSON has not; write null");
     }
     if (!json.is_object()) throw_corrupt(path, where() + " is no JSON object");
-    for (const auto& [name, value] : json.items()) {
+    for (const std::string& name : names) {
+      const Json& value = json[name];
       if (value.is_null()) continue;
       const auto [place, is_new] = places.try_emplace(name, columns.size());
       if (is_new) columns.push_back({.name = name});
       Cells& cells = columns[place->second];
+      if (!cells.cells.empty() && cells.cells.back().row == rows) continue;  // twice in its line: it has the last value
       cells.all_whole = cells.all_whole && is_whole(value);
       cells.all_numbers = cells.all_numbers && (value.is_number() || value.is_boolean());
       cells.cells.push_back({rows, value});
