@@ -292,7 +292,23 @@ TEST(ModuleState, KeepsFloatsOfHalvesWhicheverStrategyHadThem) {
         EXPECT_EQ(each.values.data_ptr<float>()[i], wholes[static_cast<std::size_t>(each.begin + i)]);
       }
     }
+    checkpoints.save(state, {.step = 2});
+    checkpoints.finish();
   });
+  // And back.
+  torch::nn::Linear halves{6, 5};
+  halves->to(torch::kBFloat16);
+  Optimizer optimizer{groups_of(*halves, 0.1), AdamW{.lr = 1e-3}};
+  Checkpoints checkpoints{Communicator::alone(), options};
+  State state;
+  add_to(state, *halves);
+  add_to(state, optimizer, *halves);
+  const auto moment = checkpoints.load(state);
+  ASSERT_TRUE(moment);
+  EXPECT_EQ(moment->step, 2U);
+  const Tensor whole = optimizer.states()[0].whole;
+  EXPECT_EQ((std::vector<float>{whole.data_ptr<float>(), whole.data_ptr<float>() + whole.numel()}), wholes);
+  EXPECT_TRUE(torch::equal(halves->weight.flatten(), whole.to(torch::kBFloat16)));
 }
 
 TEST(ModuleState, ReadsAndWritesWhatDoesNotLieRowByRow) {
