@@ -171,7 +171,9 @@ TEST_F(CheckpointFolder, PartThatWasSaidStays) {
 /// Nor can a rank say so that cannot make the folder: the others hear of it when they meet.
 TEST_F(CheckpointFolder, RankThatCannotMakeTheFolderIsNotWaitedFor) {
   run_threads(2, {}, [&](Communicator& ranks) {
-    Checkpoints checkpoints{ranks, options_of(ranks)};
+    CheckpointOptions own = options_of(ranks);
+    own.timeout = 10s;
+    Checkpoints checkpoints{ranks, own};
     if (ranks.rank() == 1) {
       fs::remove(elsewhere());
       write(elsewhere(), "no folder");

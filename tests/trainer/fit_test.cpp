@@ -93,12 +93,16 @@ struct BestInTheMiddle : Points {
 /// Others wait for its parameters when they validate.
 struct LateInValidation : Points {
   using Points::Points;
-  static constexpr std::chrono::milliseconds kLate{300};
+  static constexpr std::chrono::milliseconds kLate{1000};
 
   Metrics validation_step(const Batch& batch) override {
-    if (context().rank() == 1) std::this_thread::sleep_for(kLate);  // what it does
+    const bool is_first = std::exchange(validated_at_, context().step()) != context().step();
+    if (is_first && context().rank() == 1) std::this_thread::sleep_for(kLate);  // what it does
     return Points::validation_step(batch);
   }
+
+ private:
+  std::uint64_t validated_at_ = 0;
 };
 
 /// Its gradients are to be in parts at any time, whatever is added up in them.

@@ -433,7 +433,7 @@ class Checkpoints::Core {
   Result<void> write(Save& job) {
     if (rank_ == 0) remove_left();
     const fs::path folder = options_.folder / begun_name(job.name());
-    const auto own = is_given_up(job) ? given_up() : caught([&] { return write_own(job, folder); });
+    auto own = is_given_up(job) ? given_up() : caught([&] { return write_own(job, folder); });
     if (rank_ == 0) return complete(job, folder, own);
     if (own || is_given_up(job)) return {};
     std::error_code error;
@@ -515,7 +515,7 @@ class Checkpoints::Core {
     // Looked for now: later ones that come after the manifest are of others, who have gone on from this one.
     const auto later = later_than(name);
     if (own && !later) own = later.error();
-    const auto committed = caught([&] { return commit(job, folder, own); });
+    auto committed = caught([&] { return commit(job, folder, own); });
     if (!committed) {
       const auto removed = remove_checkpoint(options_.folder, begun_name(name));
       if (!removed) log_around(removed.error());
@@ -565,8 +565,11 @@ class Checkpoints::Core {
       }
       if (fs::exists(folder / part_text_name(rank), error)) {
         auto part = part_of(folder, rank);
-        if (part) manifest.parts.push_back(*std::move(part));
-        if (!part) fail(std::move(part).error());
+        if (part) {
+          manifest.parts.push_back(*std::move(part));
+        } else {
+          fail(std::move(part).error());
+        }
         ++rank;
         continue;
       }

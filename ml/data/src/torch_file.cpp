@@ -43,6 +43,7 @@ struct Node {
 constexpr std::size_t kNodesMax = 10'000'000;
 constexpr int kDepthMax = 32;
 constexpr std::size_t kDimensionsMax = 64;
+constexpr std::size_t kItemBytes = 8;  // of a list
 
 /// A pickle may ask for the same again and again, turned around or within others. What is made of a file anew is
 /// counted, and has an end.
@@ -311,7 +312,7 @@ class Unpickler {
     if (name == "collections.OrderedDict") return push(Dictionary{});
     if (name == "torch.Size") {
       const auto& lengths = item_as<List>(arguments, 0, "tuple");
-      room_.take(lengths.items.size() * sizeof(Node*));
+      room_.take(lengths.items.size() * kItemBytes);
       return push(List{lengths});
     }
     if (name == "torch._utils._rebuild_parameter") return push(item_as<Array>(arguments, 0, "tensor"));
