@@ -23,7 +23,8 @@ enum class Wire : std::uint8_t {
   kPowerSgd,  ///< of matrices of float and double a product of two thin ones: far less, and not the same
 };
 
-/// How Wire::kPowerSgd says a gradient of n rows and m columns. What is lost in one step is added in the next.
+/// How Wire::kPowerSgd says a gradient of n rows and m columns. What is lost in one step is added in the next;
+/// no checkpoint has it, nor who takes a dead rank's place.
 struct PowerSgd {
   std::uint32_t rank = 4;           ///< by so many rows of n and of m numbers, where that is half of it or less
   std::uint64_t exact_steps = 100;  ///< are exact at first, while gradients change much; one at least

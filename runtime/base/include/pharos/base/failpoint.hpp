@@ -70,7 +70,7 @@ enum class Failpoint : std::uint8_t {
   kStateCopied,      ///< and not given to the thread that writes
   kSaveBegun,        ///< a rank's part has its head; can fail: the disk is full
   kSaveWritten,      ///< and all, which is not synced
-  kSaveSaid,         ///< durable, and others can see it
+  kSaveSaid,         ///< others can see it; can fail: the disk has an error
   kSavesThere,       ///< of all ranks, without a manifest
   kManifestWritten,  ///< and what is newest is not said
   kOldGoes,          ///< a checkpoint that is not wanted any more is about to be removed
