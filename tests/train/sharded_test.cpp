@@ -242,108 +242,104 @@ const Way kOneOfEach[] = {Way{},
                           Way{.sharding = Sharding::kOptimizer, .reach = Reach::kTcp},
                           Way{.sharding = Sharding::kGradients, .reach = Reach::kTcp}};
 
-/// Of a unit that the last backward does not use, and of a parameter whose unit it does use.
-TEST(ShardedGradients, ThatWereHeldBackCountWhateverTheLastBackwardUses) {
+void for_one_of_each(const std::function<void(const Way& way, Communicator& ranks)>& body) {
   for (const Way& way : kOneOfEach) {
     std::ostringstream name;
     name << way;
     SCOPED_TRACE(name.str());
-    on_ranks(way, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<Pairs>());
-      const auto whole = filled(std::make_shared<Pairs>());
-      Sharded sharded{*module, ranks, way.sharding, {.reshard_after_forward = way.reshard}};
-      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
-      Optimizer reference{groups_of(*whole, 0), Sgd{.lr = 0.1}};
-      for (std::uint64_t step = 0; step < 3; ++step) {
-        const auto backward = [&](Pairs& of, std::uint64_t rank, double share, bool last) {
-          const std::uint64_t batch = 2 * (step * ranks.size() + rank);
-          const std::vector<std::size_t> first_use = {0, 1, 2};
-          const std::vector<std::size_t> last_use = {0, 3};
-          ((last ? of.loss(batch + 1, last_use, 3) : of.loss(batch, first_use, 0)) * share).backward();
-        };
-        {
-          const auto alone = sharded.no_sync();
-          backward(*module, ranks.rank(), 1, false);
-        }
-        backward(*module, ranks.rank(), 1, true);
-        for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
-          for (const bool last : {false, true}) backward(*whole, rank, 1.0 / ranks.size(), last);
-        }
-        expect_gradients(sharded, gradients_of(*whole), 1e-12);
-        for (Optimizer* const each : {&optimizer, &reference}) {
-          each->step();
-          each->zero_grad();
-        }
-      }
-      expect_values(sharded, values_of(*whole), 1e-12);
-    });
+    on_ranks(way, [&](Communicator& ranks) { body(way, ranks); });
   }
+}
+
+/// Both follow their gradients, and have none any more.
+void step_both(Optimizer& one, Optimizer& other) {
+  for (Optimizer* const each : {&one, &other}) {
+    each->step();
+    each->zero_grad();
+  }
+}
+
+/// Of a unit that the last backward does not use, and of a parameter whose unit it does use.
+TEST(ShardedGradients, ThatWereHeldBackCountWhateverTheLastBackwardUses) {
+  for_one_of_each([](const Way& way, Communicator& ranks) {
+    const auto module = filled(std::make_shared<Pairs>());
+    const auto whole = filled(std::make_shared<Pairs>());
+    Sharded sharded{*module, ranks, way.sharding, {.reshard_after_forward = way.reshard}};
+    Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+    Optimizer reference{groups_of(*whole, 0), Sgd{.lr = 0.1}};
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const auto backward = [&](Pairs& of, std::uint64_t rank, double share, bool last) {
+        const std::uint64_t batch = 2 * (step * ranks.size() + rank);
+        const std::vector<std::size_t> first_use = {0, 1, 2};
+        const std::vector<std::size_t> last_use = {0, 3};
+        ((last ? of.loss(batch + 1, last_use, 3) : of.loss(batch, first_use, 0)) * share).backward();
+      };
+      {
+        const auto alone = sharded.no_sync();
+        backward(*module, ranks.rank(), 1, false);
+      }
+      backward(*module, ranks.rank(), 1, true);
+      for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+        for (const bool last : {false, true}) backward(*whole, rank, 1.0 / ranks.size(), last);
+      }
+      expect_gradients(sharded, gradients_of(*whole), 1e-12);
+      step_both(optimizer, reference);
+    }
+    expect_values(sharded, values_of(*whole), 1e-12);
+  });
 }
 
 /// ZeRO's ranks may use different units, in different orders, and none of some.
 TEST(ShardedGradients, OfZerosRanksMayComeFromDifferentGraphs) {
-  for (const Way& way : kOneOfEach) {
-    if (way.sharding == Sharding::kParameters) continue;
-    std::ostringstream name;
-    name << way;
-    SCOPED_TRACE(name.str());
-    on_ranks(way, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<Pairs>());
-      const auto whole = filled(std::make_shared<Pairs>());
-      Sharded sharded{*module, ranks, way.sharding, {}};
-      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
-      Optimizer reference{groups_of(*whole, 0), Sgd{.lr = 0.1}};
-      const std::vector<std::vector<std::size_t>> uses = {{0, 1, 3}, {3, 1}, {1, 0}};
-      for (std::uint64_t step = 0; step < 4; ++step) {
-        const auto loss = [&](Pairs& of, std::uint64_t rank) {
-          const std::vector<std::size_t>& use = uses[(step + rank) % uses.size()];
-          return of.loss(step * ranks.size() + rank, use, use.front());
-        };
-        loss(*module, ranks.rank()).backward();
-        for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) (loss(*whole, rank) / ranks.size()).backward();
-        expect_gradients(sharded, gradients_of(*whole), 1e-12);
-        for (Optimizer* const each : {&optimizer, &reference}) {
-          each->step();
-          each->zero_grad();
-        }
-      }
-      expect_values(sharded, values_of(*whole), 1e-12);
-    });
-  }
+  for_one_of_each([](const Way& way, Communicator& ranks) {
+    if (way.sharding == Sharding::kParameters) return;
+    const auto module = filled(std::make_shared<Pairs>());
+    const auto whole = filled(std::make_shared<Pairs>());
+    Sharded sharded{*module, ranks, way.sharding, {}};
+    Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+    Optimizer reference{groups_of(*whole, 0), Sgd{.lr = 0.1}};
+    const std::vector<std::vector<std::size_t>> uses = {{0, 1, 3}, {3, 1}, {1, 0}};
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      const auto loss = [&](Pairs& of, std::uint64_t rank) {
+        const std::vector<std::size_t>& use = uses[(step + rank) % uses.size()];
+        return of.loss(step * ranks.size() + rank, use, use.front());
+      };
+      loss(*module, ranks.rank()).backward();
+      for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) (loss(*whole, rank) / ranks.size()).backward();
+      expect_gradients(sharded, gradients_of(*whole), 1e-12);
+      step_both(optimizer, reference);
+    }
+    expect_values(sharded, values_of(*whole), 1e-12);
+  });
 }
 
 /// What was on its way when a backward threw is of that one.
 TEST(ShardedGradients, OfABackwardThatThrewDoNotCount) {
-  for (const Way& way : kOneOfEach) {
-    std::ostringstream name;
-    name << way;
-    SCOPED_TRACE(name.str());
-    on_ranks(way, [&](Communicator& ranks) {
-      const auto module = filled(std::make_shared<Layers>());
-      const auto whole = filled(std::make_shared<Layers>());
-      Sharded sharded{*module, ranks, way.sharding, {.reshard_after_forward = way.reshard}};
-      Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
-      const auto loss = [&](Layers& of, std::uint64_t batch, bool throws) {
-        Tensor x = numbers(batch, {4, 6});
-        for (const std::size_t each : {0, 1, 2, 3, 4}) {
-          x = of.layer(each, x);
-          if (each == 0 && throws) {
-            x.register_hook([](const Tensor&) -> Tensor { throw std::runtime_error{"it has had enough"}; });
-          }
+  for_one_of_each([](const Way& way, Communicator& ranks) {
+    const auto module = filled(std::make_shared<Layers>());
+    const auto whole = filled(std::make_shared<Layers>());
+    Sharded sharded{*module, ranks, way.sharding, {.reshard_after_forward = way.reshard}};
+    Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+    const auto loss = [&](Layers& of, std::uint64_t batch, bool throws) {
+      Tensor x = numbers(batch, {4, 6});
+      for (const std::size_t each : {0, 1, 2, 3, 4}) {
+        x = of.layer(each, x);
+        if (each == 0 && throws) {
+          x.register_hook([](const Tensor&) -> Tensor { throw std::runtime_error{"it has had enough"}; });
         }
-        return x.pow(2).mean();
-      };
-      for (std::uint64_t step = 0; step < 3; ++step) {
-        EXPECT_THROW(loss(*module, 10 + step, true).backward(), std::runtime_error);
-        optimizer.zero_grad();
-        loss(*module, ranks.rank(), false).backward();
-        for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) (loss(*whole, rank, false) / ranks.size()).backward();
-        expect_gradients(sharded, gradients_of(*whole), 1e-12);
-        optimizer.zero_grad();
-        whole->zero_grad();
       }
-    });
-  }
+      return x.pow(2).mean();
+    };
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      EXPECT_THROW(loss(*module, 10 + step, true).backward(), std::runtime_error);
+      optimizer.zero_grad();
+      loss(*module, ranks.rank(), false).backward();
+      for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) (loss(*whole, rank, false) / ranks.size()).backward();
+      expect_gradients(sharded, gradients_of(*whole), 1e-12);
+      optimizer.zero_grad();
+      whole->zero_grad();
+    }
+  });
 }
 
 /// Of all ranks, none is left out.
