@@ -46,6 +46,7 @@ class Report {
   /// Empty `only`: every figure is wanted.
   explicit Report(std::string only) : only_{std::move(only)} {}
 
+  const std::string& only() const { return only_; }
   bool wants(const std::string& name) const { return only_.empty() || only_ == name; }
   bool wants_any(const std::vector<std::string>& names) const {
     return std::any_of(names.begin(), names.end(), [this](const auto& name) { return wants(name); });

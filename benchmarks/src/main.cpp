@@ -84,7 +84,9 @@ int run(int argc, char** argv) {
     bench::measure_collective(report);
   } else if (what == "ddp" || what == "sharding" || what == "trainer") {
     bench::measure_with_torch(report, what);
-    for (const auto& each : bench::figures_of_pytorch(what)) report.add(each.name, each.value, each.unit);
+    if (only.empty() || only.starts_with("torch_")) {
+      for (const auto& each : bench::figures_of_pytorch(what)) report.add(each.name, each.value, each.unit);
+    }
   } else if (what == "tune") {
     bench::measure_tune(report, argc, argv);
   } else {

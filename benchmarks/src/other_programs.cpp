@@ -57,7 +57,7 @@ void measure_with_torch(Report& report, const std::string& what) {
     std::printf("%s: libtorch was not there when this was built\n", what.c_str());
     return;
   }
-  add_all(report, figures_of(program.string() + ' ' + what));
+  add_all(report, figures_of(program.string() + ' ' + what + ' ' + report.only()));
 }
 
 std::vector<Figure> figures_of_pytorch(const std::string& what) {

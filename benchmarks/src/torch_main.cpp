@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <string_view>
 
 #include <pharos/pharos.hpp>
@@ -29,16 +30,17 @@ int main(int argc, char** argv) {
   try {
     pharos::Runtime runtime{argc, argv};
     const std::string_view what = argc < 2 ? "" : argv[1];
+    const std::string only = argc < 3 ? "" : argv[2];
     if (what == "ddp") {
       bench::measure_ddp(runtime);
     } else if (what == "sharding") {
-      bench::measure_sharding(runtime);
+      bench::measure_sharding(runtime, only);
     } else if (what == "trainer") {
-      bench::measure_trainer(runtime);
+      bench::measure_trainer(runtime, only);
     } else if (what == "actors") {
       std::printf("process_actors_per_s_torch %f /s\n", bench::actors_per_s<Accumulator, &Accumulator::sum>(runtime));
     } else {
-      std::fprintf(stderr, "usage: pharos-bench-torch actors|ddp|sharding|trainer\n");
+      std::fprintf(stderr, "usage: pharos-bench-torch actors|ddp|sharding|trainer [FIGURE]\n");
       return 2;
     }
     return 0;

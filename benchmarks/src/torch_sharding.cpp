@@ -265,11 +265,13 @@ std::vector<double> say_memory(pharos::Runtime& runtime, const std::string& name
 
 }  // namespace
 
-void measure_sharding(pharos::Runtime& runtime) {
+void measure_sharding(pharos::Runtime& runtime, const std::string& only) {
   constexpr double kRanks = 2;
+  const auto wants = [&only](const std::string& beginning) { return only.empty() || only.starts_with(beginning); };
   for (const Kind& kind : kKinds) {
     const int sharding = static_cast<int>(kind.sharding);
     const std::string name = kind.name;
+    if (!wants(name)) continue;
     say_pairs(name, name + "_step_over_local", ask(runtime, [&](const auto& ranks) {
                 return ranks.template gather<&Rank::measure>(sharding, 40).get();
               }));
@@ -278,10 +280,13 @@ void measure_sharding(pharos::Runtime& runtime) {
     say((name + "_memory_over_formula").c_str(), over(kind.bytes(kRanks, 1.0 / kBlocks)), "times");
     if (kind.sharding == ml::Sharding::kParameters) say("fsdp_memory_over_zero3", over(kKept / kRanks), "times");
   }
-  say_memory(runtime, "local", kWhole);
-  say_pairs("recompute", "recompute_over_plain", ask(runtime, [](const auto& ranks) {
-              return ranks.template gather<&Rank::measure_recomputing>(20).get();
-            }));
+  if (wants("local")) say_memory(runtime, "local", kWhole);
+  if (wants("recompute")) {
+    say_pairs("recompute", "recompute_over_plain", ask(runtime, [](const auto& ranks) {
+                return ranks.template gather<&Rank::measure_recomputing>(20).get();
+              }));
+  }
+  if (!wants("auto_form")) return;
   const auto operators =
       ask(runtime, [](const auto& ranks) { return ranks.template gather<&Rank::operators>(31).get(); });
   std::vector<double> more;

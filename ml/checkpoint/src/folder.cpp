@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include <pharos/base/log.hpp>
+
 #include "part_file.hpp"
 
 namespace pharos::ml {
@@ -126,13 +128,17 @@ Result<void> make_complete(const fs::path& folder, const std::string& name) {
   return sync_folder(folder);
 }
 
-Result<std::string> set_aside(const fs::path& folder, const std::string& name) {
-  std::string aside = name + std::string{kAside};
-  std::error_code error;
-  fs::rename(folder / name, folder / aside, error);
-  if (error) return disk_error("setting " + (folder / name).string() + " aside", error.value());
-  PHAROS_TRY_VOID(sync_folder(folder));
-  return aside;
+Result<void> set_aside(const fs::path& folder, const std::vector<std::string>& newest_first) {
+  for (auto name = newest_first.rbegin(); name != newest_first.rend(); ++name) {
+    const fs::path aside = folder / (*name + std::string{kAside});
+    std::error_code error;
+    fs::rename(folder / *name, aside, error);
+    if (error) return disk_error("setting " + (folder / *name).string() + " aside", error.value());
+    PHAROS_TRY_VOID(sync_folder(folder));
+    log(LogLevel::kWarn, "a checkpoint does not count any more: the training goes on from an earlier step",
+        {kv("now", aside.string())});
+  }
+  return {};
 }
 
 Result<void> remove_checkpoint(const fs::path& folder, const std::string& name) {

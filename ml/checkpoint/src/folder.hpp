@@ -46,8 +46,8 @@ Result<std::vector<std::string>> incomplete_in(const std::filesystem::path& fold
 
 /// From now on it is a checkpoint.
 Result<void> make_complete(const std::filesystem::path& folder, const std::string& name);
-/// It does not count any more. Returns what it is called then.
-Result<std::string> set_aside(const std::filesystem::path& folder, const std::string& name);
+/// They do not count any more. The oldest goes first: killed in between, the newest is still there.
+Result<void> set_aside(const std::filesystem::path& folder, const std::vector<std::string>& newest_first);
 /// Whatever it is: it is none any more before anything of it is gone. Nothing happens where there is none.
 Result<void> remove_checkpoint(const std::filesystem::path& folder, const std::string& name);
 

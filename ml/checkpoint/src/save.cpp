@@ -1,21 +1,14 @@
 #include "save.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/object_store/checksum.hpp>
-#include <pharos/object_store/large_copy.hpp>
 
 #include "folder.hpp"
 
 namespace pharos::ml {
-namespace {
-
-constexpr std::size_t kStreamedMin = std::size_t{64} << 10;
-
-}  // namespace
 
 StateCopy::StateCopy(Runtime* runtime, std::size_t bytes) : bytes_{bytes} {
   if (runtime != nullptr && bytes != 0) {
@@ -78,14 +71,6 @@ std::int64_t hash_of_shared(const State& state) {
 
 std::string name_of_rank(const std::string& name, std::uint32_t rank) {
   return name + '@' + std::to_string(rank);
-}
-
-void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
-  if (from.size() < kStreamedMin) {
-    std::memcpy(to, from.data(), from.size());
-  } else {
-    object_store::copy_streaming(to, from.data(), from.size());
-  }
 }
 
 }  // namespace pharos::ml

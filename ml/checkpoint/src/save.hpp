@@ -57,7 +57,4 @@ std::int64_t hash_of_shared(const State& state);
 /// What a value that is another one on each rank is called in a checkpoint.
 std::string name_of_rank(const std::string& name, std::uint32_t rank);
 
-/// The training goes on with what the caches have: a copy of many tensors need not take their place.
-void copy_past_caches(std::byte* to, std::span<const std::byte> from);
-
 }  // namespace pharos::ml

@@ -1,0 +1,411 @@
+#include "save_writer.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include <pharos/base/check.hpp>
+#include <pharos/base/failpoint.hpp>
+#include <pharos/base/log.hpp>
+
+#include "caught.hpp"
+#include "folder.hpp"
+#include "part_file.hpp"
+
+namespace pharos::ml {
+namespace {
+
+namespace fs = std::filesystem;
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+/// This thread. One that has slept long would otherwise take the core of one that computes as soon as it wakes, and
+/// have it for milliseconds.
+void give_way() {
+  const sched_param none{};
+  // Both only lower what it may have, which all may; without them saves are the same, and cost the others more.
+  static_cast<void>(::sched_setscheduler(0, SCHED_BATCH, &none));
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
+}
+
+void log_around(const Error& why) {
+  log(LogLevel::kWarn, "around a checkpoint", {kv("why", why.to_string())});
+}
+
+Error given_up() {
+  return {ErrorCode::kFailedPrecondition, "it was given up: a rank had died, and has no part in it"};
+}
+
+std::string failed_name(std::uint32_t rank) {
+  return part_text_name(rank) + ".failed";
+}
+
+Error failure_of(std::uint32_t rank, const fs::path& said) {
+  const auto text = read_text(said);
+  const bool has_room = text && !text->empty();
+  ErrorCode code = has_room ? ErrorCode::kFailedPrecondition : ErrorCode::kExhausted;
+  for (const ErrorCode each : {ErrorCode::kExhausted, ErrorCode::kPermissionDenied, ErrorCode::kNotFound}) {
+    if (has_room && text->starts_with(to_string(each))) code = each;
+  }
+  const std::string why = has_room ? *text : "there was no room to say why";
+  return {code, "rank " + std::to_string(rank) + " could not write its part: " + why, kDiskRemedy};
+}
+
+/// What a rank has said of its part, which is there.
+Result<RankPart> part_of(const fs::path& folder, std::uint32_t rank) {
+  PHAROS_TRY(const std::string text, read_text(folder / part_text_name(rank)));
+  PHAROS_TRY(RankPart part, parse_part(text));
+  std::error_code error;
+  const std::uint64_t bytes = fs::file_size(folder / part.file, error);
+  if (!error && bytes == part.bytes) return part;
+  return Error{ErrorCode::kFailedPrecondition,
+               "rank " + std::to_string(rank) + " has written " + std::to_string(part.bytes) + " bytes to " +
+                   (folder / part.file).string() + ", where there are " +
+                   (error ? "none: " + error.message() : std::to_string(bytes)),
+               kDiskRemedy};
+}
+
+}  // namespace
+
+SaveWriter::SaveWriter(std::uint32_t rank, std::uint32_t ranks, const CheckpointOptions& options)
+    : rank_{rank}, ranks_{ranks}, options_{options}, unsaid_of_(ranks), thread_{[this] { run(); }} {}
+
+SaveWriter::~SaveWriter() {
+  {
+    const std::lock_guard lock{mutex_};
+    ends_ = true;
+    end_ = now() + kEndTime;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+std::unique_ptr<StateCopy> SaveWriter::copy_of(std::size_t bytes) {
+  std::unique_ptr<StateCopy> copy;
+  {
+    const std::lock_guard lock{mutex_};
+    if (!spare_.empty()) {
+      copy = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  if (copy == nullptr || copy->span().size() != bytes) {
+    copy.reset();  // first: there may be no room for both
+    copy = std::make_unique<StateCopy>(options_.runtime, bytes);
+  }
+  return copy;
+}
+
+void SaveWriter::write(std::unique_ptr<Save> save) {
+  {
+    const std::lock_guard lock{mutex_};
+    save->number = ++begun_;
+    saves_.push_back(std::move(save));
+  }
+  changed_.notify_all();
+}
+
+bool SaveWriter::has_room() const {
+  const std::lock_guard lock{mutex_};
+  return fits_one();
+}
+
+bool SaveWriter::wait_for_room(Duration time) const {
+  std::unique_lock lock{mutex_};
+  return changed_.wait_for(lock, time, [this] { return fits_one(); });
+}
+
+bool SaveWriter::wait_for_end(Duration time) const {
+  std::unique_lock lock{mutex_};
+  return changed_.wait_for(lock, time, [this] { return saves_.empty() && !busy_; });
+}
+
+std::optional<Error> SaveWriter::last_error() const {
+  const std::lock_guard lock{mutex_};
+  return last_error_;
+}
+
+std::uint64_t SaveWriter::unsaid() const {
+  const std::lock_guard lock{mutex_};
+  return unsaid_;
+}
+
+void SaveWriter::hear_unsaid(std::vector<std::uint64_t> of_ranks) {
+  {
+    const std::lock_guard lock{mutex_};
+    unsaid_of_ = std::move(of_ranks);
+  }
+  changed_.notify_all();
+}
+
+std::uint64_t SaveWriter::begun() const {
+  const std::lock_guard lock{mutex_};
+  return begun_;
+}
+
+void SaveWriter::go_on_from(std::uint64_t begun) {
+  const std::lock_guard lock{mutex_};
+  begun_ = begun;
+  unsaid_of_.assign(ranks_, 0);
+}
+
+void SaveWriter::give_up_others() {
+  {
+    const std::lock_guard lock{mutex_};
+    given_up_ = begun_;
+  }
+  changed_.notify_all();
+}
+
+void SaveWriter::expect(const std::string& name) {
+  const std::lock_guard lock{mutex_};
+  if (!has_looked_for_left_) expected_.insert(begun_name(name));
+}
+
+void SaveWriter::knows(const std::vector<std::string>& names) {
+  const std::lock_guard lock{mutex_};
+  known_.insert(names.begin(), names.end());
+}
+
+void SaveWriter::run() {
+  give_way();
+  std::unique_lock lock{mutex_};
+  for (;;) {
+    changed_.wait(lock, [this] { return ends_ || !saves_.empty(); });
+    if (saves_.empty()) return;
+    const std::unique_ptr<Save> save = std::move(saves_.front());
+    saves_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    const auto written = caught([&] { return write_out(*save); });
+    const auto say = [&]() -> Result<void> {
+      log(LogLevel::kError, "a checkpoint could not be written",
+          {kv("step", save->moment.step), kv("why", written.error().to_string())});
+      return {};
+    };
+    if (!written) static_cast<void>(caught(say));
+    lock.lock();
+    last_error_ = written ? std::nullopt : std::optional{written.error()};
+    spare_.push_back(std::move(save->copy));
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+Result<void> SaveWriter::write_out(Save& save) {
+  if (rank_ == 0) remove_left();
+  const fs::path folder = options_.folder / begun_name(save.name());
+  auto own = is_given_up(save) ? given_up() : caught([&] { return write_own(save, folder); });
+  if (rank_ == 0) return complete(save, folder, own);
+  if (own || is_given_up(save)) return {};
+  std::error_code error;
+  const bool is_there = fs::exists(folder, error) || error;
+  if (is_there && say_failed(folder, own.error())) return own;
+  const bool was_there = save.part.bytes != 0;
+  if (!is_there && was_there) {
+    // Rank 0 has given it up, and says why; or has what it needs of this rank.
+    log_around(own.error());
+    return {};
+  }
+  // Rank 0 hears of it when all ranks meet.
+  const std::lock_guard lock{mutex_};
+  unsaid_ = save.number;
+  return own;
+}
+
+Result<void> SaveWriter::write_own(Save& save, const fs::path& folder) const {
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) return disk_error("making " + folder.string(), error.value());
+  const fs::path text = folder / part_text_name(rank_);
+  auto written = write_part(folder, save.part, save.copy->span(), save.id, save.moment);
+  if (written) written = write_text(text, to_text(save.part));
+  if (written && failpoint(Failpoint::kSaveSaid)) written = disk_error("syncing " + folder.string(), EIO);
+  // Where the text is, rank 0 may have read it, and counts on the part.
+  const bool is_said = fs::exists(text, error) || error;
+  if (!written && !is_said) fs::remove(folder / save.part.file, error);
+  return written;
+}
+
+bool SaveWriter::is_given_up(const Save& save) const {
+  const std::lock_guard lock{mutex_};
+  return save.number <= given_up_;
+}
+
+// By a file, for which there is room again; an empty one takes none.
+bool SaveWriter::say_failed(const fs::path& folder, const Error& why) const {
+  const fs::path path = folder / failed_name(rank_);
+  const auto said = write_text(path, std::string{to_string(why.code())} + ": " + why.story());
+  return said || std::ofstream{path};
+}
+
+Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, const Result<void>& own) {
+  const std::string name = save.name();
+  left_.push_back(begun_name(name));
+  // Looked for now: later ones that come after the manifest are of others, who have gone on from this one.
+  const auto later = later_than(name);
+  auto committed = caught([&] { return commit(save, folder, own && !later ? later.error() : own); });
+  if (!committed) {
+    const auto removed = remove_checkpoint(options_.folder, begun_name(name));
+    if (!removed) log_around(removed.error());
+    return committed;
+  }
+  left_.pop_back();
+  failpoint(Failpoint::kManifestWritten);
+  PHAROS_TRY_VOID(set_aside(options_.folder, *later));
+  // It is the newest: what goes wrong from here on takes room, and nothing else.
+  std::error_code error;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    fs::remove(options_.folder / name / part_text_name(rank), error);
+  }
+  auto tidied = remove_old(name);
+  if (tidied) tidied = write_text(options_.folder / kNewestFile, name + '\n');
+  if (!tidied) log_around(tidied.error());
+  return {};
+}
+
+Result<void> SaveWriter::commit(const Save& save, const fs::path& folder, const Result<void>& own) {
+  PHAROS_TRY(const Manifest manifest, gather(save, folder, own));
+  failpoint(Failpoint::kSavesThere);
+  PHAROS_TRY_VOID(write_text(folder / kManifestFile, to_text(manifest)));
+  {
+    const std::lock_guard lock{mutex_};
+    known_.insert(save.name());
+  }
+  return make_complete(options_.folder, save.name());
+}
+
+// Waits for all ranks' parts, and for those that fail, too: what is removed then nobody writes to.
+Result<Manifest> SaveWriter::gather(const Save& save, const fs::path& folder, const Result<void>& own) {
+  Manifest manifest{.id = save.id, .moment = save.moment};
+  std::optional<Error> failed = own ? std::nullopt : std::optional{own.error()};
+  const auto fail = [&failed](Error why) {
+    if (!failed) failed = std::move(why);
+  };
+  const TimePoint until = now() + options_.timeout;
+  Duration pause = std::chrono::microseconds{500};
+  for (std::uint32_t rank = failed ? 1 : 0; rank < ranks_;) {
+    const fs::path path_of_failure = folder / failed_name(rank);
+    std::error_code error;
+    if (fs::exists(path_of_failure, error)) {
+      fail(failure_of(rank, path_of_failure));
+      ++rank;
+      continue;
+    }
+    if (fs::exists(folder / part_text_name(rank), error)) {
+      auto part = part_of(folder, rank);
+      if (part) {
+        manifest.parts.push_back(*std::move(part));
+      } else {
+        fail(std::move(part).error());
+      }
+      ++rank;
+      continue;
+    }
+    // Ranks of other machines have nothing but the folder to say it by, until they meet.
+    std::unique_lock lock{mutex_};
+    if (unsaid_of_[rank] >= save.number) {
+      fail({ErrorCode::kFailedPrecondition,
+            "rank " + std::to_string(rank) + " could not write its part, and not say so in " + folder.string() +
+                " either: what that rank logs says why",
+            kDiskRemedy});
+      ++rank;
+      continue;
+    }
+    changed_.wait_for(lock, pause);
+    if (save.number <= given_up_) return failed ? *failed : given_up();
+    if (now() > std::min(until, end_)) return failed ? *failed : never_came(rank);
+    pause = std::min<Duration>(2 * pause, std::chrono::milliseconds{20});
+  }
+  if (failed) return *failed;
+  PHAROS_TRY_VOID(check_whole(manifest));
+  return manifest;
+}
+
+// No death of that rank: it may be at work still.
+Error SaveWriter::never_came(std::uint32_t rank) const {
+  const auto seconds = std::chrono::duration<double>(options_.timeout).count();
+  return {ErrorCode::kFailedPrecondition,
+          "rank " + std::to_string(rank) + " has not written its part" +
+              (now() > end_ ? " when this process ended" : " in " + pharos::detail::print(seconds) + " s"),
+          "If its disk is that slow, set CheckpointOptions::timeout higher, and call finish() before the end."};
+}
+
+// What the training has gone back before. What came since this process looked, and is not its own, is of another one
+// that has taken its place: that goes on from there.
+Result<std::vector<std::string>> SaveWriter::later_than(const std::string& name) {
+  PHAROS_TRY(const std::vector<std::string> names, complete_in(options_.folder));
+  std::vector<std::string> later;
+  const std::lock_guard lock{mutex_};
+  std::erase_if(known_, [&](const std::string& each) { return std::ranges::find(names, each) == names.end(); });
+  for (const std::string& each : names) {
+    if (!is_later(each, name)) continue;
+    if (known_.contains(each)) {
+      later.push_back(each);
+    } else {
+      log(LogLevel::kWarn, "another process saves in this training's folder",
+          {kv("step", each), kv("folder", options_.folder.string())});
+    }
+  }
+  return later;
+}
+
+Result<void> SaveWriter::remove_old(const std::string& own) const {
+  PHAROS_TRY(std::vector<std::string> names, complete_in(options_.folder));
+  // Of others, then.
+  std::erase_if(names, [&own](const std::string& each) { return is_later(each, own); });
+  std::set<std::string> kept{own};
+  for (std::size_t i = 0; kept.size() < options_.keep_last && i < names.size(); ++i) kept.insert(names[i]);
+  if (options_.keep_best != 0) {
+    std::vector<std::pair<double, std::string>> ranked;
+    for (const std::string& name : names) {
+      const auto manifest = read_manifest(options_.folder / name);
+      // Damaged, or perhaps the best.
+      if (!manifest && manifest.error().code() != ErrorCode::kCorrupt) kept.insert(name);
+      if (!manifest) continue;
+      for (const auto& [metric, value] : manifest->moment.metrics) {
+        if (metric == options_.metric && value == value) {
+          ranked.emplace_back(options_.is_better_lower ? value : -value, name);
+        }
+      }
+    }
+    std::ranges::stable_sort(ranked, {}, [](const auto& each) { return each.first; });
+    for (std::size_t i = 0; i < options_.keep_best && i < ranked.size(); ++i) kept.insert(ranked[i].second);
+  }
+  for (const std::string& name : names) {
+    if (kept.contains(name)) continue;
+    failpoint(Failpoint::kOldGoes);
+    PHAROS_TRY_VOID(remove_checkpoint(options_.folder, name));
+  }
+  return {};
+}
+
+// What earlier processes have left, when this one saves for the first time. Not before: a process that only loads may
+// have the folder of a training that saves. A lock would not tell them apart on all disks that machines share. And of
+// saves that have failed, what ranks have written since.
+void SaveWriter::remove_left() {
+  if (!has_looked_for_left_) {
+    const auto found = incomplete_in(options_.folder);
+    if (!found) return log_around(found.error());
+    const std::lock_guard lock{mutex_};
+    for (const std::string& each : *found) {
+      if (!expected_.contains(each)) left_.push_back(each);
+    }
+    expected_.clear();
+    has_looked_for_left_ = true;
+  }
+  for (const std::string& each : left_) {
+    const auto removed = remove_checkpoint(options_.folder, each);
+    if (!removed) log_around(removed.error());
+  }
+  while (left_.size() > kLeftMax) left_.pop_front();
+}
+
+}  // namespace pharos::ml
