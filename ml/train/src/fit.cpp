@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,25 +23,13 @@
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
-#include "parameters.hpp"
-#include "units.hpp"
+#include "fit_model.hpp"
 
 namespace pharos::ml {
 namespace {
 
-using at::Tensor;
-
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::size_t kept_by(const Rule& rule) {
-  struct Kept {
-    std::size_t operator()(const AdamW&) const { return 2; }
-    std::size_t operator()(const Sgd& by) const { return by.momentum == 0 ? 0 : 1; }
-    std::size_t operator()(const Lion&) const { return 1; }
-  };
-  return std::visit(Kept{}, rule);
 }
 
 void check(const FitOptions& options) {
@@ -59,152 +46,6 @@ void check(const FitOptions& options) {
   }
 }
 
-/// The module on all ranks, by one of the strategies.
-class Model {
- public:
-  Model(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
-      : module_{learner.module()},
-        checks_numbers_{options.check_numbers},
-        keeps_gradients_{strategy == FitStrategy::kZero1} {
-    if (options.bf16) halve(module_.buffers());
-    if (strategy == FitStrategy::kCopies) {
-      if (options.bf16) halve(module_.parameters());
-      how_ = learner.configure_copies();
-      how_.check_numbers = how_.check_numbers || checks_numbers_;
-      return;
-    }
-    const auto sharding = strategy == FitStrategy::kZero1   ? Sharding::kOptimizer
-                          : strategy == FitStrategy::kZero2 ? Sharding::kGradients
-                                                            : Sharding::kParameters;
-    ShardOptions how = learner.configure_sharding();
-    if (options.bf16) {
-      how.param = DType::kBF16;
-      how.reduce = DType::kF32;
-    }
-    sharded_.emplace(module_, ranks, sharding, how);
-  }
-
-  /// What counts, such as the batches that a norm has seen, stays as it is.
-  static void halve(const std::vector<Tensor>& tensors) {
-    for (const Tensor& each : tensors) {
-      if (each.is_floating_point()) each.set_data(each.to(at::kBFloat16));
-    }
-  }
-
-  bool is_divided() const { return sharded_.has_value(); }
-  /// Copies become one, with these ranks, behind that step.
-  void join(Communicator& ranks, std::uint64_t step) {
-    if (ranks.size() == 1 || sharded_) return;
-    how_.first_step = step;
-    ddp_.emplace(ranks, module_, how_);
-  }
-
-  std::vector<ParameterGroup> groups(double weight_decay) const {
-    return sharded_ ? sharded_->groups(weight_decay) : groups_of(module_, weight_decay);
-  }
-  void add_to(State& state, Optimizer& optimizer) {
-    if (sharded_) {
-      ml::add_to(state, *sharded_, module_);
-      ml::add_to(state, optimizer, *sharded_);
-    } else {
-      ml::add_to(state, module_);
-      ml::add_to(state, optimizer, module_);
-    }
-  }
-  /// Losses of batches of so many samples each become gradients of their mean, over all ranks.
-  template <class Loss>
-  double backward(const std::vector<Batch>& batches, const Loss& loss_of, double& forward_seconds) {
-    const double waited_before = waited_for_parameters();  // in a validation
-    waited_ = 0;
-    double samples = 0;
-    for (const Batch& each : batches) samples += static_cast<double>(each.samples);
-    double mean = 0;
-    // Where all ranks run the same graph, one that has nothing to learn from runs it, too.
-    const bool takes_part = samples > 0 || sharded_;
-    for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
-      const double share =
-          samples > 0 ? static_cast<double>(batches[i].samples) / samples : 1.0 / double(batches.size());
-      const double began = now() - waited_for_parameters();
-      const Tensor loss = loss_of(batches[i]) * share;
-      forward_seconds += now() - waited_for_parameters() - began;
-      mean += loss.template item<double>();
-      backward(loss, samples, i + 1 == batches.size());
-    }
-    if (!takes_part) reduce(0, [] {});
-    waited_ -= waited_before;
-    return mean;
-  }
-  /// Of gradients that are the mean already. Ddp has looked at each rank's before.
-  void check_numbers(TrainContext& context) const {
-    if (!checks_numbers_ || ddp_) return;
-    check_means(context, context.step() + 1);
-  }
-  /// Of a step that was committed, if they have not been looked at. Copies have the same, and wait for no other.
-  void check_numbers_to_save(TrainContext& context) const {
-    if (!checks_numbers_ || ddp_) check_means(context, context.step());
-  }
-  double clip(double max) { return sharded_ ? sharded_->clip_norm(max) : clip_norm(module_.parameters(), max); }
-  /// Of the step that is done, in forward and in backward.
-  double waited() const { return waited_; }
-  std::string table() const { return sharded_ ? sharded_->table() : ""; }
-
- private:
-  /// Of a batch of a step that has so many samples. What is divided is reduced each time, and adds up in the parts:
-  /// whole gradients of all are what ranks have no memory for.
-  void backward(const Tensor& loss, double samples, bool is_last) {
-    if (ddp_ && !is_last) {
-      const auto held_back = ddp_->no_sync();
-      loss.backward();
-    } else if (sharded_ && keeps_gradients_ && !is_last) {
-      const auto held_back = sharded_->no_sync();
-      loss.backward();
-    } else {
-      reduce(samples, [&] { loss.backward(); });
-    }
-  }
-  template <class Work>
-  void reduce(double samples, const Work& work) {
-    if (sharded_) sharded_->weigh(samples);
-    if (ddp_) ddp_->weigh(samples);
-    work();
-    const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
-    waited_ += std::chrono::duration<double>(waited).count();
-  }
-  /// Since the last backward.
-  double waited_for_parameters() const {
-    return sharded_ ? std::chrono::duration<double>(sharded_->waited_for_parameters()).count() : 0;
-  }
-  void check_means(TrainContext& context, std::uint64_t step) const {
-    const std::vector<NamedTensor> parameters = parameters_of(module_);
-    std::int64_t first = std::numeric_limits<std::int64_t>::max();
-    const auto look = [&](const std::string& name, const Tensor& gradient) {
-      if (!gradient.defined() || at::isfinite(gradient).all().item<bool>()) return;
-      const auto found = std::ranges::find(parameters, name, &NamedTensor::name);
-      first = std::min<std::int64_t>(first, found - parameters.begin());
-    };
-    if (sharded_) {
-      for (const Sharded::Slice& each : sharded_->slices()) look(each.name, each.values.grad());
-      context.communicator().all_reduce(std::span{&first, 1}, Reduction::kMin);
-    } else {
-      for (const NamedTensor& each : parameters) look(each.name, each.tensor.grad());
-    }
-    if (first == std::numeric_limits<std::int64_t>::max()) return;
-    throw_error(Error{ErrorCode::kFailedPrecondition,
-                      "in step " + std::to_string(step) + " the gradient of \"" +
-                          parameters.at(static_cast<std::size_t>(first)).name +
-                          "\" has elements that are no finite numbers",
-                      "Look at the data and the loss; a lower learning rate or clipping may help."});
-  }
-
-  torch::nn::Module& module_;
-  const bool checks_numbers_;
-  const bool keeps_gradients_;  // whole, where the rest is divided
-  double waited_ = 0;
-  DdpOptions how_;
-  std::optional<Ddp> ddp_;
-  std::optional<Sharded> sharded_;
-};
-
 /// Learns from batch after batch, as one rank. Random numbers of a step follow from the seed, the step and the rank.
 class Fit {
  public:
@@ -212,7 +53,8 @@ class Fit {
       : context_{context},
         learner_{learner},
         options_{options},
-        loader_{learner.training_data(), loading(std::nullopt, options.tail)},
+        data_{learner.training_data()},
+        loader_{data_, loading(learner.training_order(data_->size()), options.tail)},
         how_{optimization()},
         model_{learner, context.communicator(), strategy(), options},
         optimizer_{model_.groups(how_.weight_decay), how_.rule},
@@ -291,58 +133,10 @@ class Fit {
     const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
     auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
     ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks take the same
-    const FitChoice choice = choose_strategy(size(), ranks.size(), static_cast<std::uint64_t>(memory));
+    const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks.size()), ranks.size(),
+                                             static_cast<std::uint64_t>(memory));
     if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
     return choice.strategy;
-  }
-  FitSize size() const {
-    FitSize size{.bytes = options_.bf16 ? std::size_t{2} : std::size_t{4}, .kept = kept_by(how_.rule)};
-    const std::vector<NamedTensor> parameters = parameters_of(learner_.module());
-    for (const NamedTensor& each : parameters) {
-      const auto count = static_cast<std::uint64_t>(each.tensor.numel());
-      const std::size_t bytes = options_.bf16 ? 2 : static_cast<std::size_t>(each.tensor.element_size());
-      if (!each.tensor.requires_grad()) {
-        size.frozen_bytes += count * bytes;
-      } else {
-        size.parameters += count;
-        size.bytes = std::max(size.bytes, bytes);
-      }
-    }
-    add_units(size, parameters);
-    return size;
-  }
-  /// As Gathering and Reducing have them.
-  void add_units(FitSize& size, const std::vector<NamedTensor>& parameters) const {
-    constexpr std::uint64_t kGathered = 3;
-    constexpr std::uint64_t kReduced = 2;
-    const ShardOptions how = learner_.configure_sharding();
-    const torch::nn::Module& module = learner_.module();
-    const Modules blocks = how.blocks.empty() ? blocks_of(module) : how.blocks;
-    std::uint64_t largest = 0;
-    std::uint64_t largest_gradients = 0;
-    std::uint64_t passing = 0;
-    for (const Unit& unit : units_of(module, parameters, blocks, context_.size())) {
-      std::uint64_t bytes = 0;
-      std::uint64_t gradients = 0;
-      for (const Flat& each : unit.flats) {
-        const auto count = static_cast<std::uint64_t>(each.size);
-        bytes += count * (options_.bf16 ? 2 : c10::elementSize(each.type));
-        if (each.is_trained) gradients += count * (options_.bf16 ? 4 : c10::elementSize(each.type));
-      }
-      if (unit.is_rest || !how.reshard_after_forward) {
-        size.gathered_bytes += bytes;
-      } else {
-        largest = std::max(largest, bytes);
-      }
-      if (unit.is_rest) {
-        size.gradient_bytes += gradients;
-      } else {
-        largest_gradients = std::max(largest_gradients, gradients);
-        ++passing;
-      }
-    }
-    size.gathered_bytes += std::min(passing, kGathered) * largest;
-    size.gradient_bytes += std::min(passing, kReduced) * largest_gradients;
   }
   std::uint64_t ranks_of_node() {
     const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(to_string(pharos::context().node)));
@@ -387,11 +181,10 @@ class Fit {
     seed_step();
     learner_.module().train();
     optimizer_.zero_grad();
-    double forward = 0;
-    const double loss = model_.backward(
-        batches, [this](const Batch& batch) { return learner_.training_step(batch); }, forward);
+    const FitModel::Backward done =
+        model_.backward(batches, [this](const Batch& batch) { return learner_.training_step(batch); });
     model_.check_numbers(context_);
-    if (how_.clip_norm > 0) check_length(model_.clip(how_.clip_norm), loss);
+    if (how_.clip_norm > 0) check_length(model_.clip(how_.clip_norm), done.loss);
     const double has_gradients = now();
 
     optimizer_.set_lr(rate_ * how_.schedule(context_.step()));
@@ -402,15 +195,15 @@ class Fit {
       samples_of_all += static_cast<double>(each.samples_of_all);
     }
     const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
-    Metrics metrics{{"loss", loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
+    Metrics metrics{{"loss", done.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
     if (options_.flops_per_sample > 0) {
       metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
     }
     if (options_.report_phases) {
       metrics.set("data_s", has_data - began);
-      metrics.set("forward_s", forward);
-      metrics.set("backward_s", has_gradients - has_data - forward - model_.waited());
-      metrics.set("communication_s", model_.waited());
+      metrics.set("forward_s", done.forward_seconds);
+      metrics.set("backward_s", has_gradients - has_data - done.forward_seconds - done.waited_seconds);
+      metrics.set("communication_s", done.waited_seconds);
     }
     position_ = loader_.position();
     const std::uint64_t next = context_.step() + 1;
@@ -479,9 +272,10 @@ class Fit {
   TrainContext& context_;
   Learner& learner_;
   const FitOptions& options_;
+  const DatasetPtr data_;
   Loader loader_;
   const Optimization how_;
-  Model model_;
+  FitModel model_;
   Optimizer optimizer_;
   const double rate_;
   const DatasetPtr validates_;
@@ -493,6 +287,10 @@ class Fit {
 }  // namespace
 
 Learner::~Learner() = default;
+
+std::optional<Order> Learner::training_order(std::uint64_t) {
+  return std::nullopt;
+}
 
 void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
   check(options);

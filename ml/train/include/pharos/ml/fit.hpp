@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -57,6 +58,9 @@ class PHAROS_API Learner {
 
   virtual torch::nn::Module& module() = 0;
   virtual DatasetPtr training_data() = 0;
+  /// In which order its samples come, in each epoch. None: shuffled by the training's seed. For PyTorch's order:
+  /// Order::as_torch(samples, context().seed()), with FitOptions::tail as its sampler pads or drops.
+  virtual std::optional<Order> training_order(std::uint64_t samples);
   /// The mean loss of a batch.
   virtual at::Tensor training_step(const Batch& batch) = 0;
 
