@@ -1,0 +1,324 @@
+// The same curve also when ranks are killed, are stopped and hang.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <utility>
+
+#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/fit.hpp>
+#include <pharos/ml/sync_batch_norm.hpp>
+#include <pharos/pharos.hpp>
+
+#include "fitting.hpp"
+#include "mishaps.hpp"
+#include "says.hpp"
+#include "seed.hpp"
+
+namespace pharos::ml::fitting {
+
+/// Normalises over the batches of all ranks.
+struct Synced : Points {
+  using Points::Points;
+
+  torch::nn::Module& module() override {
+    if (net_->is_empty()) {
+      net_->push_back(torch::nn::Linear(2, 16));
+      net_->push_back(SyncBatchNorm(context().communicator(), 16));
+      net_->push_back(torch::nn::Linear(16, 3));
+      net_->to(torch::kDouble);
+    }
+    return *net_;
+  }
+  Tensor training_step(const Batch& batch) override {
+    return torch::cross_entropy_loss(net_->forward(tensor_of(batch["point"])), tensor_of(batch["class"]));
+  }
+  Metrics validation_step(const Batch&) override { return 0.0; }
+
+ private:
+  torch::nn::Sequential net_;
+};
+
+namespace {
+
+TEST_F(FitTest, ARankThatIsKilledIsNoHarmToWhatIsLearned) {
+  Runtime runtime;
+  Trainer calm{runtime, options("calm", 2)};
+  const TrainResult whole = fit<Points>(calm, {.batch = 6, .epochs = 3}, std::uint64_t{0});
+  for (const FitStrategy each : {FitStrategy::kCopies, FitStrategy::kFullyShard}) {
+    Trainer trainer{runtime, options("killed" + std::to_string(static_cast<int>(each)), 2)};
+    const TrainResult result = fit<Points>(trainer, {.batch = 6, .epochs = 3, .strategy = each}, std::uint64_t{4});
+    ASSERT_EQ(result.restarts.size(), 1U);
+    EXPECT_SAYS(result.restarts[0].why, "rank 1");
+    ASSERT_EQ(result.steps, whole.steps);
+    for (std::size_t i = 0; i < whole.steps; ++i) EXPECT_NEAR(losses(result)[i], losses(whole)[i], 1e-9) << i;
+  }
+}
+
+constexpr FitOptions kImages{.batch = 5, .epochs = 3};
+constexpr std::uint64_t kImageSteps = 3 * 5;  // of three ranks
+
+class Replaced : public FitTest {
+ protected:
+  /// Without a folder: there is nothing to go on from but the other ranks.
+  static TrainResult train(Runtime& runtime, const Mishap& mishap, Duration timeout = std::chrono::seconds{20}) {
+    Trainer trainer{
+        runtime, {.scaling = {.workers = 3, .cpus_per_worker = 0}, .seed = 3, .timeout = timeout, .progress = false}};
+    return fit<Images>(trainer, kImages, mishap);
+  }
+  /// The same numbers, to the bit, and each step once.
+  static void expect_as_if_nothing_had_been(Runtime& runtime, const TrainResult& result) {
+    static const TrainResult calm = train(runtime, {});
+    ASSERT_EQ(calm.steps, kImageSteps);
+    ASSERT_EQ(result.reports.size(), calm.reports.size());
+    for (std::size_t i = 0; i < result.reports.size(); ++i) {
+      EXPECT_EQ(result.reports[i].step, i + 1);
+      for (const char* const name : {"loss", "validation_loss", "validation_seen"}) {
+        const auto* const wanted = calm.reports[i].metrics.find(name);
+        const auto* const found = result.reports[i].metrics.find(name);
+        ASSERT_EQ(found == nullptr, wanted == nullptr) << name << " of step " << i + 1;
+        if (wanted == nullptr) continue;
+        EXPECT_EQ(*found, *wanted) << name << " of step " << i + 1;
+      }
+    }
+  }
+  static void expect_replaced(const TrainResult& result, std::size_t times, const std::string& who) {
+    ASSERT_EQ(result.restarts.size(), times);
+    for (const TrainResult::Restart& each : result.restarts) {
+      EXPECT_TRUE(each.is_replacement) << each.why;
+      EXPECT_SAYS(each.why, who);
+    }
+  }
+};
+
+using At = Mishap::At;
+
+TEST_F(Replaced, WhereverItDiesTheOthersGoOnWithTheSameStep) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{120});
+  for (const At at : {At::kBeforeForward, At::kBeforeBackward, At::kBeforeCommit, At::kInValidation}) {
+    for (const std::uint32_t rank : {0U, 2U}) {
+      const std::uint64_t step = at == At::kInValidation ? 10 : 7;
+      SCOPED_TRACE("rank " + std::to_string(rank) + " at " + std::to_string(static_cast<int>(at)));
+      const TrainResult result = train(runtime, {.at = at, .ranks = {rank}, .step = step});
+      expect_as_if_nothing_had_been(runtime, result);
+      expect_replaced(result, 1, "rank " + std::to_string(rank));
+    }
+  }
+}
+
+TEST_F(Replaced, AtEachFailpointOfAStep) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{120});
+  for (const std::string where : {"data_given", "part_reduced", "result_taken", "step_committed", "step_told"}) {
+    for (const std::string how : {":kill:0", ":kill:1", ":stop:0"}) {
+      const std::uint32_t rank = how.ends_with('1') ? 0 : 2;
+      SCOPED_TRACE("rank " + std::to_string(rank) + " at " + where + how);
+      const TrainResult result =
+          train(runtime, {.at = At::kFailpoint, .ranks = {rank}, .step = 6, .failpoint = where + how},
+                how.starts_with(":stop") ? std::chrono::seconds{1} : std::chrono::seconds{20});
+      expect_as_if_nothing_had_been(runtime, result);
+      expect_replaced(result, 1, "rank " + std::to_string(rank));
+    }
+  }
+}
+
+TEST_F(Replaced, WhoIsStoppedIsEndedAndReplaced) {
+  Runtime runtime;
+  const TrainResult result =
+      train(runtime, {.at = At::kBeforeBackward, .ranks = {1}, .step = 6, .signal = SIGSTOP}, std::chrono::seconds{1});
+  expect_as_if_nothing_had_been(runtime, result);
+  expect_replaced(result, 1, "rank 1");
+}
+
+TEST_F(Replaced, OneWhoseFunctionHangsIsEndedAndReplaced) {
+  Runtime runtime;
+  for (const std::uint32_t rank : {0U, 2U}) {
+    const TrainResult result =
+        train(runtime, {.at = At::kBeforeBackward, .ranks = {rank}, .step = 6, .signal = 0}, std::chrono::seconds{1});
+    expect_as_if_nothing_had_been(runtime, result);
+    expect_replaced(result, 1, "rank " + std::to_string(rank));
+    EXPECT_SAYS(result.restarts[0].why, "does its function hang?");
+  }
+}
+
+TEST_F(Replaced, OneThatIsLateGoesOnWithTheOthers) {
+  Runtime runtime;
+  const TrainResult result =
+      train(runtime, {.at = At::kBeforeBackward, .ranks = {1}, .step = 6, .microseconds = 1'600'000, .signal = 0},
+            std::chrono::seconds{1});
+  expect_as_if_nothing_had_been(runtime, result);
+  expect_replaced(result, 1, "a rank has come to the others too late, and all are there");
+}
+
+TEST_F(Replaced, TwoThatDieAtOnceAreReplaced) {
+  Runtime runtime;
+  const TrainResult result = train(runtime, {.at = At::kBeforeBackward, .ranks = {0, 2}, .step = 6});
+  expect_as_if_nothing_had_been(runtime, result);
+  ASSERT_GE(result.restarts.size(), 1U);
+  for (const TrainResult::Restart& each : result.restarts) {
+    EXPECT_TRUE(each.is_replacement) << each.why;
+    EXPECT_EQ(each.why.find("rank 1"), std::string::npos) << each.why;
+  }
+}
+
+TEST_F(Replaced, WhoDiesInItsPlaceIsReplacedUntilThatIsTooOften) {
+  Runtime runtime;
+  const std::string text = message_of<ActorDied>(
+      [&] { train(runtime, {.at = At::kBeforeForward, .ranks = {1}, .step = 6, .replacement_too = true}); });
+  EXPECT_SAYS(text, "training was begun once, had a rank replaced 3 times, and");
+  EXPECT_SAYS(text, "rank 1");
+}
+
+/// The others have its state, and are told once more who there is.
+TEST_F(Replaced, WhoDiesWhileItTakesTheStateIsReplaced) {
+  Runtime runtime;
+  const TrainResult result =
+      train(runtime, {.at = At::kBeforeForward, .ranks = {1}, .step = 6, .marker = folder_.path() / "was there"});
+  expect_as_if_nothing_had_been(runtime, result);
+  expect_replaced(result, 2, "rank 1");
+}
+
+TEST_F(Replaced, AllThatDieBeginAgain) {
+  Runtime runtime;
+  const TrainResult result = train(runtime, {.at = At::kBeforeBackward, .ranks = {0, 1, 2}, .step = 6});
+  expect_as_if_nothing_had_been(runtime, result);
+  ASSERT_GE(result.restarts.size(), 1U);
+  EXPECT_FALSE(result.restarts.back().is_replacement);
+}
+
+TEST_F(FitTest, WhereRanksHaveStateOfTheirOwnTheyBeginAgainAtTheCheckpoint) {
+  Runtime runtime;
+  Trainer trainer{runtime, options("own", 3)};
+  const Mishap mishap{.at = At::kBeforeBackward, .ranks = {2}, .step = 7, .counts = true};
+  const TrainResult result = fit<Images>(trainer, kImages, mishap);
+  ASSERT_EQ(result.restarts.size(), 1U);
+  EXPECT_FALSE(result.restarts[0].is_replacement);
+  EXPECT_EQ(result.last("validation_own_steps"), kImageSteps);
+}
+
+TEST_F(FitTest, WhatKnowsItsRanksBeginsAgainAtTheCheckpoint) {
+  Runtime runtime;
+  const FitOptions how{.batch = 6, .epochs = 2, .tail = Tail::kDrop};
+  Trainer calm{runtime, options("calm", 2)};
+  const TrainResult whole = fit<Synced>(calm, how, std::uint64_t{0});
+  Trainer trainer{runtime, options("killed", 2)};
+  const TrainResult result = fit<Synced>(trainer, how, std::uint64_t{2});
+  ASSERT_EQ(result.restarts.size(), 1U);
+  EXPECT_FALSE(result.restarts[0].is_replacement);
+  EXPECT_EQ(losses(result), losses(whole));
+}
+
+/// What is divided is gone on with from the newest checkpoint.
+TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{240});
+  for (const FitStrategy strategy : {FitStrategy::kZero1, FitStrategy::kFullyShard}) {
+    FitOptions how = kImages;
+    how.strategy = strategy;
+    const auto train = [&](const std::string& name, const Mishap& mishap) {
+      TrainerOptions its = options(name, 3);
+      if (mishap.failpoint.find(":stop") != std::string::npos) its.timeout = std::chrono::seconds{1};
+      std::filesystem::remove_all(its.folder);
+      Trainer trainer{runtime, std::move(its)};
+      return fit<Images>(trainer, how, mishap);
+    };
+    const TrainResult calm = train("calm", {});
+    ASSERT_EQ(calm.steps, kImageSteps);
+    const auto die_at = [&](std::uint32_t rank, const std::string& where) {
+      SCOPED_TRACE("rank " + std::to_string(rank) + " at " + where + ", strategy " +
+                   std::to_string(static_cast<int>(strategy)));
+      const TrainResult result = train("dies", {.at = At::kFailpoint, .ranks = {rank}, .step = 6, .failpoint = where});
+      EXPECT_EQ(losses(result), losses(calm));
+      ASSERT_EQ(result.restarts.size(), 1U) << "it did not come there";
+      EXPECT_FALSE(result.restarts[0].is_replacement);
+      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(rank));
+    };
+    for (const std::string where : {"data_given", "part_reduced", "result_taken", "step_committed", "step_told",
+                                    "state_copied", "save_begun", "save_written", "save_said"}) {
+      die_at(0, where + ":kill:0");
+      die_at(2, where + ":kill:1");
+    }
+    for (const std::string where : {"saves_there", "manifest_written", "old_goes"}) die_at(0, where + ":kill:0");
+    for (const std::string where : {"data_given", "part_reduced", "step_committed", "save_said"})
+      die_at(2, where + ":stop:0");
+  }
+}
+
+/// Rank, time and way by lot, over all of a training.
+Mishap any_mishap(std::mt19937& random) {
+  return {.at = At::kAnyTime,
+          .ranks = {static_cast<std::uint32_t>(random() % 3)},
+          .microseconds = random() % 24'000,
+          .signal = random() % 5 == 0 ? SIGSTOP : SIGKILL};
+}
+std::string describe(int round, const Mishap& mishap) {
+  return "round " + std::to_string(round) + ": rank " + std::to_string(mishap.ranks[0]) + " after " +
+         std::to_string(mishap.microseconds) + " us" + (mishap.signal == SIGSTOP ? ", stopped" : "");
+}
+
+TEST_F(Replaced, AtAnyInstant) {
+  Runtime runtime;
+  std::mt19937 random{static_cast<unsigned>(seed_of_test())};
+  const int rounds = rounds_of_test(20);
+  must_end_within(std::chrono::seconds{60 + 5 * rounds});
+  int deaths = 0;
+  int replacements = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const Mishap mishap = any_mishap(random);
+    SCOPED_TRACE(describe(round, mishap));
+    const TrainResult result = train(runtime, mishap, std::chrono::seconds{1});
+    expect_as_if_nothing_had_been(runtime, result);
+    if (!result.restarts.empty()) {
+      ++deaths;
+      replacements += result.restarts[0].is_replacement ? 1 : 0;
+      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(mishap.ranks[0]));
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(deaths, rounds / 4) << "it was over before they died";
+  // Where another rank has returned already there is nobody to have the state from.
+  EXPECT_GE(replacements, deaths - rounds / 4);
+}
+
+TEST_F(FitTest, ADividedOneThatDiesAtAnyInstantLearnsTheSame) {
+  Runtime runtime;
+  std::mt19937 random{static_cast<unsigned>(seed_of_test())};
+  const int rounds = rounds_of_test(20) * 3 / 10;
+  must_end_within(std::chrono::seconds{60 + 5 * rounds});
+  FitOptions how = kImages;
+  how.strategy = FitStrategy::kFullyShard;
+  const auto train = [&](const Mishap& mishap) {
+    TrainerOptions its = options("dies", 3);
+    its.timeout = std::chrono::seconds{1};
+    std::filesystem::remove_all(its.folder);
+    Trainer trainer{runtime, std::move(its)};
+    return fit<Images>(trainer, how, mishap);
+  };
+  const TrainResult calm = train({});
+  ASSERT_EQ(calm.steps, kImageSteps);
+  int deaths = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const Mishap mishap = any_mishap(random);
+    SCOPED_TRACE(describe(round, mishap));
+    const TrainResult result = train(mishap);
+    EXPECT_EQ(losses(result), losses(calm));
+    EXPECT_EQ(checkpoints_in(folder_.path() / "dies" / "checkpoints").at(0).moment.step, kImageSteps);
+    if (!result.restarts.empty()) {
+      ++deaths;
+      EXPECT_FALSE(result.restarts[0].is_replacement);
+      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(mishap.ranks[0]));
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(deaths, rounds / 4) << "it was over before they died";
+}
+
+}  // namespace
+}  // namespace pharos::ml::fitting

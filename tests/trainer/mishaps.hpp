@@ -1,0 +1,139 @@
+#pragma once
+
+// What may happen to a rank, and a learner to which it happens.
+
+#include <signal.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <pharos/base/failpoint.hpp>
+#include <pharos/ml/fit.hpp>
+#include <pharos/pharos.hpp>
+
+namespace pharos::ml::fitting {
+
+using torch::Tensor;
+
+/// When a rank is to die, or to be stopped, of its own accord.
+struct Mishap {
+  enum class At : std::uint8_t {
+    kNever,
+    kBeforeForward,
+    kBeforeBackward,
+    kBeforeCommit,
+    kInValidation,
+    kFailpoint,  ///< that it comes to in that step or later
+    kAnyTime,
+  };
+  At at = At::kNever;
+  std::vector<std::uint32_t> ranks{};
+  std::uint64_t step = 0;          ///< that it has committed by then
+  std::uint64_t microseconds = 0;  ///< with kAnyTime, after so many
+  int signal = SIGKILL;            ///< 0: its function hangs, or comes late by `microseconds`
+  bool replacement_too = false;    ///< who comes in its place dies there, too
+  std::string failpoint{};         ///< "data_given:kill"
+  std::string marker{};  ///< a file: who comes first in another's place makes it, and dies while it takes the state
+  bool counts = false;   ///< each rank has a number of its own
+
+  auto pharos_fields() {
+    return std::tie(at, ranks, step, microseconds, signal, replacement_too, failpoint, marker, counts);
+  }
+};
+
+/// Has all that makes a step hard to do again: normalisation over batches, which changes buffers in forward, dropout,
+/// and numbers that the learner itself keeps.
+struct Images : Learner {
+  explicit Images(const Mishap& mishap) : mishap_{mishap} { net_->to(torch::kDouble); }
+
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return samples(1, 63); }
+  DatasetPtr validation_data() override { return samples(2, 17); }
+  Tensor training_step(const Batch& batch) override {
+    const bool is_first = context().attempt() == 0;
+    const bool is_begun = is_first && context().step() == 0;
+    if (is_begun && mishap_.at == Mishap::At::kAnyTime && is_one_of_them()) end_after_a_while();
+    if (is_first && context().step() == mishap_.step && mishap_.at == Mishap::At::kFailpoint && is_one_of_them()) {
+      order_failpoint(*parse_failpoint(mishap_.failpoint));
+    }
+    seen_ += batch.samples_of_all;
+    ++own_steps_;
+    happen(Mishap::At::kBeforeForward);
+    const Tensor loss = loss_of(batch);
+    happen(Mishap::At::kBeforeBackward);
+    return loss;
+  }
+  Metrics validation_step(const Batch& batch) override {
+    happen(Mishap::At::kInValidation);
+    return {{"loss", loss_of(batch).item<double>()},
+            {"seen", static_cast<double>(seen_)},
+            {"own_steps", static_cast<double>(own_steps_)}};
+  }
+  Optimization configure_optimizers() override {
+    if (context().is_replacement() && !mishap_.marker.empty() && !std::filesystem::exists(mishap_.marker)) {
+      std::ofstream{mishap_.marker} << "here";
+      order_failpoint(*parse_failpoint("state_taken:kill"));
+    }
+    return {.rule = Sgd{.lr = 0.05, .momentum = 0.9}, .clip_norm = 1};
+  }
+  void add_to_state(State& state) override {
+    state.add("seen", seen_);
+    if (mishap_.counts) state.add_of_rank("own_steps", own_steps_);
+    state.before_save([this] { happen(Mishap::At::kBeforeCommit); });
+  }
+
+ private:
+  bool is_one_of_them() const {
+    const bool is_due = mishap_.replacement_too || !context().is_replacement();
+    return is_due && std::ranges::find(mishap_.ranks, context().rank()) != mishap_.ranks.end();
+  }
+  void happen(Mishap::At at) {
+    if (mishap_.at != at || context().step() != mishap_.step || context().attempt() != 0 || !is_one_of_them()) return;
+    if (std::exchange(has_happened_, true)) return;
+    if (mishap_.signal == 0 && mishap_.microseconds != 0) {
+      return std::this_thread::sleep_for(std::chrono::microseconds{mishap_.microseconds});
+    }
+    while (mishap_.signal == 0) ::pause();
+    ::kill(::getpid(), mishap_.signal);
+  }
+  void end_after_a_while() const {
+    std::thread{[after = mishap_.microseconds, signal = mishap_.signal] {
+      std::this_thread::sleep_for(std::chrono::microseconds{after});
+      ::kill(::getpid(), signal);
+    }}.detach();
+  }
+  Tensor loss_of(const Batch& batch) {
+    return torch::cross_entropy_loss(net_->forward(tensor_of(batch["image"])), tensor_of(batch["class"]));
+  }
+  static DatasetPtr samples(std::uint64_t seed, std::int64_t count) {
+    auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
+    const Tensor images = torch::randn({count, 1, 6, 6}, random, torch::kDouble);
+    const Tensor classes = images.mean({1, 2, 3}).gt(0).to(torch::kLong);
+    return rows_of({{"image", array_of(images)}, {"class", array_of(classes)}});
+  }
+
+  const Mishap mishap_;
+  bool has_happened_ = false;
+  std::uint64_t seen_ = 0;
+  std::uint64_t own_steps_ = 0;
+  torch::nn::Sequential net_{torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)),
+                             torch::nn::BatchNorm2d(4),
+                             torch::nn::ReLU(),
+                             torch::nn::Flatten(),
+                             torch::nn::Dropout(0.2),
+                             torch::nn::Linear(64, 32),  // large enough for ranks to reduce a part each
+                             torch::nn::ReLU(),
+                             torch::nn::Linear(32, 2)};
+};
+
+}  // namespace pharos::ml::fitting
