@@ -38,6 +38,19 @@ TEST(ShardedUnits, AreTheChildrenOfTheLargestList) {
   });
 }
 
+TEST(ShardedUnits, AreTheLayersOfAnEncoderInASequence) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const torch::nn::TransformerEncoder encoder{torch::nn::TransformerEncoderLayer{16, 2}, 6};
+    torch::nn::Sequential module{torch::nn::Embedding{8, 16}, encoder, torch::nn::Linear{16, 8}};
+    const std::string table = fully_shard(*module, ranks).table();
+    for (const char* const each : {"\n1.layers.0 ", "\n1.layers.5 ", "\nall others "}) EXPECT_SAYS(table, each);
+    // Where most of it is in no list alone, nothing inside is better.
+    const auto half = [] { return torch::nn::ModuleList{torch::nn::Linear{64, 64}, torch::nn::Linear{64, 64}}; };
+    torch::nn::ModuleList halves{half(), half()};
+    EXPECT_SAYS(fully_shard(*halves, ranks).table(), "\n1             8320");
+  });
+}
+
 TEST(ShardedUnits, AreListedWithWhatTheyTake) {
   on_ranks({}, [&](Communicator& ranks) {
     torch::nn::Sequential module{torch::nn::Linear(1024, 512), torch::nn::Linear(512, 1024)};

@@ -14,6 +14,7 @@ namespace pharos::ml {
 namespace {
 
 constexpr std::int64_t kAlignedElements = 16;  // each rank's piece begins in a line of its own
+constexpr std::size_t kPassing = 3;            // units whose parameters are there at once, see Gathering
 
 std::size_t bytes_of(const torch::nn::Module& module) {
   std::size_t bytes = 0;
@@ -101,20 +102,43 @@ void add(Unit& unit, std::size_t number, const at::Tensor& parameter) {
   flat->size += parameter.numel();
 }
 
-}  // namespace
-
-Modules blocks_of(const torch::nn::Module& module) {
-  Modules blocks = module.children();
-  std::size_t most = is_list(module) ? bytes_of(module) : 0;
+/// None inside has more bytes, or as many and more children.
+const torch::nn::Module* largest_list_in(const torch::nn::Module& module) {
+  const torch::nn::Module* largest = nullptr;
+  std::size_t most = 0;
   for (const auto& each : module.modules(false)) {
     if (!is_list(*each)) continue;
     const std::size_t bytes = bytes_of(*each);
-    Modules children = each->children();
-    if (bytes < most || (bytes == most && children.size() <= blocks.size())) continue;
+    if (largest != nullptr &&
+        (bytes < most || (bytes == most && each->children().size() <= largest->children().size()))) {
+      continue;
+    }
+    largest = each.get();
     most = bytes;
-    blocks = std::move(children);
   }
-  return blocks;
+  return largest;
+}
+
+/// What is there at once, of a module of `all` bytes, where the list's children are the units: what is outside it, and
+/// memory for those that pass.
+std::size_t at_once(std::size_t all, const torch::nn::Module& list) {
+  std::size_t largest = 0;
+  for (const auto& each : list.children()) largest = std::max(largest, bytes_of(*each));
+  return all - bytes_of(list) + std::min(kPassing, list.children().size()) * largest;
+}
+
+}  // namespace
+
+Modules blocks_of(const torch::nn::Module& module) {
+  const std::size_t all = bytes_of(module);
+  const torch::nn::Module* list = is_list(module) ? &module : largest_list_in(module);
+  if (list == nullptr) return module.children();
+  for (const auto* inner = largest_list_in(*list); inner != nullptr; inner = largest_list_in(*list)) {
+    const bool is_most_of_it = 2 * bytes_of(*inner) > bytes_of(*list);
+    if (!is_most_of_it || at_once(all, *inner) >= at_once(all, *list)) break;
+    list = inner;
+  }
+  return list->children();
 }
 
 std::vector<Unit> units_of(const torch::nn::Module& module, std::span<const NamedTensor> parameters,

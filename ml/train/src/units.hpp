@@ -36,7 +36,8 @@ struct Unit {
 
 using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
 
-/// The children of the list or sequence that has most of the parameters; else of the module itself.
+/// The children of the list or sequence that has most of the parameters, or of one inside that which has most of its
+/// parameters again, where less is there at once then; else of the module itself.
 Modules blocks_of(const torch::nn::Module& module);
 
 /// Throws InvalidArgument for blocks that are not in the module, or one inside another.

@@ -31,7 +31,8 @@ enum class Sharding : std::uint8_t {
 
 struct ShardOptions {
   /// Modules whose parameters come and go together: units. What belongs to none of them, or to several, is one more,
-  /// which stays from its first use in a step to the last. Empty: the children of the largest list or sequence.
+  /// which stays from its first use in a step to the last. Empty: the children of the largest list or sequence; of an
+  /// encoder's layers, where the sequence is an embedding, the encoder and a head.
   std::vector<std::shared_ptr<torch::nn::Module>> blocks{};
   /// What the module computes in, for instance DType::kBF16; the ranks keep floats. None: in the parameters' own type.
   std::optional<DType> param{};
