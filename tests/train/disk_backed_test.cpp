@@ -1,0 +1,77 @@
+// Tensors that lie in files.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/disk_backed.hpp>
+
+#include "says.hpp"
+
+namespace pharos::ml {
+namespace {
+
+constexpr const char* kFolder = "/var/tmp";
+constexpr std::int64_t kLarge = 1 << 20;  // floats
+
+/// Whether the process has that address by a file of the folder's disk.
+bool lies_in_file(const at::Tensor& tensor) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+  std::ifstream maps{"/proc/self/maps"};
+  for (std::string line; std::getline(maps, line);) {
+    const auto dash = line.find('-');
+    const auto begin = std::stoull(line, nullptr, 16);
+    const auto end = std::stoull(line.substr(dash + 1), nullptr, 16);
+    if (address >= begin && address < end) return line.find(" (deleted)") != std::string::npos;
+  }
+  return false;
+}
+
+TEST(DiskBackedTest, LargeTensorsLieInFilesThatNobodySees) {
+  std::optional<DiskBacked> disk{kFolder};
+  at::Tensor large = torch::full({kLarge}, 2.0F);
+  const at::Tensor small = torch::full({16}, 2.0F);
+  EXPECT_TRUE(lies_in_file(large));
+  EXPECT_FALSE(lies_in_file(small));
+  for (const auto& each : std::filesystem::directory_iterator{kFolder}) {
+    EXPECT_FALSE(each.path().filename().string().starts_with("pharos-tensor")) << each.path();
+  }
+  disk.reset();
+  EXPECT_FALSE(lies_in_file(torch::full({kLarge}, 2.0F)));
+  // It outlives what it was made by, and grows by other memory.
+  EXPECT_EQ(large.sum().item<float>(), 2.0F * kLarge);
+  large.resize_({2 * kLarge});
+  EXPECT_FALSE(lies_in_file(large));
+  EXPECT_EQ(large.narrow(0, 0, kLarge).sum().item<float>(), 2.0F * kLarge);
+}
+
+TEST(DiskBackedTest, FoldersThatAreNoneOrMemoryAreRefused) {
+  EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{"/nowhere"}; }), "/nowhere: No such file or directory");
+  EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{"/dev/shm"}; }), "it is memory itself");
+  const DiskBacked one{kFolder};
+  EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{kFolder}; }), "Have one at a time.");
+}
+
+TEST(DiskBackedTest, ATensorThatHasNoRoomIsAnErrorAndNoSignal) {
+  const DiskBacked disk{kFolder};
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit little{kLarge, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &little);
+  const std::string why = message_of<Exhausted>([] { torch::full({kLarge}, 2.0F); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, SIG_DFL);
+  EXPECT_SAYS(why, "File too large");
+}
+
+}  // namespace
+}  // namespace pharos::ml
