@@ -1,0 +1,194 @@
+// Modes of far_driver in which tests drain, stop or kill nodes, the head or this program, or fill a disk.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "far_driver.hpp"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+int nap(int number) {
+  ::usleep(700'000);
+  return number + 1;
+}
+
+}  // namespace
+
+/// Sixteen tasks at once, one after the other, until the file is there.
+void run_load(pharos::Runtime& runtime, const std::string& file) {
+  const pharos::TaskOptions where_both{.resources = {{"both", 0.25}}};
+  say("b is " + to_string(wait_for(runtime.submit<&node_id>(where_both))));
+  std::deque<std::pair<int, pharos::Ref<int>>> tasks;
+  int submitted = 0;
+  int wrong = 0;
+  do {
+    for (; tasks.size() < 16 && !std::filesystem::exists(file); ++submitted) {
+      tasks.emplace_back(submitted, runtime.submit<&twice>(where_both, submitted));
+    }
+    if (tasks.empty()) break;
+    const auto& [value, task] = tasks.front();
+    wrong += wait_for(task) == 2 * value ? 0 : 1;
+    if (value == 100) say("ready");
+    tasks.pop_front();
+  } while (!tasks.empty() || !std::filesystem::exists(file));
+  say(std::to_string(wrong) + " wrong");
+}
+
+/// Counters on b that may move and that may not, and a task that takes its time; the test drains b.
+void run_drained(pharos::Runtime& runtime, const std::string& go) {
+  // No call of it may run twice, and none is lost.
+  const auto moving = runtime.spawn<Counter>({.resources = {{"both", 0.5}}, .max_restarts = 1});
+  const auto fixed = runtime.spawn<Counter>({.resources = {{"b", 0.5}}});
+  const std::string b = wait_for(fixed.call<&Counter::node>());
+  say("b is " + b);
+  say(std::string{"moving is on b: "} + (wait_for(moving.call<&Counter::node>()) == b ? "yes" : "no"));
+  std::vector<pharos::Ref<int>> tasks;
+  for (int i = 0; i < 3; ++i) tasks.push_back(runtime.submit<&nap>({.resources = {{"both", 0.2}}}, i));
+  say("ready");
+  while (!std::filesystem::exists(go)) ::usleep(1000);
+  for (bool moved = false; !moved;) {
+    std::vector<pharos::Ref<std::string>> nodes;
+    for (int i = 0; i < 50; ++i) nodes.push_back(moving.call<&Counter::node>());
+    for (const auto& node : nodes) moved = wait_for(node) != b;
+  }
+  say("it moved");
+  say("what is fixed goes on: " + std::to_string(wait_for(fixed.call<&Counter::add>(1))));
+  int slept = 0;
+  for (const auto& task : tasks) slept += wait_for(task);
+  say("tasks ended: " + std::to_string(slept));
+  fixed.kill();
+}
+
+/// A call that is not over before the test drains b, of an actor that may run nowhere else.
+void run_fixed(pharos::Runtime& runtime) {
+  const auto b = wait_for(runtime.submit<&node_id>({.resources = {{"b", 1}}}));
+  const auto fixed = runtime.spawn<Counter>({.name = "fixed", .node = b});
+  say("b is " + to_string(b));
+  wait_for(fixed.call<&Counter::add>(1));
+  const auto call = fixed.call<&Counter::stay>(60);
+  say("ready");
+  try {
+    wait_for(call);
+  } catch (const pharos::ActorDied& e) {
+    say(std::string{"under way: "} + e.what());
+  }
+  try {
+    wait_for(fixed.call<&Counter::add>(1));
+  } catch (const pharos::ActorDied& e) {
+    say(std::string{"later: "} + e.what());
+  }
+}
+
+/// An exclusive actor on b, whose node the test stops.
+void run_exclusive(pharos::Runtime& runtime) {
+  const auto alone = runtime.spawn<Counter>({.resources = {{"both", 1}}, .max_restarts = -1, .exclusive = true});
+  const std::string before = wait_for(alone.call<&Counter::node>());
+  say("process " + std::to_string(wait_for(alone.call<&Counter::process>())));
+  say("ready");
+  for (;;) {
+    try {
+      if (wait_for(alone.call<&Counter::node>()) != before) break;
+    } catch (const pharos::ActorDied&) {  // what was under way
+    }
+    ::usleep(10'000);
+  }
+  say("it is elsewhere");
+}
+
+/// One actor that cannot go elsewhere and one that can; the test kills the node below them.
+void run_loss(pharos::Runtime& runtime) {
+  const auto fixed = runtime.spawn<Counter>({.name = "fixed", .resources = {{"b", 0.5}}});
+  const auto moving = runtime.spawn<Counter>({.name = "moving", .resources = {{"both", 1}}, .max_restarts = -1});
+  wait_for(fixed.call<&Counter::add>(1));
+  const std::string before = wait_for(moving.call<&Counter::node>());
+  say("moving " + before);
+  say("ready");
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    for (;;) {
+      wait_for(fixed.call<&Counter::add>(1));
+      ::usleep(1000);
+    }
+  } catch (const pharos::ActorDied& e) {
+    say(std::string{"ActorDied: "} + e.what());
+  }
+  for (;;) {
+    try {
+      const bool restarted = wait_for(moving.call<&Counter::restarted>());
+      const bool moved = wait_for(moving.call<&Counter::node>()) != before;
+      if (moved) {
+        say(restarted ? "moved" : "moved without knowing");
+        break;
+      }
+    } catch (const pharos::ActorDied&) {  // what was under way
+    }
+    if (std::chrono::steady_clock::now() - begin > 20s) break;
+  }
+}
+
+/// The test kills the node of its only bundle.
+void run_group_loss(pharos::Runtime& runtime) {
+  const auto group = runtime.reserve({.bundles = {{.resources = {{"both", 1}}}}});
+  const pharos::ActorOptions in_group{
+      .resources = {{"both", 1}}, .group = group, .max_restarts = -1, .max_task_retries = 3};
+  const auto actor = runtime.spawn<Counter>(in_group);
+  const std::string before = wait_for(actor.call<&Counter::node>());
+  say("ready");
+  std::string now = before;
+  while (now == before) now = wait_for(actor.call<&Counter::node>());
+  say_whether("it moved with its bundle", wait_for(actor.call<&Counter::restarted>()));
+}
+
+void run_quiet(pharos::Runtime& runtime) {
+  const auto counter = runtime.spawn<Counter>();
+  wait_for(counter.call<&Counter::add>(1));
+  say("ready");
+  for (;;) {
+    wait_for(counter.call<&Counter::add>(1));
+    ::usleep(10'000);
+  }
+}
+
+/// The head's disk is filled once `full` is there, and empty again once `room` is.
+void run_full_disk(pharos::Runtime& runtime, const std::string& full, const std::string& room,
+                   const std::string& restarted) {
+  const auto wait_until = [](const std::string& file) {
+    while (!std::filesystem::exists(file)) std::this_thread::sleep_for(10ms);
+  };
+  const auto counter = runtime.spawn<Counter>({.name = "counter", .resources = {{"b", 1}}});
+  auto other = runtime.spawn<Counter>({.name = "other", .resources = {{"b", 1}}});
+  wait_for(other.call<&Counter::add>(1));
+  say("before: " + std::to_string(wait_for(counter.call<&Counter::add>(5))));
+  wait_until(full);
+  try {
+    wait_for(runtime.spawn<Counter>().call<&Counter::add>(1));
+    say("not refused");
+  } catch (const std::exception& e) {
+    say(std::string{"refused: "} + e.what());
+  }
+  say("calls go on: " + std::to_string(wait_for(counter.call<&Counter::add>(1))));
+  other.kill();
+  try {
+    wait_for(other.call<&Counter::add>(1));
+  } catch (const pharos::ActorDied&) {
+    say("killed while full");
+  }
+  wait_until(room);
+  const auto late = runtime.spawn<Counter>({.name = "late", .resources = {{"b", 1}}});
+  say("after: " + std::to_string(wait_for(late.call<&Counter::add>(7))));
+  wait_until(restarted);
+  static_cast<void>(runtime.actor<Counter>("late"));
+  say("still there: " + std::to_string(wait_for(late.call<&Counter::add>(1))));
+}
