@@ -19,6 +19,7 @@
 
 #include "demand.hpp"
 #include "fitting.hpp"
+#include "lies_in_file.hpp"
 #include "says.hpp"
 
 namespace pharos::ml::fitting {
@@ -65,6 +66,21 @@ struct Slow : Points {
     return Points::training_step(batch);
   }
   Optimization configure_optimizers() override { return {}; }
+};
+
+/// Is made in a file, and what it makes when it learns is not.
+struct MadeOnDisk : Learner {
+  MadeOnDisk() { demand(lies_in_file(net_->weight.const_data_ptr()), "the module lies in a file"); }
+
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::ones({4, 1024}))}}); }
+  Tensor training_step(const Batch& batch) override {
+    demand(!lies_in_file(torch::zeros({1 << 20}).const_data_ptr()), "what is learned lies in memory");
+    return net_->forward(tensor_of(batch["x"])).square().mean();
+  }
+
+ private:
+  torch::nn::Linear net_{1024, 1024};
 };
 
 /// A loss of 1000 w, which begins at 0: each step goes as far as it may.
@@ -299,6 +315,15 @@ TEST_F(FitTest, DividesWhatDoesNotFit) {
   EXPECT_SAYS(log_of("tight"), "gathered MiB");
   ASSERT_EQ(tight.steps, roomy.steps);
   for (std::size_t i = 0; i < roomy.steps; ++i) EXPECT_NEAR(losses(tight)[i], losses(roomy)[i], 1e-9) << i;
+}
+
+TEST_F(FitTest, MayBeMadeOnADisk) {
+  Runtime runtime;
+  Trainer trainer{runtime, options("on-disk", 2)};
+  const FitOptions how{.batch = 1, .epochs = 2, .strategy = FitStrategy::kFullyShard, .made_in = "/var/tmp"};
+  const std::vector<double> found = losses(fit<MadeOnDisk>(trainer, how));
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_LT(found.back(), found.front());
 }
 
 TEST(StrategyChoice, TakesWhatFits) {

@@ -49,7 +49,7 @@ void check(const FitOptions& options) {
 /// Learns from batch after batch, as one rank. Random numbers of a step follow from the seed, the step and the rank.
 class Fit {
  public:
-  Fit(TrainContext& context, Learner& learner, const FitOptions& options)
+  Fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk)
       : context_{context},
         learner_{learner},
         options_{options},
@@ -57,7 +57,7 @@ class Fit {
         loader_{data_, loading(learner.training_order(data_->size()), options.tail)},
         how_{optimization()},
         model_{learner, context.communicator(), strategy(), options},
-        optimizer_{model_.groups(how_.weight_decay), how_.rule},
+        optimizer_{groups(disk), how_.rule},
         rate_{optimizer_.lr()},
         validates_{learner.validation_data()} {
     if (validates_ != nullptr) check_validation();
@@ -92,6 +92,11 @@ class Fit {
   }
 
  private:
+  /// The module is divided: what is made from now on lies in memory.
+  std::vector<ParameterGroup> groups(std::optional<DiskBacked>& disk) const {
+    disk.reset();
+    return model_.groups(how_.weight_decay);
+  }
   Optimization optimization() {
     context_.expect(steps());
     return learner_.configure_optimizers();
@@ -293,12 +298,17 @@ std::optional<Order> Learner::training_order(std::uint64_t) {
 }
 
 void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
-  check(options);
-  learner.context_ = &context;
-  Fit{context, learner, options}.all();
+  std::optional<DiskBacked> disk;
+  detail::fit(context, learner, options, disk);
 }
 
 namespace detail {
+
+void fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk) {
+  check(options);
+  learner.context_ = &context;
+  Fit{context, learner, options, disk}.all();
+}
 
 void prepare_rank(const TrainContext& context) {
   const double cpus = pharos::context().cpus;

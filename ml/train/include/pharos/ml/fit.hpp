@@ -10,6 +10,7 @@
 
 #include <pharos/base/export.hpp>
 #include <pharos/ml/ddp.hpp>
+#include <pharos/ml/disk_backed.hpp>
 #include <pharos/ml/fit_strategy.hpp>
 #include <pharos/ml/loader.hpp>
 #include <pharos/ml/metrics.hpp>
@@ -45,7 +46,14 @@ struct Optimization {
   double clip_norm = 0;
 };
 
+class Learner;
 struct FitOptions;
+
+namespace detail {
+/// Without `disk` once the module is divided.
+PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options,
+                    std::optional<DiskBacked>& disk);
+}  // namespace detail
 
 /// What is learned, and from what. Each rank makes one, with the same random numbers, and is its only thread. When a
 /// rank dies, another one is made in a new process, which has the others' state; a step that was interrupted is done
@@ -83,7 +91,8 @@ class PHAROS_API Learner {
   TrainContext& context() const { return *context_; }
 
  private:
-  friend PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
+  friend PHAROS_API void detail::fit(TrainContext& context, Learner& learner, const FitOptions& options,
+                                     std::optional<DiskBacked>& disk);
   TrainContext* context_ = nullptr;
 };
 
@@ -100,6 +109,9 @@ struct FitOptions {
   /// Bytes that a rank may take for the model and what belongs to it. 0: half of what its node's machine has, or its
   /// cgroup allows, shared by the node's ranks.
   std::uint64_t memory = 0;
+  /// A folder of each rank's disk, where the module is made before the ranks divide it: see DiskBacked. Empty: in
+  /// memory.
+  std::string made_in{};
   /// The module computes in bfloat16, and is to be given that; floats of its parameters are kept beside it.
   bool bf16 = false;
   /// Looks at each gradient: one that is no number is an error, with its parameter. Costs one reading of all gradients.
@@ -133,8 +145,10 @@ PHAROS_API void prepare_rank(const TrainContext& context);
 template <class T, class... Args>
 void fit_as_rank(TrainContext& context, const FitOptions& options, const Args&... args) {
   prepare_rank(context);
+  std::optional<DiskBacked> disk;
+  if (!options.made_in.empty()) disk.emplace(options.made_in);
   T learner(args...);
-  fit(context, learner, options);
+  fit(context, learner, options, disk);
 }
 
 }  // namespace detail
