@@ -305,6 +305,27 @@ TEST_F(CheckpointFolder, FirstSaveRemovesWhatWasInterrupted) {
   EXPECT_EQ(folders(), 2U);
 }
 
+/// Nor what another rank has written before rank 0 looks for that.
+TEST_F(CheckpointFolder, FirstSaveKeepsWhatAnotherRankHasOfIt) {
+  run_threads(2, {}, [&](Communicator& ranks) {
+    CheckpointOptions own = options();
+    own.timeout = 2s;
+    Checkpoints checkpoints{ranks, own};
+    PlainModel model{ranks.rank(), 2, 1};
+    State state = model.state();
+    const auto wait_for_the_other = [&]() -> std::vector<std::byte> {
+      begun(options().folder, 1, "rank-00001.json");
+      return {};
+    };
+    if (ranks.rank() == 0) state.add(State::Value{.name = "waits", .save = wait_for_the_other});
+    checkpoints.save(state, {.step = 1});
+    checkpoints.finish();
+  });
+  PlainModel model{0, 1};
+  ASSERT_TRUE(load(model));
+  model.expect(1);
+}
+
 /// A process whose place another one has taken wakes up.
 TEST_F(CheckpointFolder, OneThatComesLateLeavesWhatOthersHaveSavedSince) {
   PlainModel model{0, 1};
