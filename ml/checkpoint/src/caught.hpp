@@ -1,21 +1,30 @@
 #pragma once
 
 #include <new>
+#include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/result.hpp>
 
 namespace pharos::ml {
 
-/// What work has thrown where nobody catches, as an error.
+inline Error no_memory_left() {
+  return {ErrorCode::kExhausted, "there is no memory left for a checkpoint"};
+}
+
+/// What work has thrown where nobody catches, as an error. `no_memory` is made while there is some.
 template <class Work>
-Result<void> caught(const Work& work) {
+Result<void> caught(const Work& work, Error no_memory = no_memory_left()) {
   try {
-    return work();
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (...) {
+      return pharos::detail::current_exception();
+    }
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kExhausted, "there is no memory left for a checkpoint"};
-  } catch (...) {
-    return pharos::detail::current_exception();
+    return Result<void>{std::move(no_memory)};
   }
 }
 

@@ -236,30 +236,37 @@ class Checkpoints::Core {
     writer_.hear_unsaid(std::move(unsaid));
     return all;
   }
-  /// Does what takes each rank its own time, and throws nothing.
+  /// Does what takes each rank its own time.
   void hear_during(const std::function<void()>& work) {
     std::mutex mutex;
     std::condition_variable changed;
     bool is_done = false;
-    std::exception_ptr failed;
-    std::thread hears{[&] {
+    const auto thrown_by = [](const auto& call) -> std::exception_ptr {
       try {
-        wait_together([&] {
-          std::unique_lock lock{mutex};
-          return changed.wait_for(lock, kHearTime, [&] { return is_done; });
-        });
+        call();
+        return nullptr;
       } catch (...) {
-        failed = std::current_exception();
+        return std::current_exception();
       }
-    }};
-    work();
+    };
+    const auto hear = [&] {
+      wait_together([&] {
+        std::unique_lock lock{mutex};
+        return changed.wait_for(lock, kHearTime, [&] { return is_done; });
+      });
+    };
+    std::exception_ptr unheard;
+    std::thread hears{[&] { unheard = thrown_by(hear); }};
+    const std::exception_ptr failed = thrown_by(work);
     {
       const std::lock_guard lock{mutex};
       is_done = true;
     }
     changed.notify_all();
     hears.join();
-    if (failed) std::rethrow_exception(failed);
+    for (const std::exception_ptr& each : {failed, unheard}) {
+      if (each) std::rethrow_exception(each);
+    }
   }
   /// Whether some have no room for another save yet. Throws when ranks are at different steps, or share other tensors.
   bool meet_at(const Moment& moment, std::int64_t shared) {

@@ -1,9 +1,13 @@
 #include "folder.hpp"
 
+#include <dirent.h>
+#include <ftw.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 
 #include <pharos/base/log.hpp>
 
@@ -45,19 +49,40 @@ std::string step_of(const std::string& name) {
   return name.substr(0, name.rfind('-'));
 }
 
-Error cannot_look_into(const fs::path& folder, const std::error_code& error) {
-  return disk_error("looking into " + folder.string(), error.value());
+Error cannot_look_into(const fs::path& folder, int error_number) {
+  return disk_error("looking into " + folder.string(), error_number);
 }
 
+// The standard library goes through folders in functions that may not throw: it ends the process when there is no
+// memory for that.
+
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
 Result<std::vector<std::string>> names_in(const fs::path& folder) {
+  const std::unique_ptr<DIR, CloseFolder> opened{::opendir(folder.c_str())};
+  if (opened == nullptr) return cannot_look_into(folder, errno);
   std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator each{folder, error}; !error && each != fs::directory_iterator{}; each.increment(error)) {
-    std::string name = each->path().filename().string();
+  for (;;) {
+    errno = 0;
+    const dirent* const each = ::readdir(opened.get());
+    if (each == nullptr) break;
+    std::string name = each->d_name;
     if (name.starts_with(kStep)) names.push_back(std::move(name));
   }
-  if (error) return cannot_look_into(folder, error);
+  if (errno != 0) return cannot_look_into(folder, errno);
   return names;
+}
+
+/// And what is in it. 0, also where there is none, or errno.
+int remove_tree(const fs::path& path) {
+  constexpr int kOpenMax = 8;
+  const auto remove = [](const char* each, const struct stat*, int, FTW*) {
+    return ::remove(each) == 0 || errno == ENOENT ? 0 : -1;
+  };
+  if (::nftw(path.c_str(), remove, kOpenMax, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return 0;
+  return errno;
 }
 
 /// When its manifest was written. One that has lost it is older than others of its step.
@@ -68,9 +93,9 @@ Result<std::optional<fs::file_time_type>> time_of(const fs::path& checkpoint) {
   const auto is_not_there = [&error] {
     return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
   };
-  if (!is_not_there()) return cannot_look_into(checkpoint, error);
+  if (!is_not_there()) return cannot_look_into(checkpoint, error.value());
   const bool is_folder = fs::is_directory(checkpoint, error);
-  if (error && !is_not_there()) return cannot_look_into(checkpoint, error);
+  if (error && !is_not_there()) return cannot_look_into(checkpoint, error.value());
   return is_folder ? std::optional{fs::file_time_type::min()} : std::nullopt;
 }
 
@@ -144,14 +169,15 @@ Result<void> set_aside(const fs::path& folder, const std::vector<std::string>& n
 Result<void> remove_checkpoint(const fs::path& folder, const std::string& name) {
   const fs::path path = folder / name;
   const fs::path gone = name.ends_with(kGone) ? path : folder / (name + std::string{kGone});
-  std::error_code error;
-  fs::remove_all(gone, error);
-  if (!error && gone != path) {
-    fs::rename(path, gone, error);
-    if (error == std::errc::no_such_file_or_directory) return {};
-    if (!error) fs::remove_all(gone, error);
+  int error = remove_tree(gone);
+  if (error == 0 && gone != path) {
+    if (::rename(path.c_str(), gone.c_str()) == 0) {
+      error = remove_tree(gone);
+    } else if (errno != ENOENT) {
+      error = errno;
+    }
   }
-  if (error) return disk_error("removing " + path.string(), error.value());
+  if (error != 0) return disk_error("removing " + path.string(), error);
   return {};
 }
 

@@ -6,22 +6,22 @@
 #include <cmath>
 #include <map>
 #include <optional>
-
-#include <nlohmann/json.hpp>
+#include <span>
 
 #include <pharos/object_store/checksum.hpp>
+
+#include "json_text.hpp"
 
 // {"checksum": "16 hexadecimal digits", "manifest": {…}}: the checksum is of the text of the second.
 
 namespace pharos::ml {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using object_store::checksum_of;
 using object_store::pieces_of;
 
 constexpr std::string_view kFormat = "pharos checkpoint 1";
-constexpr int kDepth = 8;
+constexpr std::size_t kDepth = 8;
 constexpr std::uint64_t kFileBytesMax = INT64_MAX;
 constexpr std::array kTypes{DType::kU8,  DType::kI8,   DType::kI32, DType::kI64,
                             DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
@@ -42,27 +42,29 @@ std::optional<std::uint64_t> from_hex(std::string_view text) {
   return value;
 }
 
-Json json_of(const RankPart& part) {
-  Json entries = Json::array();
-  for (const PartEntry& each : part.entries) {
-    std::string checksums;
-    for (const std::uint64_t piece : each.checksums) checksums += hex(piece);
-    entries.push_back({{"name", each.name},
-                       {"dtype", to_string(each.dtype)},
-                       {"shape", each.shape},
-                       {"begin", each.begin},
-                       {"count", each.count},
-                       {"place", each.place},
-                       {"checksums", std::move(checksums)}});
-  }
-  Json json{{"file", part.file}, {"bytes", part.bytes}};
-  if (part.head_checksum) json["head"] = hex(*part.head_checksum);
-  json["entries"] = std::move(entries);
-  return json;
+std::string text_of_entry(const PartEntry& entry) {
+  std::string checksums;
+  for (const std::uint64_t piece : entry.checksums) checksums += hex(piece);
+  return JsonObjectText{}
+      .add("name", entry.name)
+      .add("dtype", to_string(entry.dtype))
+      .add_text("shape", json_list(entry.shape))
+      .add("begin", entry.begin)
+      .add("count", entry.count)
+      .add("place", entry.place)
+      .add("checksums", checksums)
+      .text();
 }
 
-std::string sealed(const Json& content) {
-  const std::string text = content.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string text_of_part(const RankPart& part) {
+  JsonObjectText text;
+  text.add("file", part.file).add("bytes", part.bytes);
+  if (part.head_checksum) text.add("head", hex(*part.head_checksum));
+  text.add_text("entries", json_list(part.entries, text_of_entry));
+  return text.text();
+}
+
+std::string sealed(const std::string& text) {
   return "{\"checksum\": \"" + hex(checksum_of(std::as_bytes(std::span{text}))) + "\", \"manifest\": " + text + "}\n";
 }
 
@@ -70,7 +72,7 @@ Error corrupt(std::string why) {
   return {ErrorCode::kCorrupt, std::move(why)};
 }
 
-Result<Json> unsealed(std::string_view text) {
+Result<JsonValue> unsealed(std::string_view text) {
   constexpr std::string_view kBegin = "{\"checksum\": \"";
   constexpr std::string_view kMiddle = "\", \"manifest\": ";
   constexpr std::size_t kHead = kBegin.size() + 16 + kMiddle.size();
@@ -82,47 +84,49 @@ Result<Json> unsealed(std::string_view text) {
   if (text.substr(kBegin.size(), 16) != hex(checksum_of(std::as_bytes(std::span{content})))) {
     return corrupt("its checksum is another one");
   }
-  const auto look = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepth; };
-  Json json = Json::parse(content, look, false);
-  if (!json.is_object()) return corrupt("it is no JSON");
-  return json;
+  auto json = parse_json(content, kDepth);
+  if (!json || json->as<JsonValue::Object>() == nullptr) return corrupt("it is no JSON");
+  return *std::move(json);
 }
 
 /// Reads members of one object; remembers whether one was not there, or of another kind.
 class Members {
  public:
-  explicit Members(const Json& json) : json_{json}, ok_{json.is_object()} {}
+  explicit Members(const JsonValue& json) : json_{json}, ok_{json.as<JsonValue::Object>() != nullptr} {}
 
-  std::string text(const char* name) {
-    return get(
-        name, [](const Json& j) { return j.is_string(); }, std::string{});
-  }
-  std::uint64_t number(const char* name) {
-    return get(
-        name, [](const Json& j) { return j.is_number_unsigned(); }, std::uint64_t{});
-  }
-  const Json& list(const char* name) {
-    static const Json kNone = Json::array();
-    const auto found = ok_ ? json_.find(name) : json_.end();
-    if (ok_ && found != json_.end() && found->is_array()) return *found;
-    ok_ = false;
-    return kNone;
-  }
-  bool has(const char* name) const { return ok_ && json_.contains(name); }
+  std::string text(std::string_view name) { return get<std::string>(name); }
+  std::uint64_t number(std::string_view name) { return get<std::uint64_t>(name); }
+  const JsonValue::List& list(std::string_view name) { return get<JsonValue::List>(name); }
+  bool has(std::string_view name) const { return json_.find(name) != nullptr; }
   bool ok() const { return ok_; }
 
  private:
-  template <class Is, class Value>
-  Value get(const char* name, Is is, Value none) {
-    if (!ok_) return none;
-    const auto found = json_.find(name);
-    if (found != json_.end() && is(*found)) return found->template get<Value>();
-    ok_ = false;
-    return none;
+  template <class Value>
+  const Value& get(std::string_view name) {
+    static const Value kNone{};
+    const JsonValue* const found = json_.find(name);
+    const Value* const value = found == nullptr ? nullptr : found->as<Value>();
+    ok_ = ok_ && value != nullptr;
+    return value == nullptr ? kNone : *value;
   }
-  const Json& json_;
+  const JsonValue& json_;
   bool ok_;
 };
+
+/// JSON has numbers of several kinds.
+std::optional<std::int64_t> whole_number(const JsonValue& json) {
+  if (const auto* const number = json.as<std::int64_t>()) return *number;
+  const auto* const number = json.as<std::uint64_t>();
+  return number == nullptr ? std::nullopt : std::optional{static_cast<std::int64_t>(*number)};
+}
+/// As texts those that JSON has not.
+double real_number(const JsonValue& json) {
+  if (const auto* const number = json.as<double>()) return *number;
+  if (const auto number = whole_number(json)) return static_cast<double>(*number);
+  const auto* const text = json.as<std::string>();
+  if (text == nullptr || (*text != "inf" && *text != "-inf")) return std::nan("");
+  return *text == "inf" ? HUGE_VAL : -HUGE_VAL;
+}
 
 std::optional<std::uint64_t> elements_of(std::span<const std::int64_t> shape) {
   std::uint64_t elements = 1;
@@ -132,13 +136,14 @@ std::optional<std::uint64_t> elements_of(std::span<const std::int64_t> shape) {
   return elements;
 }
 
-Result<PartEntry> entry_of(const Json& json, std::uint64_t file_bytes) {
+Result<PartEntry> entry_of(const JsonValue& json, std::uint64_t file_bytes) {
   Members members{json};
   PartEntry entry{.name = members.text("name")};
   const std::string dtype = members.text("dtype");
-  for (const Json& each : members.list("shape")) {
-    if (!each.is_number_integer()) return corrupt("a length of \"" + entry.name + "\" is no number");
-    entry.shape.push_back(each.get<std::int64_t>());
+  for (const JsonValue& each : members.list("shape")) {
+    const auto length = whole_number(each);
+    if (!length) return corrupt("a length of \"" + entry.name + "\" is no number");
+    entry.shape.push_back(*length);
   }
   entry.begin = members.number("begin");
   entry.count = members.number("count");
@@ -175,7 +180,7 @@ bool lie_one_behind_the_other(const RankPart& part) {
   return true;
 }
 
-Result<RankPart> part_of(const Json& json) {
+Result<RankPart> part_of(const JsonValue& json) {
   Members members{json};
   RankPart part{.file = members.text("file"), .bytes = members.number("bytes")};
   // A name, and no way to another folder.
@@ -188,7 +193,7 @@ Result<RankPart> part_of(const Json& json) {
     part.head_checksum = from_hex(members.text("head"));
     if (!part.head_checksum) return refuse();
   }
-  for (const Json& each : members.list("entries")) {
+  for (const JsonValue& each : members.list("entries")) {
     PHAROS_TRY(PartEntry entry, entry_of(each, part.bytes));
     part.entries.push_back(std::move(entry));
   }
@@ -199,32 +204,35 @@ Result<RankPart> part_of(const Json& json) {
 }  // namespace
 
 std::string to_text(const RankPart& part) {
-  return sealed(json_of(part));
+  return sealed(text_of_part(part));
 }
 
 std::string to_text(const Manifest& manifest) {
-  Json metrics = Json::object();
+  JsonObjectText metrics;
   for (const auto& [name, value] : manifest.moment.metrics) {
-    // JSON has no others.
-    metrics[name] = std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    if (std::isfinite(value)) {
+      metrics.add(name, value);
+    } else {  // JSON has none
+      metrics.add(name, std::string_view{std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"});
+    }
   }
-  Json parts = Json::array();
-  for (const RankPart& each : manifest.parts) parts.push_back(json_of(each));
-  return sealed({{"format", kFormat},
-                 {"id", manifest.id},
-                 {"step", manifest.moment.step},
-                 {"epoch", manifest.moment.epoch},
-                 {"metrics", std::move(metrics)},
-                 {"parts", std::move(parts)}});
+  return sealed(JsonObjectText{}
+                    .add("format", kFormat)
+                    .add("id", manifest.id)
+                    .add("step", manifest.moment.step)
+                    .add("epoch", manifest.moment.epoch)
+                    .add_text("metrics", metrics.text())
+                    .add_text("parts", json_list(manifest.parts, text_of_part))
+                    .text());
 }
 
 Result<RankPart> parse_part(std::string_view text) {
-  PHAROS_TRY(const Json json, unsealed(text));
+  PHAROS_TRY(const JsonValue json, unsealed(text));
   return part_of(json);
 }
 
 Result<Manifest> parse_manifest(std::string_view text) {
-  PHAROS_TRY(const Json json, unsealed(text));
+  PHAROS_TRY(const JsonValue json, unsealed(text));
   Members members{json};
   const std::string format = members.text("format");
   if (format != kFormat) {
@@ -232,16 +240,11 @@ Result<Manifest> parse_manifest(std::string_view text) {
                  "its format is \"" + format + "\", and this program reads \"" + std::string{kFormat} + "\""};
   }
   Manifest manifest{.id = members.text("id"), .moment = {members.number("step"), members.number("epoch")}};
-  if (const auto metrics = json.find("metrics"); metrics != json.end()) {
-    for (const auto& [name, value] : metrics->items()) {
-      const double number = value.is_number() ? value.get<double>()
-                            : value == "inf"  ? HUGE_VAL
-                            : value == "-inf" ? -HUGE_VAL
-                                              : std::nan("");
-      manifest.moment.metrics.emplace_back(name, number);
-    }
+  const JsonValue* const metrics = json.find("metrics");
+  if (const auto* const object = metrics == nullptr ? nullptr : metrics->as<JsonValue::Object>()) {
+    for (const auto& [name, value] : *object) manifest.moment.metrics.emplace_back(name, real_number(value));
   }
-  for (const Json& each : members.list("parts")) {
+  for (const JsonValue& each : members.list("parts")) {
     PHAROS_TRY(RankPart part, part_of(each));
     manifest.parts.push_back(std::move(part));
   }

@@ -5,25 +5,27 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
-
-#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include <pharos/base/failpoint.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/base/whole_files.hpp>
 #include <pharos/object_store/checksum.hpp>
 
+#include "json_text.hpp"
+
 namespace pharos::ml {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::uint64_t kHeadBytesMax = std::uint64_t{100} << 20;  // as the format's own library has it
+constexpr std::size_t kHeadDepth = 8;
 
 /// As safetensors calls them.
 const char* name_of(DType dtype) {
@@ -41,15 +43,17 @@ std::pair<std::string, std::vector<std::int64_t>> key_of(const PartEntry& entry)
 }
 
 std::string head_of(const RankPart& part, const std::string& id, const Moment& moment) {
-  Json head = Json::object();
-  head["__metadata__"] = {{"checkpoint", id}, {"step", std::to_string(moment.step)}};
+  JsonObjectText head;
+  const auto metadata = JsonObjectText{}.add("checkpoint", id).add("step", std::to_string(moment.step)).text();
+  head.add_text("__metadata__", metadata);
   for (const PartEntry& each : part.entries) {
-    auto [name, shape] = key_of(each);
-    head[name] = {{"dtype", name_of(each.dtype)},
-                  {"shape", std::move(shape)},
-                  {"data_offsets", {each.place, each.place + each.bytes()}}};
+    const auto [name, shape] = key_of(each);
+    JsonObjectText tensor;
+    tensor.add("dtype", std::string_view{name_of(each.dtype)}).add_text("shape", json_list(shape));
+    tensor.add_text("data_offsets", json_list(std::array{each.place, each.place + each.bytes()}));
+    head.add_text(name, tensor.text());
   }
-  std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = head.text();
   text.append((kAlignment - (text.size() + sizeof(std::uint64_t)) % kAlignment) % kAlignment, ' ');
   const std::uint64_t length = text.size();
   std::string bytes(sizeof length, '\0');
@@ -73,11 +77,12 @@ Result<Origin> origin_of(const fs::path& path) {
   }
   std::string text(length, '\0');
   PHAROS_TRY_VOID(read_at(file, path, sizeof length, std::as_writable_bytes(std::span{text})));
-  const Json head = Json::parse(text, nullptr, false);
-  const auto said = [&head](const char* name) -> std::string {
-    if (!head.is_object() || !head.contains("__metadata__")) return {};
-    const Json& texts = head["__metadata__"];
-    return texts.is_object() && texts.contains(name) && texts[name].is_string() ? texts[name].get<std::string>() : "";
+  const auto head = parse_json(text, kHeadDepth);
+  const JsonValue* const texts = head ? head->find("__metadata__") : nullptr;
+  const auto said = [texts](const char* name) -> std::string {
+    const JsonValue* const found = texts == nullptr ? nullptr : texts->find(name);
+    const auto* const own = found == nullptr ? nullptr : found->as<std::string>();
+    return own == nullptr ? "" : *own;
   };
   return Origin{said("checkpoint"), said("step")};
 }

@@ -13,6 +13,7 @@
 #include <pharos/ml/checkpoints.hpp>
 #include <pharos/ml/state.hpp>
 
+#include "caught.hpp"
 #include "manifest.hpp"
 
 namespace pharos::ml {
@@ -37,6 +38,9 @@ struct Save {
   Moment moment;
   RankPart part;
   std::unique_ptr<StateCopy> copy;
+  std::string begun;                   ///< its folder, before it is a checkpoint
+  Error no_memory = no_memory_left();  ///< to be said when none is left to say anything else
+  bool is_said = false;                ///< in its folder, that this rank could not write its part
 
   /// Of the checkpoint.
   std::string name() const;

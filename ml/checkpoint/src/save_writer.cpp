@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <new>
 #include <utility>
 
 #include <pharos/base/check.hpp>
@@ -43,6 +44,23 @@ Error given_up() {
   return {ErrorCode::kFailedPrecondition, "it was given up: a rank had died, and has no part in it"};
 }
 
+/// As far as there is memory to.
+void log_failed(const Save& save, const Error& why) {
+  try {
+    log(LogLevel::kError, "a checkpoint could not be written",
+        {kv("step", save.moment.step), kv("why", why.to_string())});
+  } catch (const std::bad_alloc&) {
+    return;  // last_error() has it
+  }
+}
+
+template <class T>
+std::vector<T> with_room_for(std::size_t count) {
+  std::vector<T> values;
+  values.reserve(count);
+  return values;
+}
+
 std::string failed_name(std::uint32_t rank) {
   return part_text_name(rank) + ".failed";
 }
@@ -75,7 +93,13 @@ Result<RankPart> part_of(const fs::path& folder, std::uint32_t rank) {
 }  // namespace
 
 SaveWriter::SaveWriter(std::uint32_t rank, std::uint32_t ranks, const CheckpointOptions& options)
-    : rank_{rank}, ranks_{ranks}, options_{options}, unsaid_of_(ranks), thread_{[this] { run(); }} {}
+    : rank_{rank},
+      ranks_{ranks},
+      options_{options},
+      spare_(with_room_for<std::unique_ptr<StateCopy>>(kUnderWayMax)),
+      unsaid_of_(ranks),
+      left_(with_room_for<std::string>(kLeftMax)),
+      thread_{[this] { run(); }} {}
 
 SaveWriter::~SaveWriter() {
   {
@@ -104,6 +128,7 @@ std::unique_ptr<StateCopy> SaveWriter::copy_of(std::size_t bytes) {
 }
 
 void SaveWriter::write(std::unique_ptr<Save> save) {
+  save->begun = begun_name(save->name());
   {
     const std::lock_guard lock{mutex_};
     save->number = ++begun_;
@@ -174,6 +199,7 @@ void SaveWriter::knows(const std::vector<std::string>& names) {
   known_.insert(names.begin(), names.end());
 }
 
+// There may be no memory left at any place in it: what takes some is caught.
 void SaveWriter::run() {
   give_way();
   std::unique_lock lock{mutex_};
@@ -184,40 +210,36 @@ void SaveWriter::run() {
     saves_.pop_front();
     busy_ = true;
     lock.unlock();
-    const auto written = caught([&] { return write_out(*save); });
-    const auto say = [&]() -> Result<void> {
-      log(LogLevel::kError, "a checkpoint could not be written",
-          {kv("step", save->moment.step), kv("why", written.error().to_string())});
-      return {};
-    };
-    if (!written) static_cast<void>(caught(say));
+    auto written = caught([&] { return write_out(*save); }, std::move(save->no_memory));
+    if (!written) log_failed(*save, written.error());
+    if (!written && rank_ == 0) leave(*save);
     lock.lock();
-    last_error_ = written ? std::nullopt : std::optional{written.error()};
-    spare_.push_back(std::move(save->copy));
+    // Rank 0 hears of it when all ranks meet.
+    if (!written && !save->is_said) unsaid_ = save->number;
+    last_error_ = written ? std::nullopt : std::optional{std::move(written).error()};
+    spare_.push_back(std::move(save->copy));  // there is room for as many as there are
     busy_ = false;
     changed_.notify_all();
   }
 }
 
 Result<void> SaveWriter::write_out(Save& save) {
-  if (rank_ == 0) remove_left();
-  const fs::path folder = options_.folder / begun_name(save.name());
+  if (rank_ == 0) {
+    const auto removed = caught([&] { return remove_left(); });
+    if (!removed) log_around(removed.error());
+  }
+  const fs::path folder = options_.folder / save.begun;
   auto own = is_given_up(save) ? given_up() : caught([&] { return write_own(save, folder); });
   if (rank_ == 0) return complete(save, folder, own);
   if (own || is_given_up(save)) return {};
   std::error_code error;
   const bool is_there = fs::exists(folder, error) || error;
-  if (is_there && say_failed(folder, own.error())) return own;
+  save.is_said = is_there && say_failed(folder, own.error());
   const bool was_there = save.part.bytes != 0;
-  if (!is_there && was_there) {
-    // Rank 0 has given it up, and says why; or has what it needs of this rank.
-    log_around(own.error());
-    return {};
-  }
-  // Rank 0 hears of it when all ranks meet.
-  const std::lock_guard lock{mutex_};
-  unsaid_ = save.number;
-  return own;
+  if (is_there || !was_there) return own;
+  // Rank 0 has given it up, and says why; or has what it needs of this rank.
+  log_around(own.error());
+  return {};
 }
 
 Result<void> SaveWriter::write_own(Save& save, const fs::path& folder) const {
@@ -248,25 +270,18 @@ bool SaveWriter::say_failed(const fs::path& folder, const Error& why) const {
 
 Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, const Result<void>& own) {
   const std::string name = save.name();
-  left_.push_back(begun_name(name));
   // Looked for now: later ones that come after the manifest are of others, who have gone on from this one.
   const auto later = later_than(name);
   auto committed = caught([&] { return commit(save, folder, own && !later ? later.error() : own); });
   if (!committed) {
-    const auto removed = remove_checkpoint(options_.folder, begun_name(name));
+    const auto removed = remove_checkpoint(options_.folder, save.begun);
     if (!removed) log_around(removed.error());
     return committed;
   }
-  left_.pop_back();
   failpoint(Failpoint::kManifestWritten);
   PHAROS_TRY_VOID(set_aside(options_.folder, *later));
   // It is the newest: what goes wrong from here on takes room, and nothing else.
-  std::error_code error;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    fs::remove(options_.folder / name / part_text_name(rank), error);
-  }
-  auto tidied = remove_old(name);
-  if (tidied) tidied = write_text(options_.folder / kNewestFile, name + '\n');
+  const auto tidied = caught([&] { return tidy(name); });
   if (!tidied) log_around(tidied.error());
   return {};
 }
@@ -357,6 +372,15 @@ Result<std::vector<std::string>> SaveWriter::later_than(const std::string& name)
   return later;
 }
 
+Result<void> SaveWriter::tidy(const std::string& own) const {
+  std::error_code error;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    fs::remove(options_.folder / own / part_text_name(rank), error);
+  }
+  PHAROS_TRY_VOID(remove_old(own));
+  return write_text(options_.folder / kNewestFile, own + '\n');
+}
+
 Result<void> SaveWriter::remove_old(const std::string& own) const {
   PHAROS_TRY(std::vector<std::string> names, complete_in(options_.folder));
   // Of others, then.
@@ -387,15 +411,20 @@ Result<void> SaveWriter::remove_old(const std::string& own) const {
   return {};
 }
 
+// Of a save that has failed. Takes no memory.
+void SaveWriter::leave(Save& save) {
+  if (left_.size() == left_.capacity()) left_.erase(left_.begin());
+  left_.push_back(std::move(save.begun));
+}
+
 // What earlier processes have left, when this one saves for the first time. Not before: a process that only loads may
 // have the folder of a training that saves. A lock would not tell them apart on all disks that machines share. And of
 // saves that have failed, what ranks have written since.
-void SaveWriter::remove_left() {
+Result<void> SaveWriter::remove_left() {
   if (!has_looked_for_left_) {
-    const auto found = incomplete_in(options_.folder);
-    if (!found) return log_around(found.error());
+    PHAROS_TRY(const std::vector<std::string> found, incomplete_in(options_.folder));
     const std::lock_guard lock{mutex_};
-    for (const std::string& each : *found) {
+    for (const std::string& each : found) {
       if (!expected_.contains(each)) left_.push_back(each);
     }
     expected_.clear();
@@ -405,7 +434,8 @@ void SaveWriter::remove_left() {
     const auto removed = remove_checkpoint(options_.folder, each);
     if (!removed) log_around(removed.error());
   }
-  while (left_.size() > kLeftMax) left_.pop_front();
+  if (left_.size() > kLeftMax) left_.erase(left_.begin(), left_.end() - kLeftMax);
+  return {};
 }
 
 }  // namespace pharos::ml

@@ -75,8 +75,10 @@ class SaveWriter {
   Result<Manifest> gather(const Save& save, const std::filesystem::path& folder, const Result<void>& own);
   Error never_came(std::uint32_t rank) const;
   Result<std::vector<std::string>> later_than(const std::string& name);
+  Result<void> tidy(const std::string& own) const;
   Result<void> remove_old(const std::string& own) const;
-  void remove_left();
+  void leave(Save& save);
+  Result<void> remove_left();
 
   static constexpr std::size_t kUnderWayMax = 2;
   static constexpr Duration kEndTime = std::chrono::seconds{10};
@@ -103,8 +105,8 @@ class SaveWriter {
   std::set<std::string> known_;  // checkpoints that this process has found or made
 
   // Of the thread.
-  std::deque<std::string> left_;  // to be removed before the next save
-  std::thread thread_;            // the last: it uses the others
+  std::vector<std::string> left_;  // to be removed before the next save
+  std::thread thread_;             // the last: it uses the others
 };
 
 }  // namespace pharos::ml

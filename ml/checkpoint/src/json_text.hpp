@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+// JSON where memory may run out: a list or an object of the library's own takes memory when it goes, and ends the
+// process when there is none.
+
+namespace pharos::ml {
+
+/// What a text holds.
+struct JsonValue {
+  using List = std::vector<JsonValue>;
+  using Object = std::vector<std::pair<std::string, JsonValue>>;
+
+  std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, List, Object> value{};
+
+  template <class T>
+  const T* as() const {
+    return std::get_if<T>(&value);
+  }
+  /// None: it is no object, or has no such member.
+  const JsonValue* find(std::string_view name) const;
+};
+/// None: it is no JSON, or deeper than that.
+std::optional<JsonValue> parse_json(std::string_view text, std::size_t depth_max);
+
+std::string json_text(std::string_view text);
+std::string json_text(std::uint64_t number);
+std::string json_text(std::int64_t number);
+std::string json_text(double number);
+template <class Values, class TextOf>
+std::string json_list(const Values& values, const TextOf& text_of) {
+  std::string text;
+  for (const auto& each : values) text += (text.empty() ? "" : ",") + text_of(each);
+  return '[' + text + ']';
+}
+/// Of strings or numbers.
+template <class Values>
+std::string json_list(const Values& values) {
+  return json_list(values, [](const auto& each) { return json_text(each); });
+}
+
+/// An object's text, member by member.
+class JsonObjectText {
+ public:
+  template <class T>
+  JsonObjectText& add(std::string_view name, const T& value) {
+    return add_text(name, json_text(value));
+  }
+  /// Of a list or another object.
+  JsonObjectText& add_text(std::string_view name, const std::string& text);
+  std::string text() const { return '{' + members_ + '}'; }
+
+ private:
+  std::string members_;
+};
+
+}  // namespace pharos::ml
