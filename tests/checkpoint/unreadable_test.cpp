@@ -1,0 +1,126 @@
+// What cannot be read for a reason that says nothing of what lies there is no damage: it is said, no other checkpoint
+// is taken for it, nothing begins anew, and all stay.
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include <pharos/base/check.hpp>
+
+#include "checkpoint_folder.hpp"
+#include "stale_files.hpp"
+
+namespace pharos::ml {
+namespace {
+
+class Unreadable : public CheckpointFolder {
+ protected:
+  Unreadable() {
+    save(2, {11, 22});
+    newest_ = saved().at(0).path;
+  }
+  /// A file of the newest checkpoint; "": its folder, "..": all of them.
+  fs::path of_newest(const std::string& file) const {
+    return file.empty() ? newest_ : file == ".." ? options().folder : newest_ / file;
+  }
+  void expect_untouched() const {
+    EXPECT_TRUE(aside().empty());
+    EXPECT_EQ(steps(), (std::vector<std::uint64_t>{22, 11}));
+    PlainModel model{0, 1};
+    EXPECT_EQ(load(model)->step, 22U);
+    model.expect(22, false);
+  }
+
+ private:
+  fs::path newest_;
+};
+
+// ---- A server has lost what it had given out
+
+struct StaleFile {
+  const char* name;
+  FileCall call;
+  const char* file;  ///< of the newest checkpoint
+  const char* says;
+};
+
+class Stale : public Unreadable, public testing::WithParamInterface<StaleFile> {};
+
+TEST_P(Stale, IsSaidByAllRanksAndNoOtherIsTaken) {
+  const fs::path path = of_newest(GetParam().file);
+  run_threads(2, {}, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, options()};
+    PlainModel model{ranks.rank(), 2};
+    if (ranks.rank() == 0) make_stale(GetParam().call, path);
+    ranks.barrier();
+    const std::string why = message_of<FailedPrecondition>([&] { checkpoints.load(model.state()); });
+    EXPECT_SAYS(why, GetParam().says);
+    EXPECT_SAYS(why, path.string() + ": Stale file handle");
+    ranks.barrier();
+  });
+  make_none_stale();
+  expect_untouched();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, Stale,
+    testing::Values(StaleFile{"part_opened", FileCall::kOpen, "rank-00001.safetensors", "rank 1: "},
+                    StaleFile{"part_read", FileCall::kRead, "rank-00001.safetensors", "rank 1: "},
+                    StaleFile{"part_looked_at", FileCall::kLook, "rank-00001.safetensors", "rank 0: "},
+                    StaleFile{"manifest_opened", FileCall::kOpen, "manifest.json", "rank 0: "},
+                    StaleFile{"manifest_read", FileCall::kRead, "manifest.json", "rank 0: "},
+                    StaleFile{"folder", FileCall::kOpen, "..", "rank 0: looking into "}),
+    [](const auto& chosen) { return chosen.param.name; });
+
+// ---- It is somebody else's
+
+/// The rights of somebody who is not root, for a while.
+class Unprivileged {
+ public:
+  Unprivileged() {
+    if (was_ == 0) PHAROS_CHECK(::seteuid(kNobody) == 0);
+  }
+  ~Unprivileged() {
+    if (was_ == 0) PHAROS_CHECK(::seteuid(was_) == 0);
+  }
+  Unprivileged(Unprivileged&&) = delete;
+
+ private:
+  static constexpr uid_t kNobody = 65534;
+  const uid_t was_ = ::geteuid();
+};
+
+struct ForbiddenFile {
+  const char* name;
+  const char* file;  ///< of the newest checkpoint
+};
+
+class Forbidden : public Unreadable, public testing::WithParamInterface<ForbiddenFile> {};
+
+TEST_P(Forbidden, IsSaidAndNoOtherIsTaken) {
+  const fs::path path = of_newest(GetParam().file);
+  fs::permissions(folder_.path(), fs::perms{0755});
+  const fs::perms before = fs::status(path).permissions();
+  fs::permissions(path, fs::perms::none);
+  run_processes(1, {}, [&](Communicator& ranks) {
+    const Unprivileged unprivileged;
+    const std::string why = message_of<PermissionDenied>([&] {
+      Checkpoints checkpoints{ranks, options()};
+      PlainModel model{0, 1};
+      checkpoints.load(model.state());
+    });
+    EXPECT_SAYS(why, path.string() + ": Permission denied");
+  });
+  fs::permissions(path, before);
+  expect_untouched();
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Forbidden,
+                         testing::Values(ForbiddenFile{"part", "rank-00001.safetensors"},
+                                         ForbiddenFile{"manifest", "manifest.json"}, ForbiddenFile{"checkpoint", ""},
+                                         ForbiddenFile{"folder", ".."}),
+                         [](const auto& chosen) { return chosen.param.name; });
+
+}  // namespace
+}  // namespace pharos::ml
