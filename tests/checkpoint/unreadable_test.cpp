@@ -73,6 +73,14 @@ INSTANTIATE_TEST_SUITE_P(
                     StaleFile{"folder", FileCall::kOpen, "..", "rank 0: looking into "}),
     [](const auto& chosen) { return chosen.param.name; });
 
+TEST_F(Unreadable, ManifestIsNotPassedOverByWhoeverLooks) {
+  make_stale(FileCall::kOpen, of_newest("manifest.json"));
+  EXPECT_SAYS(message_of<FailedPrecondition>([&] { saved(); }),
+              of_newest("manifest.json").string() + ": Stale file handle");
+  make_none_stale();
+  expect_untouched();
+}
+
 // ---- It is somebody else's
 
 /// The rights of somebody who is not root, for a while.

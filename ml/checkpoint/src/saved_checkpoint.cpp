@@ -15,7 +15,12 @@ std::vector<SavedCheckpoint> checkpoints_in(const fs::path& folder) {
   if (!names) throw_error(names.error());
   for (const std::string& name : *names) {
     const auto manifest = read_manifest(folder / name);
-    if (!manifest) continue;
+    if (!manifest) {
+      // Damaged, or of a newer format. What else keeps it from being read is no reason to take an older one for it.
+      const ErrorCode why = manifest.error().code();
+      if (why != ErrorCode::kCorrupt && why != ErrorCode::kUnsupported) throw_error(manifest.error());
+      continue;
+    }
     SavedCheckpoint saved{
         .path = folder / name, .moment = manifest->moment, .ranks = static_cast<std::uint32_t>(manifest->parts.size())};
     for (const RankPart& each : manifest->parts) saved.bytes += each.bytes;
