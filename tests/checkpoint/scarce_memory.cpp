@@ -40,8 +40,11 @@ void be_spared() {
 
 }  // namespace pharos
 
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return pharos::is_short_now(bytes) ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
+}
 void* operator new(std::size_t bytes) {
-  void* const memory = pharos::is_short_now(bytes) ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
+  void* const memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc{};
   return memory;
 }
