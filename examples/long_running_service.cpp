@@ -42,6 +42,7 @@ namespace ml = pharos::ml;
 using torch::Tensor;
 
 constexpr const char* kName = "training-service";
+constexpr const char* kCheckpoints = "checkpoints";  // in a training's folder
 constexpr std::size_t kRanks = 2;
 constexpr std::uint64_t kSaveEvery = 50;  // steps
 constexpr std::uint64_t kStepsMin = 500;
@@ -102,7 +103,7 @@ enum class Doing : std::uint8_t { kNothing, kTraining, kStopped, kFinished, kFai
 
 struct State {
   Doing doing = Doing::kNothing;
-  std::uint64_t step = 0;
+  std::uint64_t step = 0;  // that it has done; of one that was stopped by another process, that which is saved
   double loss = 0;
   std::uint64_t from = 0;         // the step that it was last begun at
   std::uint32_t incarnation = 0;  // of the service: how many processes it has had
@@ -123,11 +124,13 @@ class Service {
       start();  // the process before this one has died at it
     } else if (fs::exists(folder_)) {
       state_.doing = Doing::kStopped;
+      const auto saved = ml::checkpoints_in(folder_ / kCheckpoints);
+      if (!saved.empty()) state_.step = saved[0].moment.step;
     }
   }
   Service(Service&&) = delete;
   ~Service() {
-    stop();
+    stops_ = true;
     if (thread_.joinable()) thread_.join();
   }
 
@@ -139,11 +142,16 @@ class Service {
     if (!fs::exists(folder_)) throw std::logic_error{"there is no training in " + folder_.string() + ": begin one"};
     start();
   }
-  /// Soon, with a checkpoint of the step that it is at. A process that dies before that is not followed by one that
-  /// trains, either: it is not wanted any more when this has been answered.
-  void stop() {
-    fs::remove(wanted_);
+  /// Answered when it trains no more, and a checkpoint of the step that it was at is on disk: from then on that is so
+  /// whatever dies. A process that dies before that is followed by one that trains on, and has this call sent again.
+  /// Others are answered meanwhile.
+  pharos::Async<State> stop() {
     stops_ = true;
+    while (stops_ && state().doing == Doing::kTraining) {
+      const auto waited = co_await pharos::async::sleep(kAskEvery);
+      if (!waited) pharos::throw_error(waited.error());
+    }
+    co_return state();
   }
   State state() {
     const std::lock_guard lock{mutex_};
@@ -216,9 +224,9 @@ void train_as_rank(ml::TrainContext& context, const std::string& service, std::u
 class Client {
  public:
   Client(pharos::Runtime& runtime, const fs::path& folder, std::uint64_t steps)
-      : service_{runtime.spawn<Service>({.name = kName, .max_restarts = 3, .max_task_retries = 3}, folder.string(),
+      : service_{runtime.spawn<Service>({.name = kName, .max_restarts = 5, .max_task_retries = 5}, folder.string(),
                                         steps)},
-        checkpoints_{folder / "checkpoints"},
+        checkpoints_{folder / kCheckpoints},
         steps_{steps} {}
 
   /// The last step's loss.
@@ -233,7 +241,8 @@ class Client {
     say("it has come back by itself as process " + std::to_string(back.process) + ", and gone on from step " +
         std::to_string(back.from));
     // The two newest checkpoints may not have been on disk yet.
-    expect(back.incarnation == 2 && back.from >= killed.from && back.from + 3 * kSaveEvery > killed.step,
+    expect(back.incarnation == killed.incarnation + 1 && back.from >= killed.from &&
+               back.from + 3 * kSaveEvery > killed.step,
            "it has not gone on where it was saved");
     kill(back.ranks[1], "rank 1", back.step);
     const State end = until([](const State& now) { return now.doing == Doing::kFinished; });
@@ -243,9 +252,15 @@ class Client {
   }
 
  private:
+  /// Its process is killed when it is to stop, and the next one as soon as that has answered.
   void stop_and_resume() {
-    service_.call<&Service::stop>().get();
-    const State stopped = until([](const State& now) { return now.doing == Doing::kStopped; });
+    const State told = service_.call<&Service::state>().get();
+    const auto answer = service_.call<&Service::stop>();
+    kill(told.process, "the service", told.step);
+    const State stopped = answer.get();
+    kill(stopped.process, "the service", stopped.step);
+    const State back = until([&](const State& now) { return now.process != stopped.process; });
+    expect(back.doing == Doing::kStopped && back.step == stopped.step, "it has not stopped when it said so");
     const std::uint64_t saved = ml::checkpoints_in(checkpoints_).at(0).moment.step;
     say("stopped at step " + std::to_string(stopped.step) + "; the newest checkpoint is of step " +
         std::to_string(saved));
