@@ -19,8 +19,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-int nap(int number) {
-  ::usleep(700'000);
+/// Runs until the file is there.
+int stay_until(std::string file, int number) {
+  while (!std::filesystem::exists(file)) ::usleep(1000);
   return number + 1;
 }
 
@@ -46,7 +47,7 @@ void run_load(pharos::Runtime& runtime, const std::string& file) {
   say(std::to_string(wrong) + " wrong");
 }
 
-/// Counters on b that may move and that may not, and a task that takes its time; the test drains b.
+/// Counters on b that may move and that may not, and tasks that run until the test has begun to drain b.
 void run_drained(pharos::Runtime& runtime, const std::string& go) {
   // No call of it may run twice, and none is lost.
   const auto moving = runtime.spawn<Counter>({.resources = {{"both", 0.5}}, .max_restarts = 1});
@@ -55,7 +56,7 @@ void run_drained(pharos::Runtime& runtime, const std::string& go) {
   say("b is " + b);
   say(std::string{"moving is on b: "} + (wait_for(moving.call<&Counter::node>()) == b ? "yes" : "no"));
   std::vector<pharos::Ref<int>> tasks;
-  for (int i = 0; i < 3; ++i) tasks.push_back(runtime.submit<&nap>({.resources = {{"both", 0.2}}}, i));
+  for (int i = 0; i < 3; ++i) tasks.push_back(runtime.submit<&stay_until>({.resources = {{"both", 0.2}}}, go, i));
   say("ready");
   while (!std::filesystem::exists(go)) ::usleep(1000);
   for (bool moved = false; !moved;) {
@@ -65,9 +66,9 @@ void run_drained(pharos::Runtime& runtime, const std::string& go) {
   }
   say("it moved");
   say("what is fixed goes on: " + std::to_string(wait_for(fixed.call<&Counter::add>(1))));
-  int slept = 0;
-  for (const auto& task : tasks) slept += wait_for(task);
-  say("tasks ended: " + std::to_string(slept));
+  int ended = 0;
+  for (const auto& task : tasks) ended += wait_for(task);
+  say("tasks ended: " + std::to_string(ended));
   fixed.kill();
 }
 
