@@ -114,14 +114,15 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   while (const auto taken = take_next()) {
     const wire::FrameView& frame = taken->frame;
     if (is_note(frame.header.kind)) continue;
-    if (calls_.stopping() && (!serves_.actor || calls_.moves())) [[unlikely]] {
+    const bool stops = calls_.stopping();  // asked once: a call that is not turned away begins, or is refused for it
+    if (stops && (!serves_.actor || calls_.moves())) [[unlikely]] {
       give_back_frame(frame.header, wire::ReplyStatus::kTurnedAway);
       flush_later();
       continue;
     }
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
-    if (auto waits = run_one(*taken)) {
+    if (auto waits = run_one(*taken, stops)) {
       calls_.strand().note_suspended();
       marks_.note_suspended(number, std::move(waits));
     } else {
@@ -146,7 +147,7 @@ void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
 }
 
 // Why the call does not begin.
-std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
+std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stops) const {
   const auto functions = function_table();
   if (header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
@@ -173,7 +174,7 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
     return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
                  "Caller and worker must be the same build."};
   }
-  if (serves_.actor && calls_.stopping()) {
+  if (serves_.actor && stops) {
     return Error{ErrorCode::kActorDied, "the actor stops, and begins no call any more",
                  "Spawn another where it is still wanted."};
   }
@@ -184,11 +185,11 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header) const {
 }
 
 // Runs it, or a coroutine to its first wait; that is returned if it waits.
-std::shared_ptr<CoroutineCall> CallerLink::run_one(const Taken& taken) {
+std::shared_ptr<CoroutineCall> CallerLink::run_one(const Taken& taken, bool stops) {
   const wire::FrameView& frame = taken.frame;
   const FrameHeader& header = frame.header;
   result_.clear();
-  if (auto refusal = refusal_of(header)) [[unlikely]] {
+  if (auto refusal = refusal_of(header, stops)) [[unlikely]] {
     // An earlier sending may have begun, in a process that is gone.
     const Outcome outcome = header.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown;
     reply(header, std::move(*refusal).with_outcome(outcome), result_, {});

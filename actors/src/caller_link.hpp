@@ -136,8 +136,8 @@ class CallerLink final : public net::Link::Handler,
   std::optional<Taken> take_next();
   bool is_last();
   bool take_account(const wire::FrameView& frame);
-  std::optional<Error> refusal_of(const wire::FrameHeader& header) const;
-  std::shared_ptr<CoroutineCall> run_one(const Taken& taken);
+  std::optional<Error> refusal_of(const wire::FrameHeader& header, bool stops) const;
+  std::shared_ptr<CoroutineCall> run_one(const Taken& taken, bool stops);
   void give_back_frames(net::FrameBatch& batch);
   void give_back_frame(wire::FrameHeader header, wire::ReplyStatus status = wire::ReplyStatus::kReturned);
 

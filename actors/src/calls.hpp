@@ -72,7 +72,7 @@ class Calls {
     moves_.store(moves);
     stopping_.store(true);
   }
-  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+  bool stopping() const { return stopping_.load(std::memory_order_acquire); }
   bool moves() const { return moves_.load(std::memory_order_relaxed); }
   /// The actor's own wish: it ends after this call.
   Result<void> exit_actor();

@@ -21,11 +21,18 @@ constexpr Duration kLookTime = std::chrono::milliseconds{100};
 }  // namespace
 
 std::shared_ptr<Work> Core::begin(const Operation& operation, const Places& places) {
-  auto work = backend_->begin(operation, places);
   if (recent_.size() == kRecent) recent_.pop_front();
+  // First: what has begun uses the caller's memory, and is to be waited for.
+  recent_.push_back({last_ + 1, operation, std::chrono::steady_clock::now(), {}});
+  std::shared_ptr<Work> work;
+  try {
+    work = backend_->begin(operation, places);
+  } catch (...) {
+    recent_.pop_back();
+    throw;
+  }
   work->number = ++last_;
-  work->began = std::chrono::steady_clock::now();
-  recent_.push_back({last_, operation, work->began, {}});
+  work->began = recent_.back().began;
   return work;
 }
 

@@ -337,9 +337,9 @@ std::shared_ptr<detail::Work> SharedBackend::begin(const detail::Step& step, con
     running->part_max = std::max<std::size_t>(kStagingBytes / (running->element() * running->pieces), 1);
     running->rounds = std::max<std::size_t>((running->unit + running->part_max - 1) / running->part_max, 1);
   }
+  running_.push_back(running);
   running->first_round = last_round_ + 1;
   last_round_ += running->rounds;
-  running_.push_back(running);
   advance_all();
   return running;
 }

@@ -60,7 +60,7 @@ class PHAROS_API Checkpoints {
   /// steps are called .aside, and stay.
   void save(const State& state, const Moment& moment);
   /// Waits until all that was saved is on disk, on all ranks. Throws what has gone wrong with the last one: Exhausted
-  /// when there was no room, and for other disks that do not write FailedPrecondition.
+  /// when there was no room, or memory, and for other disks that do not write FailedPrecondition.
   void finish();
   /// Of this rank's part, or, at rank 0, of a whole one.
   std::optional<Error> last_error() const;
@@ -91,7 +91,8 @@ struct SavedCheckpoint {
   std::uint32_t ranks = 0;
   std::uint64_t bytes = 0;
 };
-/// Those of a folder that are complete, the newest first. Their parts are not looked at.
+/// Those of a folder that are complete, the newest first. Their parts are not looked at. One whose manifest is damaged,
+/// or of a newer format, is left out; throws whatever else keeps it from reading one.
 PHAROS_API std::vector<SavedCheckpoint> checkpoints_in(const std::filesystem::path& folder);
 /// Reads all of it. Throws kCorrupt with what is damaged.
 PHAROS_API void verify_checkpoint(const std::filesystem::path& checkpoint);
