@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <exception>
 #include <fstream>
 #include <random>
 #include <regex>
@@ -379,8 +380,20 @@ TEST_F(CheckpointFolder, TooManyOpenFilesAreNoDamage) {
     const State state = model.state();
     // When it looks into the folder, and when it has one part open and wants the other.
     for (const int more : {0, 1}) {
-      const OpenFilesLimit limit{more};
-      EXPECT_SAYS(message_of<Exhausted>([&] { checkpoints.load(state); }), "Too many open files");
+      std::exception_ptr thrown;
+      {
+        const OpenFilesLimit limit{more};
+        try {
+          checkpoints.load(state);
+        } catch (...) {
+          thrown = std::current_exception();
+        }
+      }
+      // Not before: a sanitizer that looks at the object opens a pipe.
+      const auto again = [&] {
+        if (thrown) std::rethrow_exception(thrown);
+      };
+      EXPECT_SAYS(message_of<Exhausted>(again), "Too many open files");
     }
     EXPECT_TRUE(aside().empty());
     EXPECT_EQ(checkpoints.load(state)->step, 22U);

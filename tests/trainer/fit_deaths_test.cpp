@@ -61,7 +61,7 @@ TEST_F(FitTest, ARankThatIsKilledIsNoHarmToWhatIsLearned) {
   }
 }
 
-constexpr FitOptions kImages{.batch = 5, .epochs = 3};
+const FitOptions kImages{.batch = 5, .epochs = 3};
 constexpr std::uint64_t kImageSteps = 3 * 5;  // of three ranks
 
 class Replaced : public FitTest {
