@@ -84,7 +84,7 @@ class Checkpoints::Core {
     std::byte* to = job->copy->span().data();
     job->part.file = part_file_name(ranks_.rank());
     for (const StateSource& each : sources) {
-      std::memcpy(to, each.bytes.data(), each.bytes.size());
+      if (!each.bytes.empty()) std::memcpy(to, each.bytes.data(), each.bytes.size());
       to += each.bytes.size();
       job->part.entries.push_back(each.entry);
     }
