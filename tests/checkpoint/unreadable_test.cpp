@@ -10,6 +10,7 @@
 
 #include "checkpoint_folder.hpp"
 #include "stale_files.hpp"
+#include "unprivileged.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -82,22 +83,6 @@ TEST_F(Unreadable, ManifestIsNotPassedOverByWhoeverLooks) {
 }
 
 // ---- It is somebody else's
-
-/// The rights of somebody who is not root, for a while.
-class Unprivileged {
- public:
-  Unprivileged() {
-    if (was_ == 0) PHAROS_CHECK(::seteuid(kNobody) == 0);
-  }
-  ~Unprivileged() {
-    if (was_ == 0) PHAROS_CHECK(::seteuid(was_) == 0);
-  }
-  Unprivileged(Unprivileged&&) = delete;
-
- private:
-  static constexpr uid_t kNobody = 65534;
-  const uid_t was_ = ::geteuid();
-};
 
 struct ForbiddenFile {
   const char* name;

@@ -8,6 +8,7 @@
 
 #include "store_test.hpp"
 #include "temporary_folder.hpp"
+#include "unprivileged.hpp"
 
 // Disks that are full, read-only, or somebody else's.
 
@@ -41,21 +42,6 @@ class SmallDisk {
 
   fs::path at_;
   std::string failure_;
-};
-
-/// The rights of somebody who is not root, for a while.
-class Unprivileged {
- public:
-  Unprivileged() {
-    if (was_ == 0) PHAROS_CHECK(::seteuid(kNobody) == 0);
-  }
-  ~Unprivileged() {
-    if (was_ == 0) PHAROS_CHECK(::seteuid(was_) == 0);
-  }
-
- private:
-  static constexpr uid_t kNobody = 65534;
-  const uid_t was_ = ::geteuid();
 };
 
 class DiskTest : public StoreTest {

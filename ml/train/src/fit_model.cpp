@@ -42,7 +42,6 @@ std::size_t kept_by(const Rule& rule) {
 /// Of what is divided, as Gathering and Reducing have it.
 void add_units(FitSize& size, const torch::nn::Module& module, const ShardOptions& how, bool bf16,
                std::uint32_t ranks) {
-  constexpr std::uint64_t kGathered = 3;
   constexpr std::uint64_t kReduced = 2;
   const Modules blocks = how.blocks.empty() ? blocks_of(module) : how.blocks;
   std::uint64_t largest = 0;
@@ -68,7 +67,7 @@ void add_units(FitSize& size, const torch::nn::Module& module, const ShardOption
       ++passing;
     }
   }
-  size.gathered_bytes += std::min(passing, kGathered) * largest;
+  size.gathered_bytes += std::min<std::uint64_t>(passing, kGatheredAtOnce) * largest;
   size.gradient_bytes += std::min(passing, kReduced) * largest_gradients;
 }
 

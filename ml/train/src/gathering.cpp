@@ -14,7 +14,6 @@ namespace pharos::ml {
 namespace {
 
 constexpr const char* kWhat = "gathering";
-constexpr std::size_t kRooms = 3;          // for the unit that is worked on, the one before it, and the next
 constexpr std::size_t kPathMax = 1 << 16;  // is kept in words
 
 bool is_in(std::uint32_t unit, std::span<const std::uint32_t> units) {
@@ -46,7 +45,8 @@ Gathering::Gathering(const Communicator& ranks, std::vector<ShardedUnit>& units,
       room_bytes_ = std::max(room_bytes_, units_[i].bytes);
     }
   }
-  while (rooms_.size() < std::min(passing, kRooms)) rooms_.push_back({ranks_.allocate<std::byte>(room_bytes_)});
+  while (rooms_.size() < std::min(passing, kGatheredAtOnce))
+    rooms_.push_back({ranks_.allocate<std::byte>(room_bytes_)});
 }
 
 Gathering::~Gathering() {

@@ -14,7 +14,6 @@ namespace pharos::ml {
 namespace {
 
 constexpr std::int64_t kAlignedElements = 16;  // each rank's piece begins in a line of its own
-constexpr std::size_t kPassing = 3;            // units whose parameters are there at once, see Gathering
 
 std::size_t bytes_of(const torch::nn::Module& module) {
   std::size_t bytes = 0;
@@ -124,7 +123,7 @@ const torch::nn::Module* largest_list_in(const torch::nn::Module& module) {
 std::size_t at_once(std::size_t all, const torch::nn::Module& list) {
   std::size_t largest = 0;
   for (const auto& each : list.children()) largest = std::max(largest, bytes_of(*each));
-  return all - bytes_of(list) + std::min(kPassing, list.children().size()) * largest;
+  return all - bytes_of(list) + std::min(kGatheredAtOnce, list.children().size()) * largest;
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ struct Unit {
   std::vector<Flat> flats{};
 };
 
+/// So many units' parameters are there at once: of that which is worked on, the one before it, and the next.
+constexpr std::size_t kGatheredAtOnce = 3;
+
 using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
 
 /// The children of the list or sequence that has most of the parameters, or of one inside that which has most of its
