@@ -1,12 +1,8 @@
 // What cannot be read for a reason that says nothing of what lies there is no damage: it is said, no other checkpoint
 // is taken for it, nothing begins anew, and all stay.
 
-#include <unistd.h>
-
 #include <string>
 #include <vector>
-
-#include <pharos/base/check.hpp>
 
 #include "checkpoint_folder.hpp"
 #include "stale_files.hpp"
