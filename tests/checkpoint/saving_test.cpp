@@ -346,6 +346,76 @@ TEST_F(CheckpointFolder, OneThatComesLateLeavesWhatOthersHaveSavedSince) {
   EXPECT_EQ(steps(), std::vector<std::uint64_t>{13});
 }
 
+/// One whose place was taken, and which does not know yet, saves no more: what its heir has done is what counts.
+TEST_F(CheckpointFolder, WhoHasLostItsFolderSavesNoMore) {
+  PlainModel model{0, 1};
+  const auto save = [&](Checkpoints& checkpoints, std::uint64_t step) {
+    model.set(step);
+    checkpoints.save(model.state(), {.step = step});
+    checkpoints.finish();
+  };
+  CheckpointOptions taking = options();
+  taking.takes_over = true;
+  Checkpoints old{Communicator::alone(), taking};
+  Checkpoints older{Communicator::alone(), options()};
+  save(old, 10);
+  save(older, 11);
+  Checkpoints its_heir{Communicator::alone(), taking};
+  ASSERT_EQ(its_heir.load(model.state())->step, 11U);
+  for (Checkpoints* const each : {&old, &older}) {
+    const std::string why = message_of<FailedPrecondition>([&] { save(*each, 17); });
+    EXPECT_SAYS(why, "another process has taken over " + options().folder.string());
+    EXPECT_EQ(steps(), (std::vector<std::uint64_t>{11, 10}));
+    EXPECT_EQ(folders(), 2U);
+  }
+  save(its_heir, 12);
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 11, 10}));
+  // Who only loads takes nothing.
+  EXPECT_EQ(load(model)->step, 12U);
+  save(its_heir, 13);
+  EXPECT_EQ(steps().front(), 13U);
+}
+
+/// And what was just being saved when its place was taken is of later steps than its heir has done.
+TEST_F(CheckpointFolder, WhatIsSavedWhileItsFolderIsTakenDoesNotCountForLong) {
+  PlainModel model{0, 1};
+  save(1, {10, 17});
+  const fs::path late = saved().front().path;
+  const fs::path hidden = folder_.path() / late.filename();
+  fs::rename(late, hidden);
+  CheckpointOptions taking = options();
+  taking.takes_over = true;
+  Checkpoints its_heir{Communicator::alone(), taking};
+  ASSERT_EQ(its_heir.load(model.state())->step, 10U);
+  fs::rename(hidden, late);
+  its_heir.save(model.state(), {.step = 12});
+  its_heir.finish();
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 10}));
+  EXPECT_EQ(aside(), std::vector{fs::path{late.string() + ".aside"}});
+}
+
+/// Its parts were begun in time.
+TEST_F(CheckpointFolder, WhatIsNotWholeWhenItsFolderIsTakenIsGivenUp) {
+  run_threads(2, {}, [&](Communicator& ranks) {
+    CheckpointOptions own = options_of(ranks);
+    own.takes_over = true;
+    Checkpoints checkpoints{ranks, own};
+    go_elsewhere(ranks);
+    PlainModel model{ranks.rank(), 2, 1};
+    checkpoints.save(model.state(), {.step = 1});
+    if (ranks.rank() == 0) {
+      begun(options().folder, 1, "rank-00000.json");
+      CheckpointOptions taking = options();
+      taking.takes_over = true;
+      const Checkpoints its_heir{Communicator::alone(), taking};
+      bring_from_elsewhere(1, {"rank-00001.safetensors", "rank-00001.json"});
+    }
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { checkpoints.finish(); }), "another process has taken over");
+  });
+  EXPECT_TRUE(steps().empty());
+  EXPECT_EQ(folders(), 0U);
+}
+
 // ---- Another one in the place of a rank that has died
 
 TEST_F(CheckpointFolder, SavesThatWereGivenUpLeaveNothing) {

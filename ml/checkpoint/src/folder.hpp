@@ -11,6 +11,7 @@
 
 // A training's folder:
 //   newest                        the name of the checkpoint that was complete last
+//   owner                         an id of the process that has taken over the folder last
 //   step-000000001200-1a2b3c4d/   a checkpoint, named by its step and id
 //     rank-00000.safetensors      what each rank has written
 //     manifest.json               what all of them have written
@@ -29,6 +30,7 @@ namespace pharos::ml {
 
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kNewestFile = "newest";
+constexpr const char* kOwnerFile = "owner";
 
 std::string folder_name(std::uint64_t step, const std::string& id);
 /// What a checkpoint is called before it is one.

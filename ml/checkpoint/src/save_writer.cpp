@@ -189,6 +189,12 @@ void SaveWriter::give_up_others() {
   changed_.notify_all();
 }
 
+Result<void> SaveWriter::enter(const std::string& id) {
+  if (owner_) return {};
+  PHAROS_TRY(owner_, options_.takes_over ? FolderOwner::take(options_.folder, id) : FolderOwner::find(options_.folder));
+  return {};
+}
+
 void SaveWriter::expect(const std::string& name) {
   const std::lock_guard lock{mutex_};
   if (!has_looked_for_left_) expected_.insert(begun_name(name));
@@ -224,12 +230,13 @@ void SaveWriter::run() {
 }
 
 Result<void> SaveWriter::write_out(Save& save) {
-  if (rank_ == 0) {
+  auto own = caught([&] { return may_write(save); });
+  if (own && rank_ == 0) {
     const auto removed = caught([&] { return remove_left(); });
     if (!removed) log_around(removed.error());
   }
   const fs::path folder = options_.folder / save.begun;
-  auto own = is_given_up(save) ? given_up() : caught([&] { return write_own(save, folder); });
+  if (own) own = caught([&] { return write_own(save, folder); });
   if (rank_ == 0) return complete(save, folder, own);
   if (own || is_given_up(save)) return {};
   std::error_code error;
@@ -254,6 +261,11 @@ Result<void> SaveWriter::write_own(Save& save, const fs::path& folder) const {
   const bool is_said = fs::exists(text, error) || error;
   if (!written && !is_said) fs::remove(folder / save.part.file, error);
   return written;
+}
+
+Result<void> SaveWriter::may_write(const Save& save) const {
+  if (is_given_up(save)) return given_up();
+  return owner_ ? owner_->check() : Result<void>{};
 }
 
 bool SaveWriter::is_given_up(const Save& save) const {
@@ -294,6 +306,8 @@ Result<void> SaveWriter::commit(const Save& save, const fs::path& folder, const 
     const std::lock_guard lock{mutex_};
     known_.insert(save.name());
   }
+  // Taken over a moment later, it is there all the same, until its heir saves: see later_than().
+  PHAROS_TRY_VOID(owner_->check());
   return make_complete(options_.folder, save.name());
 }
 
@@ -353,8 +367,8 @@ Error SaveWriter::never_came(std::uint32_t rank) const {
           "If its disk is that slow, set CheckpointOptions::timeout higher, and call finish() before the end."};
 }
 
-// What the training has gone back before. What came since this process looked, and is not its own, is of another one
-// that has taken its place: that goes on from there.
+// What the training has gone back before. What came since this process looked, and is not its own, is of another one:
+// of one whose place this process has, or of one that has this one's place, and goes on from there.
 Result<std::vector<std::string>> SaveWriter::later_than(const std::string& name) {
   PHAROS_TRY(const std::vector<std::string> names, complete_in(options_.folder));
   std::vector<std::string> later;
@@ -362,7 +376,7 @@ Result<std::vector<std::string>> SaveWriter::later_than(const std::string& name)
   std::erase_if(known_, [&](const std::string& each) { return std::ranges::find(names, each) == names.end(); });
   for (const std::string& each : names) {
     if (!is_later(each, name)) continue;
-    if (known_.contains(each)) {
+    if (owner_->is_this_process() || known_.contains(each)) {
       later.push_back(each);
     } else {
       log(LogLevel::kWarn, "another process saves in this training's folder",

@@ -17,6 +17,7 @@
 #include <pharos/base/result.hpp>
 #include <pharos/ml/checkpoints.hpp>
 
+#include "folder_owner.hpp"
 #include "manifest.hpp"
 #include "save.hpp"
 
@@ -56,6 +57,8 @@ class SaveWriter {
   /// Other ranks' parts of what has begun are not waited for any more.
   void give_up_others();
 
+  /// At rank 0, when there is a folder: it is this process from now on that saves there.
+  Result<void> enter(const std::string& id);
   /// This process saves a checkpoint of that name: it is nothing that an earlier one has left.
   void expect(const std::string& name);
   /// Checkpoints that this process has found.
@@ -66,6 +69,7 @@ class SaveWriter {
   Result<void> write_out(Save& save);
   Result<void> write_own(Save& save, const std::filesystem::path& folder) const;
   bool say_failed(const std::filesystem::path& folder, const Error& why) const;
+  Result<void> may_write(const Save& save) const;
   bool is_given_up(const Save& save) const;
   bool fits_one() const { return saves_.size() + (busy_ ? 1 : 0) < kUnderWayMax; }
 
@@ -104,6 +108,7 @@ class SaveWriter {
   bool has_looked_for_left_ = false;
   std::set<std::string> known_;  // checkpoints that this process has found or made
 
+  std::optional<FolderOwner> owner_;  // at rank 0, before anything is saved
   // Of the thread.
   std::vector<std::string> left_;  // to be removed before the next save
   std::thread thread_;             // the last: it uses the others

@@ -56,7 +56,8 @@ TrainContext::TrainContext(detail::TrainLine& line, const detail::TrainBegin& be
                                                  .keep_best = begin_.keep_best,
                                                  .metric = begin_.metric,
                                                  .is_better_lower = begin_.is_better_lower,
-                                                 .runtime = runtime});
+                                                 .runtime = runtime,
+                                                 .takes_over = true});
 }
 
 TrainContext::~TrainContext() = default;
