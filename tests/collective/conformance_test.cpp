@@ -342,6 +342,16 @@ TEST_P(Conformance, WhatMakesNoSenseIsRefusedAtOnceAndEndsNothing) {
     std::vector<float> data(3 * ranks.size() + 1);
     std::vector<float> room(3);
     message_of<InvalidArgument>([&] { ranks.reduce_scatter(std::span<const float>{data}, std::span{room}); });
+    const auto bytes = std::as_writable_bytes(std::span{data}.first(3 * ranks.size()));
+    const auto piece = std::as_writable_bytes(std::span{room});
+    const auto scatter = [&](std::vector<Elsewhere> own) {
+      return message_of<InvalidArgument>(
+          [&] { ranks.begin_reduce_scatter(DType::kF32, bytes, own, piece, Reduction::kSum).wait(); });
+    };
+    EXPECT_SAYS(scatter({{8, piece.first(8)}}), "of a piece of 12 bytes, 8 from 8 on are elsewhere");
+    EXPECT_SAYS(scatter({{4, piece.first(4)}, {4, piece.first(4)}}), "one behind the other");
+    EXPECT_SAYS(scatter({{~std::size_t{0}, piece.first(4)}}), "elsewhere");
+    EXPECT_SAYS(scatter({{0, piece.first(2)}}), "2 bytes are no number of elements of f32");
     message_of<InvalidArgument>([&] { ranks.all_gather(std::span<const float>{room}, std::span{data}); });
     message_of<InvalidArgument>([&] { ranks.broadcast(std::span{room}, ranks.size()); });
     EXPECT_SAYS(message_of<InvalidArgument>([&] { ranks.receive(std::span{room}, ranks.rank()); }), "sends no message");

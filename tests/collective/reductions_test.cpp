@@ -99,6 +99,46 @@ TEST_P(Reductions, ReduceScattersOfAllTypesAndSizes) {
   run([](Communicator& ranks) { for_each_type([&]<class T>() { check_reduce_scatters<T>(ranks); }); });
 }
 
+/// Half of this rank's own piece, in two parts, is not where the rest is, and what is there instead does not count.
+template <class T>
+void check_elsewhere(Communicator& ranks, std::span<T> from, Reduction reduction) {
+  std::vector<T> piece(from.size() / ranks.size());
+  const std::size_t quarter = piece.size() / 4;
+  const std::size_t own = ranks.rank() * piece.size();
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = given<T>(ranks.rank(), i);
+  std::vector<std::vector<T>> memory;
+  std::vector<Elsewhere> parts;
+  for (const std::size_t begin : {quarter, piece.size() - quarter}) {
+    const std::span<T> part = from.subspan(own + begin, quarter);
+    const auto& its = memory.emplace_back(part.begin(), part.end());
+    parts.push_back({begin * sizeof(T), std::as_bytes(std::span{its})});
+    std::ranges::fill(part, element_of<T>(99));
+  }
+  ranks
+      .begin_reduce_scatter(kDTypeOf<T>, std::as_writable_bytes(from), parts, std::as_writable_bytes(std::span{piece}),
+                            reduction)
+      .wait();
+  for (std::size_t i = 0; i < piece.size(); ++i) {
+    ASSERT_EQ(value_of(piece[i]), reduced<T>(reduction, ranks.size(), own + i))
+        << to_string(kDTypeOf<T>) << ' ' << to_string(reduction) << " of " << from.size() << " at " << i;
+  }
+}
+
+TEST_P(Reductions, ReduceScattersWhatIsInPartElsewhere) {
+  run([](Communicator& ranks) {
+    for_each_type([&]<class T>() {
+      const auto shared = ranks.allocate<T>(20'012 * ranks.size());
+      for (const auto reduction : kReductionsOf<T>) {
+        for (const std::size_t n : {4UL, 16UL, 20'012UL}) {
+          std::vector<T> own(n * ranks.size());
+          check_elsewhere<T>(ranks, own, reduction);
+          check_elsewhere<T>(ranks, shared.span().first(own.size()), reduction);
+        }
+      }
+    });
+  });
+}
+
 /// The sum from left to right, as the type that elements are summed in.
 template <class T>
 T sum_of(const std::vector<T>& from) {
@@ -141,13 +181,22 @@ void check_order(Communicator& ranks, std::uint32_t neighbours) {
     ranks.all_reduce(std::span{own});
     ranks.all_reduce(shared.span().first(n));
     std::vector<T> piece(n / ranks.size());
-    ranks.reduce_scatter(std::span<const T>{all[ranks.rank()]}.first(piece.size() * ranks.size()), std::span{piece});
+    const auto given = std::span<const T>{all[ranks.rank()]}.first(piece.size() * ranks.size());
+    ranks.reduce_scatter(given, std::span{piece});
     for (std::size_t i = 0; i < n; ++i) {
       ASSERT_EQ(value_of(own[i]), value_of(sums[i])) << i << " of " << n;
       ASSERT_EQ(value_of(shared[i]), value_of(sums[i])) << i << " of " << n;
     }
+    std::vector<T> same(piece.size());
+    std::ranges::copy(given, shared.data());
+    const Elsewhere whole{0, std::as_bytes(given.subspan(ranks.rank() * piece.size(), piece.size()))};
+    ranks
+        .begin_reduce_scatter(kDTypeOf<T>, std::as_writable_bytes(shared.span().first(given.size())), {&whole, 1},
+                              std::as_writable_bytes(std::span{same}))
+        .wait();
     for (std::size_t i = 0; i < piece.size(); ++i) {
       ASSERT_EQ(value_of(piece[i]), value_of(sums[ranks.rank() * piece.size() + i])) << i << " of " << n;
+      ASSERT_EQ(value_of(same[i]), value_of(piece[i])) << i << " of " << n;
     }
   }
   // Of two it does not; and sums of few halves are exact.

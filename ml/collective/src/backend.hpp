@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <pharos/base/clock.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/ml/communicator.hpp>
 
 #include "operation.hpp"
 
@@ -27,6 +29,8 @@ class Work {
 struct Places {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;  ///< the same: in place
+  /// Of a reduce_scatter, where the backend works_on() its memory: what of this rank's own piece is not there.
+  std::span<const Elsewhere> own{};
 };
 
 /// What a rank does, and of what it is a step: ranks must agree on that, and it is what people read.
@@ -60,6 +64,8 @@ class Backend {
   /// it is. Freed by free(), by each rank when it likes.
   virtual Result<std::byte*> allocate(std::size_t bytes, Duration time) = 0;
   virtual void free(std::byte* memory) = 0;
+  /// Whether ranks reduce what is there from where it is.
+  virtual bool works_on(std::span<const std::byte> /*memory*/) const { return false; }
 
   /// All that is begun or comes fails with this, on all ranks.
   virtual void fail(const Error& why) = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -173,6 +174,13 @@ void check_reduction(DType dtype, Reduction reduction) {
                  "Reduce floats, or divide the sum.");
 }
 
+void check_pieces(std::size_t from, std::size_t to, std::uint32_t ranks) {
+  if (from == to * ranks) return;
+  detail::refuse("reduce_scatter() from " + std::to_string(from) + " elements to " + std::to_string(to) + " with " +
+                     std::to_string(ranks) + " ranks",
+                 "Give size() times as many as come back.");
+}
+
 }  // namespace
 
 Pending Communicator::all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count) {
@@ -184,13 +192,34 @@ Pending Communicator::all_reduce(DType dtype, Reduction reduction, std::byte* da
 Pending Communicator::reduce_scatter(DType dtype, Reduction reduction, const std::byte* from, std::size_t from_count,
                                      std::byte* to, std::size_t to_count) {
   check_reduction(dtype, reduction);
-  if (from_count != to_count * size()) {
-    detail::refuse("reduce_scatter() from " + std::to_string(from_count) + " elements to " + std::to_string(to_count) +
-                       " with " + std::to_string(size()) + " ranks",
-                   "Give size() times as many as come back.");
-  }
+  check_pieces(from_count, to_count, size());
   const Operation operation{.kind = Kind::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = from_count};
   return {core_, core_->begin(operation, {from, to})};
+}
+
+Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> from, std::span<const Elsewhere> own,
+                                           std::span<std::byte> to, Reduction reduction) {
+  check_reduction(dtype, reduction);
+  const std::size_t count = elements_in(dtype, from.size());
+  check_pieces(count, elements_in(dtype, to.size()), size());
+  std::size_t end = 0;
+  for (const Elsewhere& each : own) {
+    if (each.begin < end || each.begin > to.size() || each.bytes.size() > to.size() - each.begin) {
+      detail::refuse("of a piece of " + std::to_string(to.size()) + " bytes, " + std::to_string(each.bytes.size()) +
+                         " from " + std::to_string(each.begin) + " on are elsewhere",
+                     "Give parts of the piece, one behind the other.");
+    }
+    static_cast<void>(elements_in(dtype, each.begin));
+    static_cast<void>(elements_in(dtype, each.bytes.size()));
+    end = each.begin + each.bytes.size();
+  }
+  if (!core_->backend().works_on(from)) {
+    std::byte* const piece = from.data() + rank() * to.size();
+    for (const Elsewhere& each : own) std::ranges::copy(each.bytes, piece + each.begin);
+    own = {};
+  }
+  const Operation operation{.kind = Kind::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = count};
+  return {core_, core_->begin(operation, {from.data(), to.data(), own})};
 }
 
 Pending Communicator::all_gather(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,

@@ -304,6 +304,10 @@ std::uint32_t SharedBackend::window_of(const std::byte* memory, std::size_t byte
   return 0;
 }
 
+bool SharedBackend::works_on(std::span<const std::byte> memory) const {
+  return memory.size() > kOneShotMax && window_of(memory.data(), memory.size()) != 0;
+}
+
 // ---- Running operations
 
 std::shared_ptr<detail::Work> SharedBackend::begin(const detail::Step& step, const detail::Places& places,
@@ -466,14 +470,33 @@ void SharedBackend::reduce_part(const Running& running) {
     return spread(running.places.from, places, bytes);
   }
   if (operation.kind == Kind::kReduceScatter) {
-    const auto pieces = moved(data, rank() * running.unit * element);
-    const std::vector<const std::byte*> from(pieces.begin(), pieces.end());
-    return reduce(operation.dtype, operation.reduction, from, {&running.places.to, 1}, running.unit);
+    return reduce_piece(running, moved(data, rank() * running.unit * element));
   }
   const auto [begin, size] = part_of(running.part_size() * element, rank(), ranks());
   const auto part = moved(data, begin);
   const std::vector<const std::byte*> from(part.begin(), part.end());
   reduce(operation.dtype, operation.reduction, from, part, size / element);
+}
+
+/// This rank's, of which all have given theirs in `data`, but what it has elsewhere of its own.
+void SharedBackend::reduce_piece(const Running& running, std::span<std::byte* const> data) {
+  const Operation& operation = running.operation;
+  const std::size_t element = running.element();
+  const auto reduce_run = [&](std::size_t begin, std::size_t bytes, const std::byte* own) {
+    if (bytes == 0) return;
+    std::vector<const std::byte*> from;
+    for (const std::byte* const each : data) from.push_back(each + begin);
+    if (own != nullptr) from[rank()] = own;
+    std::byte* const to = running.places.to + begin;
+    reduce(operation.dtype, operation.reduction, from, {&to, 1}, bytes / element);
+  };
+  std::size_t done = 0;
+  for (const Elsewhere& each : running.places.own) {
+    reduce_run(done, each.begin - done, nullptr);
+    reduce_run(each.begin, each.bytes.size(), each.bytes.data());
+    done = each.begin + each.bytes.size();
+  }
+  reduce_run(done, running.unit * element - done, nullptr);
 }
 
 /// Where all ranks have staged the present round: rooms are given in the order of the operations, so alike.

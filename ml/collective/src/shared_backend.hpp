@@ -100,6 +100,7 @@ class SharedBackend final : public detail::Backend {
   Result<void> finish(detail::Work& work, Duration time) override;
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override;
+  bool works_on(std::span<const std::byte> memory) const override;
   void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
   Result<void> check() override { return meeting_.check(); }
 
@@ -162,6 +163,7 @@ class SharedBackend final : public detail::Backend {
   Meeting::Awaited awaited(const Running& running) const;
   Result<void> check(const Running& running);
   void reduce_part(const Running& running);
+  void reduce_piece(const Running& running, std::span<std::byte* const> data);
   std::vector<std::byte*> rooms(const Running& running) const;
   void stage(const Running& running, std::byte* room) const;
   void take_staged(const Running& running);

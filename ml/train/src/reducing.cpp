@@ -34,13 +34,19 @@ Reducing::Reducing(const Communicator& ranks, std::vector<ShardedUnit>& units, s
     if (units_[i].gradient_bytes == 0) continue;
     for (const Shard& shard : units_[i].shards) {
       if (!shard.flat.is_trained) continue;
+      const std::size_t element = c10::elementSize(shard.sent);
+      const std::int64_t piece = shard.flat.piece * ranks_.rank();
       for (const Flat::Member& each : shard.flat.members) {
-        const auto begin = static_cast<std::size_t>(each.begin) * c10::elementSize(shard.sent);
+        const std::int64_t own = std::clamp(piece, each.begin, each.begin + each.size);
+        const std::int64_t own_end = std::clamp(piece + shard.flat.piece, own, each.begin + each.size);
         gradients_[each.parameter] = {.unit = i,
                                       .parameter = parameters[each.parameter].tensor,
                                       .sent = shard.sent,
-                                      .place = shard.gradient_place + begin,
-                                      .size = each.size};
+                                      .place = shard.gradient_place + static_cast<std::size_t>(each.begin) * element,
+                                      .size = each.size,
+                                      .own_begin = static_cast<std::size_t>(own - each.begin) * element,
+                                      .own_bytes = static_cast<std::size_t>(own_end - own) * element,
+                                      .piece_begin = static_cast<std::size_t>(own - piece) * element};
       }
     }
     if (whole_ || units_[i].is_rest) {
@@ -92,6 +98,7 @@ void Reducing::begin() {
   for (Gradient& each : gradients_) {
     each.has = kNone;
     each.is_copied = false;
+    each.kept.reset();
     if (each.unit != kNobody) ++progress_[each.unit].missing;
   }
   next_ = 0;
@@ -143,13 +150,15 @@ void Reducing::set_aside(std::size_t number) {
 
 void Reducing::copy(Gradient& gradient, double factor) {
   at::Tensor& from = gradient.parameter.mutable_grad();
-  const at::Tensor to =
-      tensor_on(progress_[gradient.unit].room->memory.data() + gradient.place, gradient.sent, gradient.size);
+  const at::Tensor to = tensor_on(memory_of(gradient), gradient.sent, gradient.size);
+  copy_own(gradient);
   if (from.defined()) {
     if (from.layout() != at::kStrided) from = from.to_dense();
     const at::Tensor flat = from.reshape({gradient.size});
     if (gradient.is_copied) {
       to.add_(flat, factor);
+    } else if (factor == 1 && flat.scalar_type() == gradient.sent) {
+      copy_for_others(gradient, flat);
     } else if (factor == 1) {
       to.copy_(flat);
     } else {
@@ -162,6 +171,38 @@ void Reducing::copy(Gradient& gradient, double factor) {
   gradient.is_copied = true;
 }
 
+std::byte* Reducing::memory_of(const Gradient& gradient) const {
+  return progress_[gradient.unit].room->memory.data() + gradient.place;
+}
+
+void Reducing::copy_for_others(Gradient& gradient, const at::Tensor& flat) {
+  const std::span<const std::byte> from = bytes_of(flat);
+  const std::size_t own_end = gradient.own_begin + gradient.own_bytes;
+  std::ranges::copy(from.first(gradient.own_begin), memory_of(gradient));
+  std::ranges::copy(from.subspan(own_end), memory_of(gradient) + own_end);
+  if (gradient.own_bytes != 0) gradient.kept = flat;
+}
+
+/// There is more to add to it.
+void Reducing::copy_own(Gradient& gradient) {
+  if (!gradient.kept.defined()) return;
+  std::ranges::copy(own_bytes_of(gradient), memory_of(gradient) + gradient.own_begin);
+  gradient.kept.reset();
+}
+
+std::span<const std::byte> Reducing::own_bytes_of(const Gradient& gradient) {
+  return std::span<const std::byte>{bytes_of(gradient.kept)}.subspan(gradient.own_begin, gradient.own_bytes);
+}
+
+std::vector<Elsewhere> Reducing::own_of(const Shard& shard) const {
+  std::vector<Elsewhere> own;
+  for (const Flat::Member& each : shard.flat.members) {
+    const Gradient& gradient = gradients_[each.parameter];
+    if (gradient.kept.defined()) own.push_back({gradient.piece_begin, own_bytes_of(gradient)});
+  }
+  return own;
+}
+
 void Reducing::reduce(std::size_t number, double factor) {
   Progress& unit = progress_[number];
   const auto began = std::chrono::steady_clock::now();
@@ -169,7 +210,7 @@ void Reducing::reduce(std::size_t number, double factor) {
   waited_ += std::chrono::steady_clock::now() - began;
   if (unit.room->holder == kNobody) set_aside(number);
   unit.room->holder = number;
-  UnderWay& reduction = under_way_.emplace_back(UnderWay{.unit = number, .results = {}, .pending = {}});
+  UnderWay& reduction = under_way_.emplace_back(UnderWay{.unit = number});
   for (Shard& shard : units_[number].shards) {
     if (!shard.flat.is_trained) {
       reduction.results.emplace_back();
@@ -180,11 +221,12 @@ void Reducing::reduce(std::size_t number, double factor) {
       if (!gradient.is_copied || gradient.parameter.grad().defined()) copy(gradient, factor);
     }
     const at::Tensor& result = reduction.results.emplace_back(result_of(shard, *unit.room));
-    const std::span<const std::byte> from{unit.room->memory.data() + shard.gradient_place,
-                                          shard.gradient_bytes(ranks_.size())};
+    const std::span<std::byte> from{unit.room->memory.data() + shard.gradient_place,
+                                    shard.gradient_bytes(ranks_.size())};
+    const auto& own = reduction.own.emplace_back(own_of(shard));
     between_ranks(kWhat, units_[number], [&] {
       reduction.pending.push_back(
-          ranks_.begin_reduce_scatter(*dtype_of(shard.sent), from, bytes_of(result), Reduction::kMean));
+          ranks_.begin_reduce_scatter(*dtype_of(shard.sent), from, own, bytes_of(result), Reduction::kMean));
     });
   }
   unit.is_begun = true;
@@ -223,7 +265,10 @@ void Reducing::settle_front() {
     for (Pending& each : front.pending) each.wait();
   });
   const std::vector<Shard>& shards = units_[front.unit].shards;
-  for (std::size_t i = 0; i < shards.size(); ++i) put_down(shards[i], front.results[i]);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    put_down(shards[i], front.results[i]);
+    for (const Flat::Member& each : shards[i].flat.members) gradients_[each.parameter].kept.reset();
+  }
   progress_[front.unit].room->holder = kNobody;
   under_way_.pop_front();
 }

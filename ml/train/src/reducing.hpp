@@ -18,8 +18,8 @@
 namespace pharos::ml {
 
 /// Gradients of units become their mean over all ranks, at the slices that each keeps. All ranks reduce the same units
-/// in the same order: one that is complete waits for those before it. A gradient is copied to where it is reduced while
-/// the caches have it, if there is room; else it stays where it came.
+/// in the same order: one that is complete waits for those before it. What other ranks reduce of a gradient is copied
+/// to where they see it while the caches have it, if there is room; what this one reduces stays where backward left it.
 class Reducing {
  public:
   /// `whole`: there is memory for all gradients, as ZeRO-1 has it; otherwise two units share some in turn.
@@ -63,8 +63,13 @@ class Reducing {
     at::ScalarType sent{};
     std::size_t place = 0;  // in its unit's room: bytes
     std::int64_t size = 0;
+    // What this rank itself reduces: bytes of it, and where they are in its piece.
+    std::size_t own_begin = 0;
+    std::size_t own_bytes = 0;
+    std::size_t piece_begin = 0;
     std::uint8_t has = kNone;
     bool is_copied = false;
+    at::Tensor kept{};  // all, if its own bytes are reduced from here
   };
   struct Progress {
     Room* room = nullptr;
@@ -74,13 +79,19 @@ class Reducing {
   };
   struct UnderWay {
     std::size_t unit;
-    std::vector<at::Tensor> results;  // by shard
-    std::vector<Pending> pending;
+    std::vector<at::Tensor> results{};  // by shard
+    std::vector<std::vector<Elsewhere>> own{};
+    std::vector<Pending> pending{};
   };
   static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
 
   bool take_room(std::size_t unit);
   void copy(Gradient& gradient, double factor);
+  std::byte* memory_of(const Gradient& gradient) const;
+  void copy_for_others(Gradient& gradient, const at::Tensor& flat);
+  void copy_own(Gradient& gradient);
+  static std::span<const std::byte> own_bytes_of(const Gradient& gradient);
+  std::vector<Elsewhere> own_of(const Shard& shard) const;
   void reduce(std::size_t unit, double factor);
   void set_aside(std::size_t unit);
   at::Tensor result_of(Shard& shard, const Room& room) const;

@@ -22,6 +22,12 @@ class Work;
 struct Places;
 }  // namespace detail
 
+/// A part of a rank's data that is not where the rest of it is.
+struct Elsewhere {
+  std::size_t begin = 0;  ///< where it belongs: bytes
+  std::span<const std::byte> bytes{};
+};
+
 /// A collective operation that is under way. Its memory stays as it is until wait() has come back.
 class PHAROS_API Pending {
  public:
@@ -143,6 +149,11 @@ class PHAROS_API Communicator {
     return reduce_scatter(dtype, reduction, from.data(), elements_in(dtype, from.size()), to.data(),
                           elements_in(dtype, to.size()));
   }
+  /// Parts of this rank's own piece are elsewhere, in the order in which they belong there; both lists and memory stay
+  /// until it has ended. Between ranks that share `from` they are reduced from where they are, and copied nowhere;
+  /// between others they come to `from` first.
+  [[nodiscard]] Pending begin_reduce_scatter(DType dtype, std::span<std::byte> from, std::span<const Elsewhere> own,
+                                             std::span<std::byte> to, Reduction reduction = Reduction::kSum);
   /// `to` holds size() pieces of the length of `from`: all ranks', in their order.
   template <Element T>
   void all_gather(std::span<const T> from, std::span<T> to) {
