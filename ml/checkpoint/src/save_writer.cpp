@@ -391,6 +391,7 @@ Result<void> SaveWriter::tidy(const std::string& own) const {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     fs::remove(options_.folder / own / part_text_name(rank), error);
   }
+  PHAROS_TRY_VOID(owner_->check());  // else an heir may be loading what is old here
   PHAROS_TRY_VOID(remove_old(own));
   return write_text(options_.folder / kNewestFile, own + '\n');
 }
