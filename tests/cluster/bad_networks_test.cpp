@@ -21,7 +21,7 @@ class BadNetworksTest : public NodesApart {
     start_head_at(false);
     start_node_at(kB, "cpu=1,b=1");
     start_node_at(kC, "cpu=1,c=1");
-    program_ = start_under_faults({"steady", file("stop"), "4096"});
+    program_ = start_far(UNDER_FAULTS, {"steady", file("stop"), "4096"});
     read_until(*program_, "ready");
   }
   void TearDown() override {

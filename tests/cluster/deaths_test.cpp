@@ -1,4 +1,3 @@
-#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
+#include "on_terminal.hpp"
 
 namespace pharos::cluster::deaths {
 namespace {
@@ -346,35 +346,9 @@ TEST_F(DriverDeathsTest, InterruptOfTheProcessGroupEndsDriverWorkersAndClusterAt
   }
 }
 
-// The program as a shell starts it: in a session of its own, whose terminal the test holds.
-struct OnTerminal {
-  explicit OnTerminal(const std::string& mode) {
-    pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-    if (pid == 0) {
-      ::execl(CLUSTER_DRIVER, CLUSTER_DRIVER, mode.c_str(), nullptr);
-      ::_exit(127);
-    }
-  }
-  OnTerminal(OnTerminal&&) = delete;
-  ~OnTerminal() { ::close(terminal); }
-
-  void read_until(const std::string& text) {
-    char buffer[4096];
-    while (seen.find(text) == std::string::npos) {
-      const ssize_t n = ::read(terminal, buffer, sizeof buffer);
-      ASSERT_GT(n, 0) << seen;
-      seen.append(buffer, static_cast<std::size_t>(n));
-    }
-  }
-
-  int terminal = -1;
-  pid_t pid = 0;
-  std::string seen;
-};
-
 TEST_F(DriverDeathsTest, ControlCInATerminalEndsDriverWorkersAndClusterAtOnce) {
   for (const char* const mode : {"quiet", "load"}) {
-    OnTerminal program{mode};
+    OnTerminal program{CLUSTER_DRIVER, {mode}};
     program.read_until("ready");
     constexpr char kControlC = 3;
     ASSERT_EQ(::write(program.terminal, &kControlC, 1), 1);

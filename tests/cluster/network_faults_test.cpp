@@ -69,7 +69,7 @@ TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAn
   start_head_at(false);
   start_node_at(kB, "cpu=1,b=1");
   start_node_at(kC, "cpu=1,c=1");
-  const auto program = start_under_faults({"steady", file("stop")});
+  const auto program = start_far(UNDER_FAULTS, {"steady", file("stop")});
   read_until(*program, "ready");
   for (const auto length : {2000ms, 6500ms}) {
     network_->cut_off(kB);
@@ -93,7 +93,7 @@ TEST_F(NetworkFaultsTest, CutsThatComeAgainAndAgainAreNotSeenByAnybody) {
   start_head_at(false);
   start_node_at(kB, "cpu=1,b=1");
   start_node_at(kC, "cpu=1,c=1");
-  const auto program = start_under_faults({"steady", file("stop")});
+  const auto program = start_far(UNDER_FAULTS, {"steady", file("stop")});
   read_until(*program, "ready");
   for (int round = 0; round < rounds; ++round) {
     if (round > 0) std::this_thread::sleep_for(12s);
@@ -112,7 +112,7 @@ class LongCutsTest : public NetworkFaultsTest, public testing::WithParamInterfac
   void begin() {
     start_head_at(true);
     b_ = &start_node_at(kB, "cpu=1,b=1,both=1");
-    program_ = start_under_faults({"moving", file("stop"), file("sink")});
+    program_ = start_far(UNDER_FAULTS, {"moving", file("stop"), file("sink")});
     read_until(*program_, "ready");
     start_node_at(kC, "cpu=1,both=1");
     read_until(*program_, "program sees incarnation 1");
@@ -203,7 +203,7 @@ TEST_P(BetweenTest, TwoNodesThatDoNotReachEachOtherSayWhichAndGoOnAfterwards) {
   start_head_at(false);
   start_node_at(kB, "cpu=1,b=1");
   start_node_at(kC, "cpu=1,c=1");
-  const auto program = start_under_faults({"between", file("cut"), file("healed")});
+  const auto program = start_far(UNDER_FAULTS, {"between", file("cut"), file("healed")});
   const std::string b = read_until(*program, "b is ").substr(5);
   const std::string c = read_until(*program, "c is ").substr(5);
   read_until(*program, "ready");

@@ -13,6 +13,7 @@
 #include "child_program.hpp"
 #include "cluster_test.hpp"
 #include "example_output.hpp"
+#include "on_terminal.hpp"
 #include "temporary_folder.hpp"
 
 namespace pharos::cluster::examples {
@@ -86,6 +87,28 @@ TEST_F(TransformerExample, LearnsOnRanksThatHaveAPartOfItEach) {
   EXPECT_SAYS(end.output, "at step 1, ");
   EXPECT_LT(numbers_after("at step 1, ", end.output).at(0), numbers_after("training loss ", end.output).at(0) / 2);
   EXPECT_LT(validation_loss(end.output), numbers_after("how often each byte comes has ", end.output).at(0));
+}
+
+/// As ./run shows it.
+TEST_F(TransformerExample, ShowsPeopleHowItGoes) {
+  OnTerminal program{TRANSFORMER_FSDP, with({})};
+  const int status = program.read_all();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << program.seen;
+  EXPECT_SAYS(program.seen, "[--------------------] ");
+  EXPECT_SAYS(program.seen, "[####################] ");
+  EXPECT_SAYS(program.seen, "\x1b[1A\x1b[J");  // over what was there
+  // The curve's rows, behind their axis: it begins on the left above, and ends on the right below.
+  std::vector<std::string> rows;
+  std::istringstream lines{program.seen.substr(program.seen.rfind("\x1b[J"))};
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find('|') != std::string::npos) rows.push_back(line.substr(line.find('|') + 1));
+  }
+  ASSERT_GT(rows.size(), 5U) << program.seen;
+  const std::size_t first = rows.front().find_first_not_of(" \r");
+  const std::size_t last = rows.back().find_last_not_of(" \r");
+  ASSERT_NE(first, std::string::npos) << program.seen;
+  ASSERT_NE(last, std::string::npos) << program.seen;
+  EXPECT_LT(first + 20, last) << program.seen;
 }
 
 TEST_F(TransformerExample, GoesOnWhereItWasInterrupted) {

@@ -5,9 +5,12 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -66,6 +69,49 @@ struct Slow : Points {
     return Points::training_step(batch);
   }
   Optimization configure_optimizers() override { return {}; }
+};
+
+enum class Phase : std::uint8_t { kData, kForward, kBackward, kLateForward, kLateBackward };
+
+/// Its rows take their time.
+class SlowRows final : public Dataset {
+ public:
+  SlowRows(DatasetPtr rows, Duration time) : rows_{std::move(rows)}, time_{time} {}
+
+  std::uint64_t size() const override { return rows_->size(); }
+  const std::vector<Field>& fields() const override { return rows_->fields(); }
+  void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
+    std::this_thread::sleep_for(time_);  // what it does
+    rows_->read(sample, chance, to);
+  }
+
+ private:
+  const DatasetPtr rows_;
+  const Duration time_;
+};
+
+/// One phase takes its time, and the others next to none.
+struct SlowPhase : Points {
+  static constexpr std::chrono::milliseconds kTime{40};
+  explicit SlowPhase(Phase phase) : Points{0}, phase_{phase} {}
+
+  DatasetPtr training_data() override {
+    if (phase_ != Phase::kData) return Points::training_data();
+    return std::make_shared<SlowRows>(Points::training_data(), kTime);
+  }
+  Tensor training_step(const Batch& batch) override {
+    const bool is_late = context().rank() == 1;  // for the other
+    if (phase_ == Phase::kForward || (phase_ == Phase::kLateForward && is_late)) take_time();
+    Tensor loss = Points::training_step(batch);
+    if (phase_ == Phase::kBackward || (phase_ == Phase::kLateBackward && is_late)) {
+      loss.register_hook([](const Tensor&) { take_time(); });
+    }
+    return loss;
+  }
+  static void take_time() { std::this_thread::sleep_for(kTime); }  // what it does
+
+ private:
+  const Phase phase_;
 };
 
 /// Is made in a file, and what it makes when it learns is not.
@@ -261,6 +307,30 @@ TEST_F(FitTest, ReportsWhatPeopleWantToKnow) {
   EXPECT_TRUE(result.last("samples_per_second"));
   EXPECT_NEAR(*result.last("mfu"), 1000 * *result.last("samples_per_second") / 2e6, 1e-6);
   EXPECT_NEAR(*result.reports[1].metrics.find("lr"), 0.03 * Points::schedule()(1), 1e-12);
+}
+
+TEST_F(FitTest, WhatTakesLongIsInItsPhase) {
+  Runtime runtime;
+  constexpr std::pair<Phase, const char*> kPhases[] = {{Phase::kData, "data_s"},
+                                                       {Phase::kForward, "forward_s"},
+                                                       {Phase::kBackward, "backward_s"},
+                                                       {Phase::kLateForward, "communication_s"},
+                                                       {Phase::kLateBackward, "communication_s"}};
+  for (const FitStrategy strategy : {FitStrategy::kCopies, FitStrategy::kFullyShard}) {
+    for (const auto& [phase, name] : kPhases) {
+      const std::string where =
+          std::to_string(static_cast<int>(phase)) + " by " + std::to_string(static_cast<int>(strategy));
+      SCOPED_TRACE(where);
+      Trainer trainer{runtime, options(where, 2)};
+      const FitOptions how{.batch = 6, .epochs = 1, .strategy = strategy, .report_phases = true};
+      const TrainResult result = fit<SlowPhase>(trainer, how, phase);
+      ASSERT_EQ(result.steps, 9U);
+      double seconds = 0;
+      for (const TrainReport& each : result.reports) seconds += *each.metrics.find(name);
+      // Of one of two ranks, whose mean it is; and the first batches are there before they are asked for.
+      EXPECT_GT(seconds, 0.4 * 9 * std::chrono::duration<double>(SlowPhase::kTime).count());
+    }
+  }
 }
 
 TEST_F(FitTest, WhatAValidationWaitsForIsNoPhaseOfTheNextStep) {

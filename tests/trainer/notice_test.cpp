@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "says.hpp"
 #include "several_nodes.hpp"
@@ -18,7 +19,10 @@ class NoticeTest : public SeveralNodes {
  protected:
   std::unique_ptr<ChildProgram> start_training(const std::string& placement, const std::string& save_every = "0",
                                                const std::string& restarts = "0") const {
-    auto program = start_program(TRAINING_PROGRAM, {folder() / "run", placement, save_every, restarts});
+    return start({TRAINING_PROGRAM, folder() / "run", placement, save_every, restarts});
+  }
+  std::unique_ptr<ChildProgram> start(const std::vector<std::string>& words) const {
+    auto program = start_program(words[0], {words.begin() + 1, words.end()});
     read_until(*program, "training");
     return program;
   }
@@ -87,6 +91,42 @@ TEST_F(NoticeTest, WhereTheGraceIsTooShortItGoesOnFromACheckpointOfBefore) {
   EXPECT_EQ(end.status, 0) << end.error;
   EXPECT_SAYS(end.output, "each step once, with its sum\nmoved before step later ones\nagain: ");
 }
+
+#ifdef FITTING_PROGRAM
+/// What a rank that copies others has is not taken for a death to be made good, nor is a part of one lost.
+class FitNoticeTest : public NoticeTest {
+ protected:
+  static void expect_same(ChildProgram& program) {
+    const auto end = program.wait(60s);
+    EXPECT_EQ(end.status, 0) << end.error;
+    EXPECT_SAYS(end.output, "the same to the bit\nagain: its place was wanted\n");
+  }
+};
+
+TEST_F(FitNoticeTest, WhatIsLearnedByAnyStrategyGoesOnElsewhereToTheBit) {
+  must_end_within(180s);
+  start_head("cpu=1");
+  start_node("cpu=2");
+  for (const std::string strategy : {"copies", "zero1", "fully-shard"}) {
+    SCOPED_TRACE(strategy);
+    const auto program = start({FITTING_PROGRAM, folder() / strategy, "pack", strategy, "2", "30"});
+    start_node("cpu=2");
+    pharos({"drain", node_of("training/0")});
+    expect_same(*program);
+  }
+}
+
+TEST_F(FitNoticeTest, ARankThatLeavesAloneTakesTheOthersWithIt) {
+  must_end_within(120s);
+  start_head("cpu=0");
+  start_node("cpu=1");
+  start_node("cpu=1");
+  const auto program = start({FITTING_PROGRAM, folder() / "run", "spread", "copies", "2", "30"});
+  start_node("cpu=1");
+  pharos({"drain", node_of("training/1")});
+  expect_same(*program);
+}
+#endif
 
 }  // namespace
 }  // namespace pharos::cluster

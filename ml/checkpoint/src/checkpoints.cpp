@@ -180,8 +180,8 @@ class Checkpoints::Core {
     std::error_code error;
     fs::create_directories(options_.folder, error);
     if (error) return disk_error("making " + options_.folder.string(), error.value());
-    PHAROS_TRY_VOID(writer_.enter(new_id()));
     PHAROS_TRY_VOID(look());
+    PHAROS_TRY_VOID(writer_.enter(new_id()));
     const std::string name = "seen-by-all-ranks-" + new_id();
     if (size_ == 1 || !std::ofstream{options_.folder / name}) return std::string{};
     return name;

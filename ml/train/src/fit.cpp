@@ -227,9 +227,9 @@ class Fit {
   void check_length(double length, double loss) {
     if (std::isfinite(length)) return;
     context_.check_number("loss", loss);
-    throw_error(Error{ErrorCode::kUserError,
-                      "the length of all gradients is no finite number in step " + std::to_string(context_.step() + 1),
-                      "FitOptions::check_numbers says which parameter's gradient was the first."});
+    model_.check_means(context_, context_.step() + 1);
+    throw_error(Error{ErrorCode::kUserError, "the length of all gradients is no finite number in step " +
+                                                 std::to_string(context_.step() + 1) + ", though each element is one"});
   }
 
   Verdict tell() {

@@ -154,8 +154,10 @@ void FitModel::backward(const Tensor& loss, double samples, bool is_last) {
 
 template <class Work>
 void FitModel::reduce(double samples, const Work& work) {
+  const double began = now();
   if (sharded_) sharded_->weigh(samples);
   if (ddp_) ddp_->weigh(samples);
+  waited_ += now() - began;  // for who has taken longer until here
   work();
   const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
   waited_ += std::chrono::duration<double>(waited).count();

@@ -35,6 +35,8 @@ class FitModel {
 
   /// With FitOptions::check_numbers, of gradients that are the mean already. Ddp has looked at each rank's before.
   void check_numbers(TrainContext& context) const;
+  /// Throws FailedPrecondition with the first parameter whose gradient has elements that are none.
+  void check_means(TrainContext& context, std::uint64_t step) const;
   /// Of a step that was committed, if they have not been looked at. Copies have the same, and wait for no other.
   void check_numbers_to_save(TrainContext& context) const;
 
@@ -43,7 +45,6 @@ class FitModel {
   template <class Work>
   void reduce(double samples, const Work& work);
   double waited_for_parameters() const;
-  void check_means(TrainContext& context, std::uint64_t step) const;
 
   torch::nn::Module& module_;
   const bool checks_numbers_;

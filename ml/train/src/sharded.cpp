@@ -6,6 +6,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <iomanip>
@@ -238,13 +239,15 @@ void Sharded::Core::end() {
   const at::NoGradGuard no_grad;
   const Watch::Quiet quiet;
   reducing_.finish(shares_.factor());
-  const std::vector<std::uint8_t> all = exchange_state();
+  const auto began = std::chrono::steady_clock::now();
+  const std::vector<std::uint8_t> all = exchange_state();  // waits for who is late
+  const Duration waited = std::chrono::steady_clock::now() - began;
   reducing_.end(all, shares_.factor());
   if (options_.broadcast_buffers) broadcast(ranks_, buffers_, 0);
   const bool is_first_step = step_.number++ == 0;
   step_.gathers = gathering_.gathers();
   step_.reductions = reducing_.reductions();
-  step_.waited = gathering_.waited() + reducing_.waited();
+  step_.waited = gathering_.waited() + reducing_.waited() + waited;
   gathering_.begin_counting();
   gathering_.refresh();
   if (is_first_step) learn_order();

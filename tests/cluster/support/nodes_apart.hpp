@@ -51,11 +51,11 @@ class NodesApart : public SeveralNodes {
     return network_->start(place, PHAROS_EXECUTABLE, std::move(arguments), {{"PHAROS_RESOURCES", resources}});
   }
   /// One that keeps records has nodes that come back.
-  void start_head_at(bool keeps_records) {
+  void start_head_at(bool keeps_records, const std::string& resources = "cpu=1") {
     address_ = Network::address_of(kHead) + ":7400";
     std::vector<std::string> arguments{"--head", "--listen", address_};
     if (keeps_records) arguments.insert(arguments.end(), {"--state", folder() / "state"});
-    head_ = start_at(kHead, std::move(arguments), "cpu=1");
+    head_ = start_at(kHead, std::move(arguments), resources);
     read_until(*head_, "listening at ");
   }
   ChildProgram& start_node_at(int place, const std::string& resources) {
@@ -63,10 +63,9 @@ class NodesApart : public SeveralNodes {
     read_until(*nodes_.back(), "joined the head at " + address_);
     return *nodes_.back();
   }
-  std::unique_ptr<ChildProgram> start_under_faults(std::vector<std::string> arguments) const {
-    auto program = network_->start(kProgram, UNDER_FAULTS, std::move(arguments),
-                                   {{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}});
-    return program;
+  std::unique_ptr<ChildProgram> start_far(const std::string& program, std::vector<std::string> arguments) const {
+    return network_->start(kProgram, program, std::move(arguments),
+                           {{"PHAROS_ADDRESS", address_}, {"PHAROS_TOKEN_FILE", token_file()}});
   }
   std::string file(const std::string& name) const { return folder() / name; }
   void make(const std::string& name) const { std::ofstream{file(name)} << "there"; }
