@@ -94,8 +94,8 @@ TEST_F(TransformerExample, ShowsPeopleHowItGoes) {
   OnTerminal program{TRANSFORMER_FSDP, with({})};
   const int status = program.read_all();
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << program.seen;
-  EXPECT_SAYS(program.seen, "[--------------------] ");
-  EXPECT_SAYS(program.seen, "[####################] ");
+  EXPECT_SAYS(program.seen, "-] step ");
+  EXPECT_SAYS(program.seen, "[####################] step 20 of 20, ");
   EXPECT_SAYS(program.seen, "\x1b[1A\x1b[J");  // over what was there
   // The curve's rows, behind their axis: it begins on the left above, and ends on the right below.
   std::vector<std::string> rows;
