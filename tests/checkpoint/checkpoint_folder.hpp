@@ -49,6 +49,17 @@ class CheckpointFolder : public testing::Test {
   CheckpointOptions options(std::size_t keep_last = 10) const {
     return {.folder = folder_.path() / "run", .keep_last = keep_last};
   }
+  CheckpointOptions taking() const {
+    CheckpointOptions own = options();
+    own.takes_over = true;
+    return own;
+  }
+  /// On disk when this comes back.
+  static void save(Checkpoints& checkpoints, PlainModel& model, std::uint64_t step) {
+    model.set(step);
+    checkpoints.save(model.state(), {.step = step});
+    checkpoints.finish();
+  }
   void save(std::uint32_t ranks, const std::vector<std::uint64_t>& steps) const {
     run_threads(ranks, {}, [&](Communicator& communicator) {
       Checkpoints checkpoints{communicator, options()};

@@ -329,50 +329,38 @@ TEST_F(CheckpointFolder, FirstSaveKeepsWhatAnotherRankHasOfIt) {
 /// A process whose place another one has taken wakes up.
 TEST_F(CheckpointFolder, OneThatComesLateLeavesWhatOthersHaveSavedSince) {
   PlainModel model{0, 1};
-  const auto save = [&](Checkpoints& checkpoints, std::uint64_t step) {
-    model.set(step);
-    checkpoints.save(model.state(), {.step = step});
-    checkpoints.finish();
-  };
   Checkpoints old{Communicator::alone(), options(1)};
-  save(old, 10);
+  save(old, model, 10);
   Checkpoints its_heir{Communicator::alone(), options(1)};
   ASSERT_EQ(its_heir.load(model.state())->step, 10U);
-  save(its_heir, 12);
-  save(old, 11);
+  save(its_heir, model, 12);
+  save(old, model, 11);
   EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 11}));
   EXPECT_TRUE(aside().empty());
-  save(its_heir, 13);
+  save(its_heir, model, 13);
   EXPECT_EQ(steps(), std::vector<std::uint64_t>{13});
 }
 
 /// One whose place was taken, and which does not know yet, saves no more: what its heir has done is what counts.
 TEST_F(CheckpointFolder, WhoHasLostItsFolderSavesNoMore) {
   PlainModel model{0, 1};
-  const auto save = [&](Checkpoints& checkpoints, std::uint64_t step) {
-    model.set(step);
-    checkpoints.save(model.state(), {.step = step});
-    checkpoints.finish();
-  };
-  CheckpointOptions taking = options();
-  taking.takes_over = true;
-  Checkpoints old{Communicator::alone(), taking};
+  Checkpoints old{Communicator::alone(), taking()};
   Checkpoints older{Communicator::alone(), options()};
-  save(old, 10);
-  save(older, 11);
-  Checkpoints its_heir{Communicator::alone(), taking};
+  save(old, model, 10);
+  save(older, model, 11);
+  Checkpoints its_heir{Communicator::alone(), taking()};
   ASSERT_EQ(its_heir.load(model.state())->step, 11U);
   for (Checkpoints* const each : {&old, &older}) {
-    const std::string why = message_of<FailedPrecondition>([&] { save(*each, 17); });
+    const std::string why = message_of<FailedPrecondition>([&] { save(*each, model, 17); });
     EXPECT_SAYS(why, "another process has taken over " + options().folder.string());
     EXPECT_EQ(steps(), (std::vector<std::uint64_t>{11, 10}));
     EXPECT_EQ(folders(), 2U);
   }
-  save(its_heir, 12);
+  save(its_heir, model, 12);
   EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 11, 10}));
   // Who only loads takes nothing.
   EXPECT_EQ(load(model)->step, 12U);
-  save(its_heir, 13);
+  save(its_heir, model, 13);
   EXPECT_EQ(steps().front(), 13U);
 }
 
@@ -383,13 +371,10 @@ TEST_F(CheckpointFolder, WhatIsSavedWhileItsFolderIsTakenDoesNotCountForLong) {
   const fs::path late = saved().front().path;
   const fs::path hidden = folder_.path() / late.filename();
   fs::rename(late, hidden);
-  CheckpointOptions taking = options();
-  taking.takes_over = true;
-  Checkpoints its_heir{Communicator::alone(), taking};
+  Checkpoints its_heir{Communicator::alone(), taking()};
   ASSERT_EQ(its_heir.load(model.state())->step, 10U);
   fs::rename(hidden, late);
-  its_heir.save(model.state(), {.step = 12});
-  its_heir.finish();
+  save(its_heir, model, 12);
   EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 10}));
   EXPECT_EQ(aside(), std::vector{fs::path{late.string() + ".aside"}});
 }
@@ -405,9 +390,7 @@ TEST_F(CheckpointFolder, WhatIsNotWholeWhenItsFolderIsTakenIsGivenUp) {
     checkpoints.save(model.state(), {.step = 1});
     if (ranks.rank() == 0) {
       begun(options().folder, 1, "rank-00000.json");
-      CheckpointOptions taking = options();
-      taking.takes_over = true;
-      const Checkpoints its_heir{Communicator::alone(), taking};
+      const Checkpoints its_heir{Communicator::alone(), taking()};
       bring_from_elsewhere(1, {"rank-00001.safetensors", "rank-00001.json"});
     }
     EXPECT_SAYS(message_of<FailedPrecondition>([&] { checkpoints.finish(); }), "another process has taken over");

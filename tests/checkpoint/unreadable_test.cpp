@@ -80,6 +80,22 @@ TEST_F(Unreadable, ManifestIsNotPassedOverByWhoeverLooks) {
 
 // ---- It is somebody else's
 
+/// As on a disk that is full: it cannot be taken over, and a training begins again all the same.
+TEST_F(Unreadable, FolderIsNotOneThatMayNotBeWritten) {
+  save(1, {1});
+  fs::permissions(folder_.path(), fs::perms{0755});
+  fs::permissions(options().folder, fs::perms{0555});
+  PlainModel model{0, 1};
+  {
+    const Unprivileged nobody;
+    Checkpoints checkpoints{Communicator::alone(), taking()};
+    ASSERT_EQ(checkpoints.load(model.state())->step, 1U);
+    EXPECT_SAYS(message_of<PermissionDenied>([&] { save(checkpoints, model, 2); }), "Permission denied");
+  }
+  fs::permissions(options().folder, fs::perms{0755});
+  EXPECT_EQ(steps(), std::vector<std::uint64_t>{1});
+}
+
 struct ForbiddenFile {
   const char* name;
   const char* file;  ///< of the newest checkpoint

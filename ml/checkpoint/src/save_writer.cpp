@@ -191,7 +191,15 @@ void SaveWriter::give_up_others() {
 
 Result<void> SaveWriter::enter(const std::string& id) {
   if (owner_) return {};
-  PHAROS_TRY(owner_, options_.takes_over ? FolderOwner::take(options_.folder, id) : FolderOwner::find(options_.folder));
+  if (options_.takes_over) {
+    auto taken = FolderOwner::take(options_.folder, id);
+    if (taken) {
+      owner_ = *std::move(taken);
+      return {};
+    }
+    log_around(taken.error());  // a disk that is full ends no training, and begins one again
+  }
+  PHAROS_TRY(owner_, FolderOwner::find(options_.folder));
   return {};
 }
 
