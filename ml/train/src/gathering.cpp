@@ -34,7 +34,7 @@ bool is_in_backward() {
 }  // namespace
 
 Gathering::Gathering(const Communicator& ranks, std::vector<ShardedUnit>& units, Staying staying)
-    : ranks_{ranks}, units_{units}, staying_{staying}, places_(units.size()), watch_{*this}, order_(units.size()) {
+    : ranks_{ranks}, units_{units}, staying_{staying}, places_(units.size()), order_(units.size()) {
   std::iota(order_.begin(), order_.end(), 0);
   std::size_t passing = 0;
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -57,11 +57,13 @@ Gathering::~Gathering() {
 }
 
 void Gathering::begin() {
+  std::vector<Watch::Numbered> memory;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     for (const Shard& each : units_[i].shards) {
-      watch_.add(each.whole.storage().unsafeGetStorageImpl(), static_cast<std::uint32_t>(i));
+      memory.emplace_back(each.whole.storage().unsafeGetStorageImpl(), static_cast<std::uint32_t>(i));
     }
   }
+  watch_.emplace(*this, memory);
 }
 
 void Gathering::refresh(bool also_frozen) {

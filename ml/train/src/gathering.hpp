@@ -94,7 +94,7 @@ class Gathering final : public Watch::Owner {
   std::vector<Buffer<std::byte>> memories_;  // of units that stay
   std::deque<Room> rooms_;
   std::size_t room_bytes_ = 0;
-  Watch watch_;
+  std::optional<Watch> watch_;
   std::uint32_t last_ = static_cast<std::uint32_t>(-1);
   std::uint64_t clock_ = 0;
   std::vector<std::size_t> by_turn_;

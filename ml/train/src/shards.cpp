@@ -48,9 +48,6 @@ void check(const NamedTensor& parameter) {
   if (!dtype_of(tensor.scalar_type())) {
     refuse(std::string{"it is "} + c10::toString(tensor.scalar_type()), "Give real numbers of one of the usual types.");
   }
-  if (tensor.requires_grad() && !at::isFloatingType(tensor.scalar_type())) {
-    refuse(std::string{"it is trained, and "} + c10::toString(tensor.scalar_type()), "Freeze it.");
-  }
   if (!tensor.is_contiguous()) {
     refuse("it is not contiguous", "Call Tensor::contiguous() where the module makes it.");
   }

@@ -4,15 +4,87 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
-#include <optional>
+#include <mutex>
+#include <utility>
 
 namespace pharos::ml {
+
+/// Does not change: operators of several threads look into it.
+class Watch::Table {
+ public:
+  Table(Owner& owner, std::span<const Numbered> memory) : owner_{owner} {
+    std::size_t places = 2;
+    while (places <= 2 * memory.size()) places *= 2;
+    places_.resize(places);
+    for (const Numbered& each : memory) places_[place_of(each.first)] = each;
+  }
+
+  /// Nothing: it is not watched.
+  const std::uint32_t* find(const void* memory) const {
+    const Numbered& place = places_[place_of(memory)];
+    return place.first == memory && memory != nullptr ? &place.second : nullptr;
+  }
+  void tell(std::span<const std::uint32_t> numbers) const { owner_.touched(numbers); }
+
+ private:
+  /// Where it is, or would be.
+  std::size_t place_of(const void* memory) const {
+    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
+    const std::size_t mask = places_.size() - 1;
+    std::size_t place = (reinterpret_cast<std::uintptr_t>(memory) * kMix >> 32) & mask;
+    while (places_[place].first != nullptr && places_[place].first != memory) place = (place + 1) & mask;
+    return place;
+  }
+
+  Owner& owner_;
+  std::vector<Numbered> places_;  // open addressing: a power of two, less than half of it taken
+};
+
 namespace {
 
+using Tables = std::vector<std::shared_ptr<const Watch::Table>>;
+
+std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& function);
+
+/// The watches of this process. A thread looks again when one has come or gone since it last did.
+class All {
+ public:
+  void add(std::shared_ptr<const Watch::Table> table) {
+    const std::lock_guard lock{mutex_};
+    // libtorch allows it while other threads run operators: their callbacks have a version, too.
+    if (tables_.empty()) {
+      callback_ = at::addGlobalCallback(
+          at::RecordFunctionCallback(&before_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+    }
+    tables_.push_back(std::move(table));
+    version_.fetch_add(1, std::memory_order_release);
+  }
+  void remove(const std::shared_ptr<const Watch::Table>& table) {
+    const std::lock_guard lock{mutex_};
+    std::erase(tables_, table);
+    version_.fetch_add(1, std::memory_order_release);
+    if (tables_.empty()) at::removeCallback(callback_);
+  }
+
+  std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  Tables tables() const {
+    const std::lock_guard lock{mutex_};
+    return tables_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Tables tables_;
+  std::atomic<std::uint64_t> version_ = 0;
+  at::CallbackHandle callback_ = at::INVALID_CALLBACK_HANDLE;
+};
+All all;
+
 struct OfThread {
-  std::vector<Watch*> watches{};
-  at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
+  Tables tables{};
+  std::uint64_t version = 0;  // of those
   bool is_quiet = false;
 };
 thread_local OfThread of_thread;
@@ -20,7 +92,7 @@ thread_local OfThread of_thread;
 /// What an operator works on: the numbers of one watch.
 class Touched {
  public:
-  explicit Touched(const Watch& watch) : watch_{watch} {}
+  explicit Touched(const Watch::Table& table) : table_{table} {}
 
   void look_at(const c10::IValue& value) {
     if (value.isTensor()) return look_at(*value.unsafeToTensorImpl());
@@ -34,28 +106,31 @@ class Touched {
  private:
   void look_at(const c10::TensorImpl& tensor) {
     if (!tensor.has_storage()) return;
-    const std::uint32_t* const number = watch_.find(tensor.unsafe_storage().unsafeGetStorageImpl());
+    const std::uint32_t* const number = table_.find(tensor.unsafe_storage().unsafeGetStorageImpl());
     if (number == nullptr || std::find(numbers_.begin(), numbers_.end(), *number) != numbers_.end()) return;
     numbers_.push_back(*number);
   }
 
-  const Watch& watch_;
+  const Watch::Table& table_;
   std::vector<std::uint32_t> numbers_;  // most operators work on none of them: nothing is allocated then
 };
 
 std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& function) {
-  if (of_thread.is_quiet) return nullptr;
-  for (Watch* const watch : of_thread.watches) {
-    Touched touched{*watch};
+  OfThread& own = of_thread;
+  if (own.is_quiet) return nullptr;
+  if (const std::uint64_t version = all.version(); own.version != version) {
+    own.tables = all.tables();
+    own.version = version;
+  }
+  for (const auto& table : own.tables) {
+    Touched touched{*table};
     for (const c10::IValue& each : function.inputs()) touched.look_at(each);
     if (touched.numbers().empty()) continue;
     const Watch::Quiet quiet;
-    watch->tell(touched.numbers());
+    table->tell(touched.numbers());
   }
   return nullptr;
 }
-
-constexpr std::size_t kFirstPlaces = 16;
 
 }  // namespace
 
@@ -64,41 +139,11 @@ Watch::Quiet::~Quiet() {
   of_thread.is_quiet = before_;
 }
 
-Watch::Watch(Owner& owner) : owner_{owner}, places_(kFirstPlaces) {
-  if (of_thread.watches.empty()) {
-    of_thread.callback = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(&before_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  }
-  of_thread.watches.push_back(this);
+Watch::Watch(Owner& owner, std::span<const Numbered> memory) : table_{std::make_shared<const Table>(owner, memory)} {
+  all.add(table_);
 }
-
 Watch::~Watch() {
-  std::erase(of_thread.watches, this);
-  if (of_thread.watches.empty()) at::removeCallback(of_thread.callback);
-}
-
-void Watch::add(const void* memory, std::uint32_t number) {
-  if (2 * ++taken_ > places_.size()) {
-    std::vector<Place> before = std::exchange(places_, std::vector<Place>(2 * places_.size()));
-    for (const Place& each : before) {
-      if (each.first != nullptr) places_[place_of(each.first)] = each;
-    }
-  }
-  places_[place_of(memory)] = {memory, number};
-}
-
-const std::uint32_t* Watch::find(const void* memory) const {
-  const Place& place = places_[place_of(memory)];
-  return place.first == memory && memory != nullptr ? &place.second : nullptr;
-}
-
-/// Where it is, or would be.
-std::size_t Watch::place_of(const void* memory) const {
-  constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
-  const std::size_t mask = places_.size() - 1;
-  std::size_t place = (reinterpret_cast<std::uintptr_t>(memory) * kMix >> 32) & mask;
-  while (places_[place].first != nullptr && places_[place].first != memory) place = (place + 1) & mask;
-  return place;
+  all.remove(table_);
 }
 
 }  // namespace pharos::ml

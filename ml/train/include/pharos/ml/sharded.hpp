@@ -46,7 +46,7 @@ struct ShardOptions {
 };
 
 /// Trains one module on all ranks, of which each keeps a part; the results are Ddp's. The module stays as it is, and is
-/// called as before, by the thread that has made this:
+/// called as before; by one thread at a time:
 ///
 ///   Sharded sharded = fully_shard(*model, ranks, {.param = DType::kBF16, .reduce = DType::kF32});
 ///   Optimizer optimizer{sharded.groups(0.01), AdamW{.lr = 3e-4}};
