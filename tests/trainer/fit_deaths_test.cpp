@@ -215,10 +215,42 @@ TEST_F(Replaced, WhoDiesInItsPlaceIsReplacedUntilThatIsTooOften) {
 /// The others have its state, and are told once more who there is.
 TEST_F(Replaced, WhoDiesWhileItTakesTheStateIsReplaced) {
   Runtime runtime;
-  const TrainResult result =
-      train(runtime, {.at = At::kBeforeForward, .ranks = {1}, .step = 6, .marker = folder_.path() / "was there"});
-  expect_as_if_nothing_had_been(runtime, result);
-  expect_replaced(result, 2, "rank 1");
+  for (const std::string how : {"kill", "stop"}) {
+    SCOPED_TRACE(how);
+    const TrainResult result = train(runtime,
+                                     {.at = At::kBeforeForward,
+                                      .ranks = {1},
+                                      .step = 6,
+                                      .in_place = "state_taken:" + how,
+                                      .marker = folder_.path() / how},
+                                     how == "stop" ? std::chrono::seconds{1} : std::chrono::seconds{20});
+    expect_as_if_nothing_had_been(runtime, result);
+    expect_replaced(result, 2, "rank 1");
+  }
+}
+
+/// Those that are left have the state of both. One that is stopped there keeps them from coming together: they begin
+/// again.
+TEST_F(Replaced, WhoDiesAsItMeetsWhoHasComeInAPlaceIsReplaced) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{120});
+  for (const std::string where : {"rank_here", "memory_offered", "memory_mapped"}) {
+    for (const std::string how : {":kill", ":stop"}) {
+      SCOPED_TRACE(where + how);
+      const TrainResult result =
+          train(runtime,
+                {.at = At::kFailpoint, .ranks = {2}, .step = 6, .failpoint = "data_given:kill", .meeting = where + how},
+                how == ":stop" ? std::chrono::seconds{1} : std::chrono::seconds{20});
+      expect_as_if_nothing_had_been(runtime, result);
+      std::string all;  // they may be replaced together
+      for (const TrainResult::Restart& each : result.restarts) {
+        EXPECT_TRUE(each.is_replacement || how == ":stop") << each.why;
+        all += each.why + '\n';
+      }
+      EXPECT_SAYS(all, "rank 0");
+      EXPECT_SAYS(all, "rank 2");
+    }
+  }
 }
 
 TEST_F(Replaced, AllThatDieBeginAgain) {

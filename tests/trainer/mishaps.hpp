@@ -43,11 +43,14 @@ struct Mishap {
   int signal = SIGKILL;            ///< 0: its function hangs, or comes late by `microseconds`
   bool replacement_too = false;    ///< who comes in its place dies there, too
   std::string failpoint{};         ///< "data_given:kill"
-  std::string marker{};  ///< a file: who comes first in another's place makes it, and dies while it takes the state
-  bool counts = false;   ///< each rank has a number of its own
+  std::string meeting{};           ///< the same for rank 0, which comes to it when it meets who has come in a place
+  std::string in_place{};          ///< the same for who comes first in another's place
+  std::string marker{};            ///< a file that who comes to that makes
+  bool counts = false;             ///< each rank has a number of its own
 
   auto pharos_fields() {
-    return std::tie(at, ranks, step, microseconds, signal, replacement_too, failpoint, marker, counts);
+    return std::tie(at, ranks, step, microseconds, signal, replacement_too, failpoint, meeting, in_place, marker,
+                    counts);
   }
 };
 
@@ -63,8 +66,10 @@ struct Images : Learner {
     const bool is_first = context().attempt() == 0;
     const bool is_begun = is_first && context().step() == 0;
     if (is_begun && mishap_.at == Mishap::At::kAnyTime && is_one_of_them()) end_after_a_while();
-    if (is_first && context().step() == mishap_.step && mishap_.at == Mishap::At::kFailpoint && is_one_of_them()) {
-      order_failpoint(*parse_failpoint(mishap_.failpoint));
+    if (is_first && context().step() == mishap_.step) {
+      if (mishap_.at == Mishap::At::kFailpoint && is_one_of_them()) comes_to(mishap_.failpoint);
+      const bool meets = context().rank() == 0 && !context().is_replacement();
+      if (meets && !mishap_.meeting.empty()) comes_to(mishap_.meeting);
     }
     seen_ += batch.samples_of_all;
     ++own_steps_;
@@ -80,9 +85,9 @@ struct Images : Learner {
             {"own_steps", static_cast<double>(own_steps_)}};
   }
   Optimization configure_optimizers() override {
-    if (context().is_replacement() && !mishap_.marker.empty() && !std::filesystem::exists(mishap_.marker)) {
+    if (context().is_replacement() && !mishap_.in_place.empty() && !std::filesystem::exists(mishap_.marker)) {
       std::ofstream{mishap_.marker} << "here";
-      order_failpoint(*parse_failpoint("state_taken:kill"));
+      comes_to(mishap_.in_place);
     }
     return {.rule = Sgd{.lr = 0.05, .momentum = 0.9}, .clip_norm = 1};
   }
@@ -97,6 +102,7 @@ struct Images : Learner {
     const bool is_due = mishap_.replacement_too || !context().is_replacement();
     return is_due && std::ranges::find(mishap_.ranks, context().rank()) != mishap_.ranks.end();
   }
+  static void comes_to(const std::string& failpoint) { order_failpoint(*parse_failpoint(failpoint)); }
   void happen(Mishap::At at) {
     if (mishap_.at != at || context().step() != mishap_.step || context().attempt() != 0 || !is_one_of_them()) return;
     if (std::exchange(has_happened_, true)) return;

@@ -214,6 +214,7 @@ Result<bool> RankGroup::replace(const std::function<bool()>& interrupted) {
 Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint until) {
   const Error why = *std::exchange(died_, std::nullopt);
   lost_.clear();
+  replaced_.clear();
   begin_.replaces = true;
   // What was answered before does not count any more.
   std::erase_if(awaited_, [](const auto& each) { return each.second.what == Awaited::What::kAnswer; });
@@ -225,6 +226,7 @@ Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint un
       others.emplace_back(workers_->rejoin(rank));
     } else {
       ranks_[rank] = {.who = who[rank]};
+      replaced_.push_back(rank);
       begin(rank);
     }
   }

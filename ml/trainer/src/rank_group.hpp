@@ -48,6 +48,8 @@ class RankGroup {
   std::optional<End> end();
   /// After kLost: others take the place of those that are gone. False: it was interrupted. After an error it is over.
   Result<bool> replace(const std::function<bool()>& interrupted);
+  /// In whose place others are since then.
+  const std::vector<std::size_t>& replaced() const { return replaced_; }
 
  private:
   struct Rank {
@@ -83,6 +85,7 @@ class RankGroup {
   bool news_is_all_ = false;
   OnRankDeath on_death_ = OnRankDeath::kBeginAgain;
   std::set<std::size_t> lost_;
+  std::vector<std::size_t> replaced_;
   std::optional<Error> died_;
   std::optional<Error> left_;   // a rank has, and others wait for it
   std::uint64_t reported_ = 0;  // the newest step

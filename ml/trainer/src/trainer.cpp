@@ -178,18 +178,30 @@ class Run {
 
   /// Nothing: it goes on.
   std::optional<RankGroup::End> replace(RankGroup& ranks, const Error& why) {
-    RankGroup::End over{RankGroup::How::kDied, why};
-    if (stops_at_ || deaths_ == options_.restarts) return over;
+    if (stops_at_ || deaths_ == options_.restarts) return RankGroup::End{RankGroup::How::kDied, why};
     const auto replaced = ranks.replace([this] { return wants_stop(); });
     if (!replaced || !*replaced) {
-      if (!replaced) log(LogLevel::kWarn, "a rank could not be replaced", {kv("why", replaced.error().to_string())});
       if (wants_stop()) stops_at_ = now();
+      RankGroup::End over{RankGroup::How::kDied, why};
+      if (!replaced && replaced.error().story() != why.story()) {
+        over.why =
+            Error{why.code(), why.story() + "; nobody could take its place: " + replaced.error().story(), why.remedy()};
+      }
       return over;
     }
     ++deaths_;
     ++replaced_;
-    note("a rank of a training was replaced", why.story(), true);
+    note("a rank of a training was replaced", why_replaced(why, ranks.replaced()), true);
     return std::nullopt;
+  }
+  /// Of those that have gone together the first one's reason is known.
+  static std::string why_replaced(const Error& why, const std::vector<std::size_t>& ranks) {
+    std::string text = why.story();
+    for (const std::size_t rank : ranks) {
+      const std::string name = "rank " + std::to_string(rank);
+      if (!text.starts_with(name + ':')) text += "; " + name + " was gone, too";
+    }
+    return text;
   }
 
   void take(std::uint32_t attempt, const TrainEvent& event) {
