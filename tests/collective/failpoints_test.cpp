@@ -62,6 +62,7 @@ void work(Communicator& ranks) {
   const std::uint32_t other = ranks.size() - 1;
   for (int round = 0; round < 50; ++round) {
     const auto shared = ranks.allocate<float>(100'000);
+    if (ranks.shares_memory()) ranks.allocate_for_all<float>(100'000);
     ranks.all_reduce(shared.span());
     ranks.all_reduce(std::span{own});
     ranks.all_reduce(std::span{own}.first(100));

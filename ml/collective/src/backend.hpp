@@ -63,6 +63,11 @@ class Backend {
   /// Memory that this rank shares with the others, which allocate as much at the same time: operations work on it where
   /// it is. Freed by free(), by each rank when it likes.
   virtual Result<std::byte*> allocate(std::size_t bytes, Duration time) = 0;
+  /// One memory for all ranks. Only where shares_memory(). Freed by free() alike.
+  virtual Result<std::byte*> allocate_for_all(std::size_t /*bytes*/, Duration /*time*/) {
+    return Error{ErrorCode::kFailedPrecondition, "ranks that share no memory have none in common",
+                 "Look at Communicator::shares_memory() before."};
+  }
   virtual void free(std::byte* memory) = 0;
   /// Whether ranks reduce what is there from where it is.
   virtual bool works_on(std::span<const std::byte> /*memory*/) const { return false; }

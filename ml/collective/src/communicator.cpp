@@ -279,15 +279,28 @@ void Communicator::barrier() {
   Pending{core_, core_->begin({.kind = Kind::kBarrier}, {})}.wait();
 }
 
-void* Communicator::allocate_bytes(std::size_t elements, std::size_t size) {
+namespace {
+
+std::size_t bytes_for(std::size_t elements, std::size_t size) {
   // So much that the rest of a page or two may be added.
   constexpr std::size_t kBytesMax = std::size_t{1} << 56;
   if (elements > kBytesMax / size) {
     throw_error(Error{ErrorCode::kExhausted, "there is no room for " + std::to_string(elements) + " elements of " +
                                                  std::to_string(size) + " bytes"});
   }
-  const std::size_t bytes = elements * size;
-  const auto memory = core_->backend().allocate(bytes, core_->timeout());
+  return elements * size;
+}
+
+}  // namespace
+
+void* Communicator::allocate_bytes(std::size_t elements, std::size_t size) {
+  const auto memory = core_->backend().allocate(bytes_for(elements, size), core_->timeout());
+  if (!memory) throw_error(memory.error());
+  return *memory;
+}
+
+void* Communicator::allocate_bytes_for_all(std::size_t elements, std::size_t size) {
+  const auto memory = core_->backend().allocate_for_all(bytes_for(elements, size), core_->timeout());
   if (!memory) throw_error(memory.error());
   return *memory;
 }

@@ -130,6 +130,7 @@ void HierarchicalBackend::plan(Running& running, const detail::Places& places) {
       running.later.push_back(near_->begin({barrier, operation}, {}, true));
       return;
     case Kind::kMessage: return plan_message(running, places);
+    case Kind::kAllocateForAll: return;
   }
 }
 

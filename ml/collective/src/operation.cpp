@@ -5,12 +5,13 @@
 namespace pharos::ml {
 
 std::string to_string(const Operation& operation) {
-  constexpr std::string_view kNames[] = {"barrier",   "all_reduce", "reduce_scatter", "all_gather",
-                                         "broadcast", "all_to_all", "message",        "allocate"};
+  constexpr std::string_view kNames[] = {"barrier",    "all_reduce", "reduce_scatter", "all_gather",      "broadcast",
+                                         "all_to_all", "message",    "allocate",       "allocate_for_all"};
   using Kind = Operation::Kind;
   std::string text{kNames[static_cast<std::size_t>(operation.kind)]};
   if (operation.kind == Kind::kBarrier) return text;
-  if (operation.kind == Kind::kAllocate) return text + '(' + std::to_string(operation.count) + " bytes)";
+  const bool allocates = operation.kind == Kind::kAllocate || operation.kind == Kind::kAllocateForAll;
+  if (allocates) return text + '(' + std::to_string(operation.count) + " bytes)";
   const bool reduces = operation.kind == Kind::kAllReduce || operation.kind == Kind::kReduceScatter;
   text += '(';
   if (reduces) text += std::string{to_string(operation.reduction)} + " of ";

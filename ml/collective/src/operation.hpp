@@ -21,6 +21,7 @@ struct Operation {
     kAllToAll,
     kMessage,  ///< of two ranks alone
     kAllocate,
+    kAllocateForAll,  ///< of ranks that share memory
   };
 
   Kind kind = Kind::kBarrier;

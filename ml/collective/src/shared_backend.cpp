@@ -62,13 +62,33 @@ std::vector<std::byte*> moved(std::span<std::byte* const> places, std::size_t by
   return all;
 }
 
+std::size_t pages_for(std::size_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes;
+}
+
+Result<Fd> make_file(const std::string& name) {
+  Fd file{::memfd_create(name.c_str(), MFD_CLOEXEC)};
+  if (!file) return Error::from_errno("making memory that ranks share", errno);
+  return file;
+}
+
+Result<Mapping> map(int file, std::size_t bytes, int flags) {
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+  if (memory == MAP_FAILED) return Error::from_errno("mapping memory that ranks share", errno);
+  return Mapping{static_cast<std::byte*>(memory), bytes};
+}
+
 }  // namespace
 
 // ---- Memory that is shared
 
 Result<Fd> make_memory(const std::string& name, std::size_t bytes) {
-  Fd file{::memfd_create(name.c_str(), MFD_CLOEXEC)};
-  if (!file) return Error::from_errno("making memory that ranks share", errno);
+  PHAROS_TRY(Fd file, make_file(name));
+  PHAROS_TRY_VOID(take_memory(file.get(), {0, bytes}));
+  return file;
+}
+
+Result<void> take_memory(int file, Part part) {
   // Some kernels give up, and all back, at each signal: one that comes again and again would never let it end.
   sigset_t all;
   sigset_t before;
@@ -76,11 +96,11 @@ Result<Fd> make_memory(const std::string& name, std::size_t bytes) {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   int error = 0;
   do {
-    error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
+    error = ::posix_fallocate(file, static_cast<off_t>(part.begin), static_cast<off_t>(part.size));
   } while (error == EINTR);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) return Error::from_errno("making " + std::to_string(bytes) + " bytes that ranks share", error);
-  return file;
+  if (error != 0) return Error::from_errno("making " + std::to_string(part.size) + " bytes that ranks share", error);
+  return {};
 }
 
 Mapping::~Mapping() {
@@ -88,10 +108,11 @@ Mapping::~Mapping() {
 }
 
 Result<Mapping> Mapping::of(int file, std::size_t bytes) {
-  const int flags = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED | MAP_POPULATE;
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
-  if (memory == MAP_FAILED) return Error::from_errno("mapping memory that ranks share", errno);
-  return Mapping{static_cast<std::byte*>(memory), bytes};
+  return map(file, bytes, file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED | MAP_POPULATE);
+}
+
+Result<Mapping> Mapping::of_unfinished(int file, std::size_t bytes) {
+  return map(file, bytes, MAP_SHARED);
 }
 
 // ---- An operation
@@ -211,18 +232,60 @@ SharedBackend::~SharedBackend() {
 // ---- Memory
 
 Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
-  const TimePoint deadline = after(time);
-  while (!running_.empty()) {
-    const auto first = running_.front();  // which is let go of when it ends
-    PHAROS_TRY_VOID(finish(*first, time));
-  }
-  const std::size_t room = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kSkewBytes;
+  const std::size_t room = pages_for(bytes) * kPageBytes + kSkewBytes;
   const auto file = make_memory("pharos-collective", room);
   if (!file) return meeting_.fail(file.error());
   auto own = Mapping::of(file->get(), room);
   if (!own) return meeting_.fail(own.error());
   std::byte* const memory = own->memory() + rank() * kLineSkew;
+  Window window;
+  PHAROS_TRY_VOID(exchange_memory({.kind = Kind::kAllocate, .count = bytes},
+                                  {::getpid(), file->get(), reinterpret_cast<std::uint64_t>(memory)}, time,
+                                  [&]() -> Result<void> {
+                                    PHAROS_TRY(window, map_all(*std::move(own), room));
+                                    return {};
+                                  }));
+  window.bytes = bytes;
+  windows_.emplace(++last_window_, std::move(window));
+  return memory;
+}
 
+// Each rank takes its part of the memory, whichever of it that is: they pay as much.
+Result<std::byte*> SharedBackend::allocate_for_all(std::size_t bytes, Duration time) {
+  const std::size_t pages = std::max<std::size_t>(pages_for(bytes), 1);
+  const std::size_t begin = pages * rank() / ranks() * kPageBytes;
+  const Part own{begin, pages * (rank() + 1) / ranks() * kPageBytes - begin};
+  Fd file;
+  if (rank() == 0) {
+    auto made = make_file("pharos-collective");
+    if (!made) return meeting_.fail(made.error());
+    file = *std::move(made);
+    if (::ftruncate(file.get(), static_cast<off_t>(pages * kPageBytes)) != 0) {
+      return meeting_.fail(Error::from_errno("making memory that ranks share", errno));
+    }
+  }
+  Mapping mapping;
+  PHAROS_TRY_VOID(exchange_memory({.kind = Kind::kAllocateForAll, .count = bytes}, {::getpid(), file.get(), 0}, time,
+                                  [&]() -> Result<void> {
+                                    if (rank() != 0) {
+                                      PHAROS_TRY(file, open_memory_of(0));
+                                    }
+                                    if (own.size != 0) PHAROS_TRY_VOID(take_memory(file.get(), own));
+                                    PHAROS_TRY(mapping, Mapping::of_unfinished(file.get(), pages * kPageBytes));
+                                    return {};
+                                  }));
+  std::byte* const memory = mapping.memory();
+  for_all_.emplace(memory, std::move(mapping));
+  return memory;
+}
+
+Result<void> SharedBackend::exchange_memory(const Operation& operation, const Meeting::Offer& offer, Duration time,
+                                            const std::function<Result<void>()>& look) {
+  const TimePoint deadline = after(time);
+  while (!running_.empty()) {
+    const auto first = running_.front();  // which is let go of when it ends
+    PHAROS_TRY_VOID(finish(*first, time));
+  }
   const std::uint64_t round = ++last_round_;
   // Messages go on meanwhile: others may wait for them before they come here.
   const auto wait_for = [&](std::uint64_t number, Phase phase) -> Result<void> {
@@ -236,23 +299,20 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
     }
   };
   if (round > Meeting::kSlots) PHAROS_TRY_VOID(wait_for(round - Meeting::kSlots, Phase::kLeft));
-  meeting_.offer({::getpid(), file->get(), reinterpret_cast<std::uint64_t>(memory)});
+  meeting_.offer(offer);
   failpoint(Failpoint::kMemoryOffered);
   Running running;
-  running.of = running.operation = {.kind = Kind::kAllocate, .count = bytes};
+  running.of = running.operation = operation;
   running.first_round = round;
   meeting_.enter(round, {.operation = running.operation});
   PHAROS_TRY_VOID(wait_for(round, Phase::kEntered));
   PHAROS_TRY_VOID(check(running));
-  auto window = map_all(*std::move(own), room);
-  if (!window) return meeting_.fail(window.error());
-  window->bytes = bytes;
+  if (const auto seen = look(); !seen) return meeting_.fail(seen.error());
   failpoint(Failpoint::kMemoryMapped);
   meeting_.reach(round, Phase::kReduced);
   PHAROS_TRY_VOID(wait_for(round, Phase::kReduced));
   meeting_.reach(round, Phase::kLeft);
-  windows_.emplace(++last_window_, *std::move(window));
-  return memory;
+  return {};
 }
 
 // Of another process through its table of descriptors: nothing has a name that could be left behind.
@@ -265,17 +325,7 @@ Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t by
     } else if (offer.pid == ::getpid()) {
       window.places.push_back(reinterpret_cast<std::byte*>(offer.address));
     } else {
-      const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.descriptor);
-      const Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
-      // Of one that dies, its descriptors go first; then its number may be another process's.
-      if (meeting_.has_died(each, file ? Duration::zero() : kDyingTime)) {
-        return has_died(meeting_.name(each), "memory that all ranks allocate");
-      }
-      if (!file) {
-        return Error::from_errno("opening the memory of rank " + std::to_string(meeting_.name(each)) + " by " + path,
-                                 errno,
-                                 "Ranks that share memory have to be processes of one user that see each other.");
-      }
+      PHAROS_TRY(const Fd file, open_memory_of(each));
       PHAROS_TRY(Mapping theirs, Mapping::of(file.get(), bytes));
       window.places.push_back(theirs.memory() + each * kLineSkew);
       window.mappings.push_back(std::move(theirs));
@@ -285,7 +335,22 @@ Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t by
   return window;
 }
 
+Result<Fd> SharedBackend::open_memory_of(std::uint32_t other) const {
+  const Meeting::Offer offer = meeting_.offer_of(other);
+  const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.descriptor);
+  Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+  const int error = errno;
+  // Of one that dies, its descriptors go first; then its number may be another process's.
+  if (meeting_.has_died(other, file ? Duration::zero() : kDyingTime)) {
+    return has_died(meeting_.name(other), "memory that all ranks allocate");
+  }
+  if (file) return file;
+  return Error::from_errno("opening the memory of rank " + std::to_string(meeting_.name(other)) + " by " + path, error,
+                           "Ranks that share memory have to be processes of one user that see each other.");
+}
+
 void SharedBackend::free(std::byte* memory) {
+  if (for_all_.erase(memory) != 0) return;
   const auto found = std::find_if(windows_.begin(), windows_.end(),
                                   [&](const auto& entry) { return entry.second.places[rank()] == memory; });
   if (found == windows_.end()) return;
@@ -551,7 +616,8 @@ void SharedBackend::take_staged(const Running& running) {
       return;
     case Kind::kBarrier:
     case Kind::kMessage:
-    case Kind::kAllocate: return;
+    case Kind::kAllocate:
+    case Kind::kAllocateForAll: return;
   }
 }
 

@@ -24,6 +24,8 @@ namespace pharos::ml {
 
 /// A file in memory, of so many bytes. They are taken now: a full machine is an error, and not a signal later.
 Result<Fd> make_memory(const std::string& name, std::size_t bytes);
+/// The same for a part of a file that is there. It is this process that pays.
+Result<void> take_memory(int file, Part part);
 
 /// Memory that a process has mapped.
 class Mapping {
@@ -40,6 +42,8 @@ class Mapping {
 
   /// A file's, all of it. -1: zeros, for this process and its children.
   static Result<Mapping> of(int file, std::size_t bytes);
+  /// One whose memory others may not have taken yet.
+  static Result<Mapping> of_unfinished(int file, std::size_t bytes);
   std::byte* memory() const { return memory_; }
 
  private:
@@ -99,6 +103,7 @@ class SharedBackend final : public detail::Backend {
   Result<bool> advance(detail::Work& work) override;
   Result<void> finish(detail::Work& work, Duration time) override;
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
+  Result<std::byte*> allocate_for_all(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override;
   bool works_on(std::span<const std::byte> memory) const override;
   void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
@@ -150,7 +155,11 @@ class SharedBackend final : public detail::Backend {
 
   /// In which one these bytes of this rank's lie; 0: in none.
   std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
+  /// All ranks have offered memory, and each has looked at what the others have.
+  Result<void> exchange_memory(const Operation& operation, const Meeting::Offer& offer, Duration time,
+                               const std::function<Result<void>()>& look);
   Result<Window> map_all(Mapping own, std::size_t bytes) const;
+  Result<Fd> open_memory_of(std::uint32_t other) const;
   std::shared_ptr<detail::Work> begin_message(const detail::Step& step, const detail::Places& places);
   void go_on(Post& post);
   bool go_on(Message& message, Post& post);
@@ -175,6 +184,7 @@ class SharedBackend final : public detail::Backend {
   Meeting meeting_;
   std::atomic<std::uint64_t> news_{0};
   std::map<std::uint32_t, Window> windows_;
+  std::map<const std::byte*, Mapping> for_all_;
   std::uint32_t last_window_ = 0;
   std::uint64_t last_round_ = 0;
   std::vector<Stagings> stagings_;                // one, or for steps another one for those that were held

@@ -46,7 +46,8 @@ StreamPlan::~StreamPlan() {
 void StreamPlan::begin() {
   switch (operation_.kind) {
     case Kind::kBarrier:
-    case Kind::kAllocate: return;
+    case Kind::kAllocate:
+    case Kind::kAllocateForAll: return;
     case Kind::kAllGather: return begin_whole();
     case Kind::kAllToAll: return begin_own();
     case Kind::kMessage: return begin_message();

@@ -295,7 +295,8 @@ Result<void> NcclBackend::call(const Operation& operation, const detail::Places&
     }
     case Kind::kBarrier:
     case Kind::kMessage:
-    case Kind::kAllocate: return {};
+    case Kind::kAllocate:
+    case Kind::kAllocateForAll: return {};
   }
   return {};
 }

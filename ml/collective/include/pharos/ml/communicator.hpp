@@ -219,6 +219,12 @@ class PHAROS_API Communicator {
   Buffer<T> allocate(std::size_t elements) {
     return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements, sizeof(T))), elements}};
   }
+  /// Zeros, which are all ranks': what one writes the others read there after a barrier(). Each of them pays for a part
+  /// of the memory. No place for an operation's data. All ranks allocate as much at the same time, and share memory.
+  template <Element T>
+  Buffer<T> allocate_for_all(std::size_t elements) {
+    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes_for_all(elements, sizeof(T))), elements}};
+  }
 
   /// Throws what has failed, if something has; also that a rank has died, though nobody waits for it.
   void check();
@@ -247,6 +253,7 @@ class PHAROS_API Communicator {
   Pending message(DType dtype, std::uint32_t from, std::uint32_t to, const detail::Places& places, std::size_t count);
   static std::size_t elements_in(DType dtype, std::size_t bytes);
   void* allocate_bytes(std::size_t elements, std::size_t size);
+  void* allocate_bytes_for_all(std::size_t elements, std::size_t size);
 
   std::shared_ptr<detail::Core> core_;
 };
