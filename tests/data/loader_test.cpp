@@ -100,7 +100,7 @@ TEST(Loader, RanksHaveAsManyBatchesAndOneThatHasNoneTakesPart) {
 TEST(Loader, HasPyTorchsOrderOfEachRankWithItsTails) {
   std::ifstream in{PHAROS_DATA_FILES "/sampler.json"};
   const auto expected = nlohmann::json::parse(in);
-  EXPECT_EQ(expected.size(), 128U);
+  EXPECT_EQ(expected.size(), 160U);
   for (const auto& each : expected) {
     const auto size = each["size"].get<std::size_t>();
     LoaderOptions options{.batch = 3, .rank = each["rank"], .ranks = 4};

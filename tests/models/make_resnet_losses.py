@@ -83,7 +83,8 @@ def set_parameters(model: nn.Module) -> None:
                 parameter.copy_(x / 5 if name.endswith("bias") else 1 + x / 5)
 
 
-def losses(model: nn.Module, steps: int) -> list[float]:
+def learned(model: nn.Module, steps: int) -> dict[str, list[float]]:
+    """The losses, and what the model says of the first images then, evaluating them: by its running means."""
     set_parameters(model.double())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=5e-4)
     found = []
@@ -95,7 +96,9 @@ def losses(model: nn.Module, steps: int) -> list[float]:
         loss.backward()
         optimizer.step()
         found.append(loss.item())
-    return found
+    model.eval()
+    with torch.no_grad():
+        return {"losses": found, "evaluated": model(values([BATCH, 1, 28, 28], 1000)).flatten().tolist()}
 
 
 def tensors(model: nn.Module) -> list:
@@ -115,7 +118,7 @@ def main() -> None:
     for name, small_images, steps in (("standard", False, 50), ("small_images", True, 2)):
         found[name] = {"tensors": tensors(ResNet18(3, 1000, small_images)),
                        "first_numbers": first_numbers(3, 1000, small_images),
-                       "losses": losses(ResNet18(1, CLASSES, small_images), steps)}
+                       **learned(ResNet18(1, CLASSES, small_images), steps)}
     (pathlib.Path(__file__).parent / "resnet_losses.json").write_text(json.dumps(found) + "\n")
 
 

@@ -34,12 +34,15 @@ class ApartTest : public NodesApart {
 TEST_F(ApartTest, ARankThatDiesAtAnyFailpointBetweenMachinesIsReplaced) {
   for (const std::string where : {"begin_told", "part_sent", "part_came", "lane_begins", "lane_ended"}) {
     expect_learns_the_same("copies", where + ":kill:0");
+    expect_learns_the_same("copies", where + ":stop:0");
   }
-  expect_learns_the_same("copies", "part_came:stop:0");
 }
 
 TEST_F(ApartTest, APartThatIsLostBetweenMachinesIsInACheckpoint) {
-  for (const std::string where : {"part_sent", "part_came"}) expect_learns_the_same("fully-shard", where + ":kill:1");
+  for (const std::string strategy : {"zero1", "zero2", "fully-shard"}) {
+    for (const std::string where : {"part_sent", "part_came"}) expect_learns_the_same(strategy, where + ":kill:1");
+  }
+  expect_learns_the_same("fully-shard", "part_came:stop:1");
 }
 
 }  // namespace

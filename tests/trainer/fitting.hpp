@@ -31,7 +31,8 @@ struct Points : Learner {
   static constexpr std::int64_t kTraining = 101;
   static constexpr std::int64_t kValidation = 37;
 
-  explicit Points(std::uint64_t dies_at) : dies_at_{dies_at} { net_->to(torch::kDouble); }
+  explicit Points(std::uint64_t dies_at)
+      : Points{dies_at, torch::nn::Sequential{torch::nn::Linear(2, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3)}} {}
 
   torch::nn::Module& module() override { return *net_; }
   DatasetPtr training_data() override { return samples(1, kTraining); }
@@ -60,6 +61,11 @@ struct Points : Learner {
     });
   }
 
+ protected:
+  Points(std::uint64_t dies_at, const torch::nn::Sequential& net) : dies_at_{dies_at}, net_{net} {
+    net_->to(torch::kDouble);
+  }
+
  private:
   static DatasetPtr samples(std::uint64_t seed, std::int64_t count) {
     auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -70,7 +76,7 @@ struct Points : Learner {
 
   const std::uint64_t dies_at_;
   std::uint64_t saves_ = 0;
-  torch::nn::Sequential net_{torch::nn::Linear(2, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3)};
+  torch::nn::Sequential net_;
 };
 
 class FitTest : public cluster::ClusterTest {

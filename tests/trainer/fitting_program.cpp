@@ -37,9 +37,10 @@ struct SlowImages : ml::fitting::Images {
 };
 
 ml::FitStrategy strategy_of(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, ml::FitStrategy>, 3> kStrategies{
+  constexpr std::array<std::pair<std::string_view, ml::FitStrategy>, 4> kStrategies{
       {{"copies", ml::FitStrategy::kCopies},
        {"zero1", ml::FitStrategy::kZero1},
+       {"zero2", ml::FitStrategy::kZero2},
        {"fully-shard", ml::FitStrategy::kFullyShard}}};
   for (const auto& [each, strategy] : kStrategies) {
     if (each == name) return strategy;

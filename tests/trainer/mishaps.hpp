@@ -64,8 +64,6 @@ struct Images : Learner {
   DatasetPtr validation_data() override { return samples(2, 17); }
   Tensor training_step(const Batch& batch) override {
     const bool is_first = context().attempt() == 0;
-    const bool is_begun = is_first && context().step() == 0;
-    if (is_begun && mishap_.at == Mishap::At::kAnyTime && is_one_of_them()) end_after_a_while();
     if (is_first && context().step() == mishap_.step) {
       if (mishap_.at == Mishap::At::kFailpoint && is_one_of_them()) comes_to(mishap_.failpoint);
       const bool meets = context().rank() == 0 && !context().is_replacement();
@@ -84,7 +82,9 @@ struct Images : Learner {
             {"seen", static_cast<double>(seen_)},
             {"own_steps", static_cast<double>(own_steps_)}};
   }
+  /// Before it has its state, and has been heard of.
   Optimization configure_optimizers() override {
+    if (mishap_.at == Mishap::At::kAnyTime && context().attempt() == 0 && is_one_of_them()) end_after_a_while();
     if (context().is_replacement() && !mishap_.in_place.empty() && !std::filesystem::exists(mishap_.marker)) {
       std::ofstream{mishap_.marker} << "here";
       comes_to(mishap_.in_place);

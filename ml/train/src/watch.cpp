@@ -53,13 +53,12 @@ class All {
  public:
   void add(std::shared_ptr<const Watch::Table> table) {
     const std::lock_guard lock{mutex_};
-    // libtorch allows it while other threads run operators: their callbacks have a version, too.
-    if (tables_.empty()) {
-      callback_ = at::addGlobalCallback(
-          at::RecordFunctionCallback(&before_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-    }
     tables_.push_back(std::move(table));
     version_.fetch_add(1, std::memory_order_release);
+    if (tables_.size() > 1) return;
+    // While other threads run operators, of which libtorch's header says nothing good; see decision 24.
+    callback_ = at::addGlobalCallback(
+        at::RecordFunctionCallback(&before_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
   }
   void remove(const std::shared_ptr<const Watch::Table>& table) {
     const std::lock_guard lock{mutex_};
@@ -80,7 +79,8 @@ class All {
   std::atomic<std::uint64_t> version_ = 0;
   at::CallbackHandle callback_ = at::INVALID_CALLBACK_HANDLE;
 };
-All all;
+/// Is never destroyed: threads may run operators when the process ends.
+All& all = *new All;
 
 struct OfThread {
   Tables tables{};

@@ -10,7 +10,7 @@
 namespace pharos::ml {
 
 /// Tells its owner what an operator of libtorch is about to work on: before it does, in forward and in backward, and on
-/// whichever thread.
+/// whichever thread. Storages that are watched live longer than the watch, and no operator works on one while it ends.
 class Watch {
  public:
   class Owner {

@@ -312,6 +312,7 @@ void TrainContext::copy_state() {
   share(*bytes, from);
   auto taken = from_bytes<Kept>(*bytes);
   if (!taken) throw_error(std::move(taken).error());
+  if (rank() == from) failpoint(Failpoint::kStateGiven);
   for (const StateSlice& each : state_.slices()) ranks_.begin_broadcast(each.dtype, each.bytes, from).wait();
   std::size_t at = 0;
   for (const State::Value& each : state_.values()) {

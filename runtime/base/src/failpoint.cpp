@@ -18,7 +18,8 @@ constexpr std::array kNames{
     "rank_here",      "memory_offered",   "memory_mapped",  "data_given",      "part_reduced",    "result_taken",
     "letter_written", "letter_read",      "begin_told",     "part_sent",       "part_came",       "lane_begins",
     "lane_ended",     "daemon_forked",    "state_copied",   "save_begun",      "save_written",    "save_said",
-    "saves_there",    "manifest_written", "old_goes",       "step_committed",  "step_told",       "state_taken"};
+    "saves_there",    "manifest_written", "old_goes",       "step_committed",  "step_told",       "state_given",
+    "state_taken"};
 static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
 
 // Written before the order is seen.

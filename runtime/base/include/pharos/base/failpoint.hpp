@@ -76,6 +76,7 @@ enum class Failpoint : std::uint8_t {
   kOldGoes,          ///< a checkpoint that is not wanted any more is about to be removed
   kStepCommitted,    ///< and nothing has followed it
   kStepTold,         ///< and saved, if it was to be
+  kStateGiven,       ///< a part of it to who has come in a place, and the rest is not
   kStateTaken,       ///< from others, and it does not count yet
   kEnd,              ///< of this list
 };
