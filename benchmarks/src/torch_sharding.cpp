@@ -226,15 +226,15 @@ struct Kind {
   const char* name;
   ml::Sharding sharding;
   /// Bytes of each parameter between two steps with AdamW, all in float: of the parameter, its gradient, and two
-  /// numbers of the optimizer's. Of n ranks; one of so many blocks is `block` of the parameters.
+  /// numbers of the optimizer's. Of n ranks of one machine, which have parameters once; one of so many blocks is
+  /// `block` of the parameters. Gradients pass in two rooms of a block each, where they are not whole.
   double (*bytes)(double n, double block);
 };
 constexpr double kKept = 4 + 4 + 2 * 4;  // undivided
 constexpr Kind kKinds[] = {
-    // What passes: three units of parameters, two of gradients.
-    {"fsdp", ml::Sharding::kParameters, [](double n, double block) { return kKept / n + (3 + 2) * 4 * block; }},
-    {"zero1", ml::Sharding::kOptimizer, [](double n, double) { return 4 + 4 + 8 / n; }},
-    {"zero2", ml::Sharding::kGradients, [](double n, double block) { return 4 + 2 * 4 * block + (4 + 8) / n; }},
+    {"fsdp", ml::Sharding::kParameters, [](double n, double block) { return kKept / n + 2 * 4 * block; }},
+    {"zero1", ml::Sharding::kOptimizer, [](double n, double) { return 4 + (4 + 8) / n; }},
+    {"zero2", ml::Sharding::kGradients, [](double n, double block) { return kKept / n + 2 * 4 * block; }},
 };
 
 template <class Ask>

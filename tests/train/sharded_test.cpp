@@ -117,19 +117,21 @@ class ShardedTest : public testing::TestWithParam<std::tuple<Case, Way>> {
   static const Way& way() { return std::get<Way>(GetParam()); }
   static ShardOptions options() { return {.reshard_after_forward = way().reshard}; }
 };
-INSTANTIATE_TEST_SUITE_P(Of, ShardedTest,
-                         testing::Combine(testing::ValuesIn(kCases),
-                                          testing::Values(Way{}, Way{.ranks = 1}, Way{.ranks = 3},
-                                                          Way{.reshard = false}, Way{.sharding = Sharding::kOptimizer},
-                                                          Way{.sharding = Sharding::kGradients},
-                                                          Way{.sharding = Sharding::kGradients, .ranks = 3},
-                                                          Way{.ranks = 2, .reach = Reach::kTcp},
-                                                          Way{.ranks = 4, .reach = Reach::kMachines})),
-                         [](const auto& test) {
-                           std::ostringstream name;
-                           name << std::get<Case>(test.param) << std::get<Way>(test.param);
-                           return name.str();
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Of, ShardedTest,
+    testing::Combine(testing::ValuesIn(kCases),
+                     testing::Values(Way{}, Way{.ranks = 1}, Way{.ranks = 3}, Way{.reshard = false},
+                                     Way{.sharding = Sharding::kOptimizer}, Way{.sharding = Sharding::kGradients},
+                                     Way{.sharding = Sharding::kGradients, .ranks = 3},
+                                     Way{.ranks = 2, .reach = Reach::kTcp}, Way{.reshard = false, .reach = Reach::kTcp},
+                                     Way{.sharding = Sharding::kOptimizer, .reach = Reach::kTcp},
+                                     Way{.sharding = Sharding::kGradients, .reach = Reach::kTcp},
+                                     Way{.ranks = 4, .reach = Reach::kMachines})),
+    [](const auto& test) {
+      std::ostringstream name;
+      name << std::get<Case>(test.param) << std::get<Way>(test.param);
+      return name.str();
+    });
 
 TEST_P(ShardedTest, GradientsAreThoseOfOneProcess) {
   on_ranks(way(), [&](Communicator& ranks) {

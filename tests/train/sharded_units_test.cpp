@@ -4,11 +4,14 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,19 +55,77 @@ TEST(ShardedUnits, AreTheLayersOfAnEncoderInASequence) {
 }
 
 TEST(ShardedUnits, AreListedWithWhatTheyTake) {
-  on_ranks({}, [&](Communicator& ranks) {
+  const auto table = [](Communicator& ranks, const ShardOptions& options = {}) {
     torch::nn::Sequential module{torch::nn::Linear(1024, 512), torch::nn::Linear(512, 1024)};
-    const Sharded sharded = fully_shard(*module, ranks);
-    EXPECT_EQ(sharded.table(),
+    return fully_shard(*module, ranks, options).table();
+  };
+  const std::string whole =
+      "unit    parameters  gathered MiB  kept MiB\n"
+      "0           524800          2.00      1.00\n"
+      "1           525312          2.00      1.00\n";
+  on_ranks({}, [&](Communicator& ranks) {
+    EXPECT_EQ(table(ranks), whole + "All ranks read the same memory, of which each keeps 2.00 MiB.\n");
+    // In halves, which each rank has of its own.
+    EXPECT_EQ(table(ranks, {.param = DType::kBF16}),
               "unit    parameters  gathered MiB  kept MiB\n"
-              "0           524800          2.00      1.00\n"
-              "1           525312          2.00      1.00\n"
-              "What is gathered takes 4.01 MiB at most, what is kept 2.00.\n");
+              "0           524800          1.00      1.00\n"
+              "1           525312          1.00      1.00\n"
+              "What is gathered takes 2.00 MiB at most, what is kept 2.00.\n");
+  });
+  on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
+    EXPECT_EQ(table(ranks), whole + "What is gathered takes 4.01 MiB at most, what is kept 2.00.\n");
+  });
+}
+
+/// As a module computes is how the ranks keep it, and each has it where all read it.
+TEST(ShardedUnits, AreThereOnceForRanksThatShareMemory) {
+  on_ranks({.ranks = 3}, [&](Communicator& ranks) {
+    const auto module = filled(std::make_shared<Layers>());
+    Sharded sharded = fully_shard(*module, ranks);
+    Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.5}};
+    for (int step = 0; step < 3; ++step) {
+      Tensor x = numbers(ranks.rank(), {4, 6});
+      for (std::size_t each = 0; each < 5; ++each) x = module->layer(each, x);
+      x.pow(2).mean().backward();
+      optimizer.step();
+      EXPECT_EQ(sharded.last_step().gathers, 0U);
+    }
+    const auto parameters = module->named_parameters();
+    for (const Sharded::Slice& each : sharded.slices()) {
+      const Tensor whole = parameters[each.name];
+      const auto* const there = static_cast<const double*>(whole.const_data_ptr()) + each.begin;
+      EXPECT_EQ(each.values.const_data_ptr(), there) << each.name;
+    }
+  });
+}
+
+/// Who evaluates while others step already would read of both.
+TEST(ShardedUnits, AreNotChangedWhileAnyRankReadsThem) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const Net net = tied();
+    const Net alone = tied();
+    Sharded sharded{*net.module, ranks, Sharding::kParameters, {}};
+    Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.5}};
+    Optimizer reference{groups_of(*alone.module, 0), Sgd{.lr = 0.5}};
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      reference.zero_grad();
+      net.loss(step).backward();
+      alone.loss(step).backward();
+      {
+        const torch::NoGradGuard no_grad;
+        net.loss(7);
+        if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{50});  // as if it had more to read
+        EXPECT_NEAR(net.loss(8).item<double>(), alone.loss(8).item<double>(), 1e-12);
+      }
+      optimizer.step();
+      reference.step();
+    }
   });
 }
 
 TEST(ShardedUnits, AreWhatIsAskedFor) {
-  on_ranks({}, [&](Communicator& ranks) {
+  on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
     const auto module = filled(std::make_shared<Encoder>());
     const auto layers = module->encoder->layers->children();
     const Sharded sharded = fully_shard(*module, ranks, {.blocks = {layers[0], layers[2]}});
@@ -82,7 +143,7 @@ TEST(ShardedUnits, AreWhatIsAskedFor) {
 
 /// Memory for those that pass is that of three, however many there are.
 TEST(ShardedUnits, ComeAndGo) {
-  on_ranks({}, [&](Communicator& ranks) {
+  on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
     const auto module = std::make_shared<Layers>();
     Sharded sharded = fully_shard(*module, ranks);
     const auto here = [&] {
@@ -164,7 +225,7 @@ class Traffic {
 /// The next block is gathered while one is worked on, in forward and in backward; and gradients do not wait for those
 /// of blocks that come later in backward, wherever these are in the module.
 TEST(ShardedTraffic, GoesBesideTheWork) {
-  on_ranks({}, [&](Communicator& ranks) {
+  on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
     const auto module = filled(std::make_shared<Unequal>());
     Traffic traffic{ranks, *module};
     Sharded sharded = fully_shard(*module, ranks);
@@ -189,7 +250,7 @@ TEST(ShardedTraffic, GoesBesideTheWork) {
 
 /// What stays and is used at both ends, as an embedding and the head are, fetches the first block once.
 TEST(ShardedTraffic, IsNothingThatNobodyNeeds) {
-  on_ranks({}, [&](Communicator& ranks) {
+  on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
     const Net net = tied();
     const Sharded sharded = fully_shard(*net.module, ranks);
     for (std::uint64_t step = 0; step < 3; ++step) net.loss(step).backward();

@@ -27,6 +27,17 @@
 
 namespace pharos::ml::fitting {
 
+/// Has more units than there is room for at once.
+struct DeepPoints : Points {
+  explicit DeepPoints(std::uint64_t dies_at)
+      : Points{dies_at, torch::nn::Sequential{Linear(2, 16), Tanh(), Linear(16, 12), Tanh(), Linear(12, 12), Tanh(),
+                                              Linear(12, 8), Tanh(), Linear(8, 3)}} {}
+
+ private:
+  using Linear = torch::nn::Linear;
+  using Tanh = torch::nn::Tanh;
+};
+
 /// What it learns is best in the middle.
 struct BestInTheMiddle : Points {
   using Points::Points;
@@ -178,7 +189,7 @@ TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
     return its;
   };
   Trainer alone{runtime, seldom_saved("alone", 1)};
-  const TrainResult one = fit<Points>(alone, {.batch = 12, .epochs = kEpochs}, std::uint64_t{0});
+  const TrainResult one = fit<DeepPoints>(alone, {.batch = 12, .epochs = kEpochs}, std::uint64_t{0});
   EXPECT_EQ(one.steps, kPointsSteps);
   EXPECT_GT(*one.last(kValidated), 0.8);
   EXPECT_LT(*one.last("validation_loss"), *one.reports[8].metrics.find("validation_loss"));
@@ -189,7 +200,7 @@ TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
       const std::string name = std::to_string(ranks) + "-" + std::to_string(static_cast<int>(each));
       Trainer trainer{runtime, seldom_saved(name, ranks)};
       const TrainResult many =
-          fit<Points>(trainer, {.batch = 12 / ranks, .epochs = kEpochs, .strategy = each}, std::uint64_t{0});
+          fit<DeepPoints>(trainer, {.batch = 12 / ranks, .epochs = kEpochs, .strategy = each}, std::uint64_t{0});
       ASSERT_EQ(many.steps, one.steps);
       for (std::size_t i = 0; i < one.steps; ++i) EXPECT_NEAR(losses(many)[i], losses(one)[i], 1e-9) << i;
       // Each of the 37 counts once.
@@ -316,7 +327,8 @@ TEST_F(FitTest, WhatTakesLongIsInItsPhase) {
                                                        {Phase::kBackward, "backward_s"},
                                                        {Phase::kLateForward, "communication_s"},
                                                        {Phase::kLateBackward, "communication_s"}};
-  for (const FitStrategy strategy : {FitStrategy::kCopies, FitStrategy::kFullyShard}) {
+  for (const FitStrategy strategy :
+       {FitStrategy::kCopies, FitStrategy::kZero1, FitStrategy::kZero2, FitStrategy::kFullyShard}) {
     for (const auto& [phase, name] : kPhases) {
       const std::string where =
           std::to_string(static_cast<int>(phase)) + " by " + std::to_string(static_cast<int>(strategy));
@@ -377,12 +389,12 @@ TEST_F(FitTest, DividesWhatDoesNotFit) {
   EXPECT_SAYS(log_of("roomy"), "* copies        3.1 KiB\n");
   const TrainResult tight = train("tight", 2'800);
   // Two layers, of 48 and 51 doubles, are there at once.
-  EXPECT_SAYS(log_of("tight"), "of what is divided 0.8 KiB of parameters and 0.8 KiB of gradients are there at once");
+  EXPECT_SAYS(log_of("tight"), "in memory that all ranks read, and 0.8 KiB of gradients are there at once");
   EXPECT_SAYS(log_of("tight"), "  copies        3.1 KiB, too much\n");
-  EXPECT_SAYS(log_of("tight"), "* ZeRO-1        2.3 KiB\n");
-  EXPECT_SAYS(log_of("tight"), "  ZeRO-2        2.7 KiB\n");
-  EXPECT_SAYS(log_of("tight"), "  fully sharded 3.1 KiB, too much\n");
-  EXPECT_SAYS(log_of("tight"), "gathered MiB");
+  EXPECT_SAYS(log_of("tight"), "* ZeRO-1        1.9 KiB\n");
+  EXPECT_SAYS(log_of("tight"), "  ZeRO-2        2.3 KiB\n");
+  EXPECT_SAYS(log_of("tight"), "  fully sharded 2.3 KiB\n");
+  EXPECT_SAYS(log_of("tight"), "All ranks read the same memory");
   ASSERT_EQ(tight.steps, roomy.steps);
   for (std::size_t i = 0; i < roomy.steps; ++i) EXPECT_NEAR(losses(tight)[i], losses(roomy)[i], 1e-9) << i;
 }
@@ -419,6 +431,14 @@ TEST(StrategyChoice, TakesWhatFits) {
   // Of a few large units ZeRO takes less.
   const FitSize one_unit{.parameters = 1'000'000, .gathered_bytes = 12'000'000, .gradient_bytes = 8'000'000};
   EXPECT_EQ(choose_strategy(one_unit, 4, 1).strategy, FitStrategy::kZero1);
+  // Nor do ranks that share memory have any parameter twice.
+  const auto in_place = [](std::uint64_t memory) {
+    return choose_strategy({.parameters = 1'000'000, .reads_in_place = true, .gradient_bytes = 400'000}, 4, memory);
+  };
+  EXPECT_EQ(in_place(7'000'000).strategy, FitStrategy::kZero1);
+  EXPECT_EQ(in_place(6'999'999).strategy, FitStrategy::kZero2);
+  EXPECT_SAYS(in_place(6'999'999).arithmetic, "memory that all ranks read, and 390.6 KiB of gradients are there");
+  EXPECT_SAYS(in_place(6'999'999).arithmetic, "* ZeRO-2        4.2 MiB\n  fully sharded 4.2 MiB\n");
   // A small part is trained of much that is frozen.
   const auto frozen = [](std::uint64_t memory) {
     return choose_strategy({.parameters = 1'000'000, .frozen_bytes = 100'000'000}, 4, memory);

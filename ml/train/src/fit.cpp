@@ -138,7 +138,7 @@ class Fit {
     const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
     auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
     ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks take the same
-    const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks.size()), ranks.size(),
+    const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks), ranks.size(),
                                              static_cast<std::uint64_t>(memory));
     if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
     return choice.strategy;

@@ -68,6 +68,7 @@ void add_units(FitSize& size, const torch::nn::Module& module, const ShardOption
     }
   }
   size.gathered_bytes += std::min<std::uint64_t>(passing, kGatheredAtOnce) * largest;
+  if (size.reads_in_place) size.gathered_bytes = 0;
   size.gradient_bytes += std::min(passing, kReduced) * largest_gradients;
 }
 
@@ -203,7 +204,7 @@ void FitModel::check_means(TrainContext& context, std::uint64_t step) const {
                     "Look at the data and the loss; a lower learning rate or clipping may help."});
 }
 
-FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& options, std::uint32_t ranks) {
+FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& options, const Communicator& ranks) {
   const torch::nn::Module& module = learner.module();
   FitSize size{.bytes = options.bf16 ? std::size_t{2} : std::size_t{4}, .kept = kept_by(rule)};
   for (const NamedTensor& each : parameters_of(module)) {
@@ -216,7 +217,9 @@ FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& opti
       size.bytes = std::max(size.bytes, bytes);
     }
   }
-  add_units(size, module, learner.configure_sharding(), options.bf16, ranks);
+  const ShardOptions how = learner.configure_sharding();
+  size.reads_in_place = ranks.shares_memory() && size.bytes >= 4 && !options.bf16 && !how.param;
+  add_units(size, module, how, options.bf16, ranks.size());
   return size;
 }
 

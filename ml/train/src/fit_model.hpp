@@ -56,6 +56,6 @@ class FitModel {
 };
 
 /// What is to lie in memory, for choose_strategy().
-FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& options, std::uint32_t ranks);
+FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& options, const Communicator& ranks);
 
 }  // namespace pharos::ml

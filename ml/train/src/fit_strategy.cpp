@@ -32,8 +32,9 @@ FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_
   const auto frozen = static_cast<double>(size.frozen_bytes);
   const auto gathered = static_cast<double>(size.gathered_bytes);
   const auto gradients = static_cast<double>(size.gradient_bytes);
-  const double needs[] = {frozen + own + own + optimizer, frozen + own + own + optimizer / n,
-                          frozen + own + gradients + (own + optimizer) / n,
+  const double divided = size.reads_in_place ? (frozen + own) / n : frozen + own;  // parameters, by ZeRO
+  const double needs[] = {frozen + own + own + optimizer, divided + own + optimizer / n,
+                          divided + gradients + (own + optimizer) / n,
                           gathered + gradients + (frozen + own + own + optimizer) / n};
   const auto* const first =
       std::ranges::find_if(needs, [&](double each) { return each <= static_cast<double>(memory); });
@@ -51,9 +52,11 @@ FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_
   choice.arithmetic =
       std::to_string(size.parameters) + " parameters on " + std::to_string(ranks) + " ranks: " + text_of_bytes(own) +
       " of parameters, as much of gradients, " + text_of_bytes(optimizer) + " that the optimizer keeps" +
-      (frozen > 0 ? ", " + text_of_bytes(frozen) + " that is not trained" : "") + "; of what is divided " +
-      text_of_bytes(gathered) + " of parameters and " + text_of_bytes(gradients) + " of gradients are there at once; " +
-      text_of_bytes(static_cast<double>(memory)) + " for each rank\n" + lines;
+      (frozen > 0 ? ", " + text_of_bytes(frozen) + " that is not trained" : "") +
+      (size.reads_in_place ? "; what is divided of parameters is in memory that all ranks read, and "
+                           : "; of what is divided " + text_of_bytes(gathered) + " of parameters and ") +
+      text_of_bytes(gradients) + " of gradients are there at once; " + text_of_bytes(static_cast<double>(memory)) +
+      " for each rank\n" + lines;
   return choice;
 }
 

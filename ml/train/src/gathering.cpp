@@ -23,6 +23,12 @@ bool is_in_backward() {
   return torch::autograd::get_current_graph_task_id() != -1;
 }
 
+bool are_kept_as_computed(const std::vector<ShardedUnit>& units) {
+  return std::ranges::all_of(units, [](const ShardedUnit& unit) {
+    return std::ranges::all_of(unit.shards, [](const Shard& each) { return each.computed == kept_type(each.flat); });
+  });
+}
+
 // This rank knows what it has changed itself, and not what others have: it cannot gather that anew on its own.
 [[noreturn]] void throw_changed(const std::string& unit) {
   throw_error(
@@ -34,8 +40,24 @@ bool is_in_backward() {
 }  // namespace
 
 Gathering::Gathering(const Communicator& ranks, std::vector<ShardedUnit>& units, Staying staying)
-    : ranks_{ranks}, units_{units}, staying_{staying}, places_(units.size()), order_(units.size()) {
+    : ranks_{ranks},
+      units_{units},
+      staying_{staying},
+      reads_in_place_{ranks.shares_memory() && are_kept_as_computed(units)},
+      places_(units.size()),
+      order_(units.size()) {
   std::iota(order_.begin(), order_.end(), 0);
+  take_memory();
+}
+
+void Gathering::take_memory() {
+  if (reads_in_place_) {
+    std::size_t bytes = 0;
+    for (const ShardedUnit& each : units_) bytes += each.bytes;
+    std::byte* memory = memories_.emplace_back(ranks_.allocate_for_all<std::byte>(bytes)).data();
+    for (std::size_t i = 0; i < units_.size(); ++i) places_[i].own = std::exchange(memory, memory + units_[i].bytes);
+    return;
+  }
   std::size_t passing = 0;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (staying_ == Staying::kAll || units_[i].is_rest) {
@@ -76,6 +98,10 @@ void Gathering::refresh(bool also_frozen) {
   last_ = static_cast<std::uint32_t>(-1);
 }
 
+void Gathering::end_reading() {
+  if (reads_in_place_ && !places_.empty() && places_.front().is_there) ranks_.barrier();
+}
+
 void Gathering::begin_counting() {
   path_.clear();
   path_hash_ = 0;
@@ -92,6 +118,7 @@ std::vector<std::size_t> Gathering::order_of_touch() const {
 }
 
 std::size_t Gathering::bytes() const {
+  if (reads_in_place_) return 0;
   std::size_t bytes = rooms_.size() * room_bytes_;
   for (const auto& each : memories_) bytes += each.size();
   return bytes;
@@ -136,6 +163,7 @@ bool Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) 
 void Gathering::bring(std::uint32_t unit, std::span<const std::uint32_t> beside) {
   Place& place = places_[unit];
   between_ranks(kWhat, units_[unit], [&] {
+    if (reads_in_place_) return meet();
     if (staying_ == Staying::kAll) {
       for (const std::size_t each : order_) {
         if (!places_[each].is_there && places_[each].coming.empty()) begin_gather(each);
@@ -159,6 +187,15 @@ void Gathering::touch(std::uint32_t unit) {
   place.used = ++clock_;
   if (path_.size() < kPathMax) path_.push_back(unit);
   path_hash_ = (path_hash_ ^ (unit + 1)) * kMix;
+}
+
+/// All ranks have put down what they keep, and all of it is there.
+void Gathering::meet() {
+  ranks_.barrier();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    places_[i].is_there = true;
+    places_[i].version = version_of(i);
+  }
 }
 
 void Gathering::begin_gather(std::size_t number) {

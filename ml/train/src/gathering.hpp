@@ -18,8 +18,10 @@
 
 namespace pharos::ml {
 
-/// Parameters of units come from all ranks when an operator is about to work on them. Either each unit has memory of
-/// its own, and they come once a step; or a few rooms are used in turn.
+/// Parameters of units come from all ranks when an operator is about to work on them. Ranks that share memory, and keep
+/// parameters as the module computes with them, have each unit once: all read it where each rank keeps its part of it,
+/// and wait for each other alone. Otherwise either each unit has memory of its own, and they come once a step; or a few
+/// rooms are used in turn.
 class Gathering final : public Watch::Owner {
  public:
   /// Units that stay: all, or what belongs to no block alone.
@@ -34,6 +36,8 @@ class Gathering final : public Watch::Owner {
   void begin();
   /// What ranks train changes, or has changed; or all that they keep. Nothing of it is read any more.
   void refresh(bool also_frozen = false);
+  /// Before this rank changes what it keeps: others may be reading that. All ranks call it.
+  void end_reading();
   /// In which units that stay are gathered, from now on, as all ranks have agreed.
   void set_order(std::span<const std::size_t> units) { order_.assign(units.begin(), units.end()); }
   /// Goes on with what is under way.
@@ -48,6 +52,8 @@ class Gathering final : public Watch::Owner {
   /// What has been touched in this step, in that order: a hash of all, and the first ones.
   std::uint64_t path_hash() const { return path_hash_; }
   const std::vector<std::uint32_t>& path() const { return path_; }
+  /// All ranks read what each keeps where it is.
+  bool reads_in_place() const { return reads_in_place_; }
   /// Of memory for what is gathered.
   std::size_t bytes() const;
   std::size_t gathers() const { return gathers_; }
@@ -75,9 +81,11 @@ class Gathering final : public Watch::Owner {
   };
   enum class Growth { kNone, kAllowed };
 
+  void take_memory();
   bool need(std::uint32_t unit, std::span<const std::uint32_t> beside);
   void bring(std::uint32_t unit, std::span<const std::uint32_t> beside);
   void touch(std::uint32_t unit);
+  void meet();
   void begin_gather(std::size_t unit);
   std::uint64_t version_of(std::size_t unit) const;
   void finish(std::size_t unit);
@@ -90,8 +98,9 @@ class Gathering final : public Watch::Owner {
   Communicator ranks_;
   std::vector<ShardedUnit>& units_;
   const Staying staying_;
+  const bool reads_in_place_;
   std::vector<Place> places_;                // by unit
-  std::vector<Buffer<std::byte>> memories_;  // of units that stay
+  std::vector<Buffer<std::byte>> memories_;  // of units that stay, or of all
   std::deque<Room> rooms_;
   std::size_t room_bytes_ = 0;
   std::optional<Watch> watch_;

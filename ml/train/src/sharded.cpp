@@ -112,6 +112,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   const std::vector<Slice>& slices() const { return slices_; }
   void refresh() {
     check();
+    gathering_.end_reading();
     gathering_.refresh(true);
     mark_changed();
   }
@@ -326,6 +327,7 @@ std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
 /// What was gathered since backward, for an evaluation, is of what is changed now.
 void Sharded::Core::before_step() {
   check();
+  gathering_.end_reading();
   gathering_.refresh();
   mark_changed();
 }
@@ -339,9 +341,10 @@ void Sharded::Core::count_changes() {
 void Sharded::Core::check_changes() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].tensor._version() == versions_[i]) continue;
-    throw_error(Error{ErrorCode::kFailedPrecondition,
-                      '"' + parameters_[i].name + "\" was written to, which does not change what the ranks keep of it",
-                      "Load before the module is sharded; or write to Sharded::slices(), and call refresh()."});
+    throw_error(
+        Error{ErrorCode::kFailedPrecondition,
+              '"' + parameters_[i].name + "\" was written to, which is no way to change what the ranks keep of it",
+              "Load before the module is sharded; or write to Sharded::slices(), and call refresh()."});
   }
 }
 
@@ -390,8 +393,12 @@ std::string Sharded::Core::table() const {
          << '\n';
     all_kept += kept;
   }
-  text << "What is gathered takes " << static_cast<double>(gathering_.bytes()) / kMib << " MiB at most, what is kept "
-       << static_cast<double>(all_kept) / kMib << ".\n";
+  if (gathering_.reads_in_place()) {
+    text << "All ranks read the same memory, of which each keeps " << static_cast<double>(all_kept) / kMib << " MiB.\n";
+  } else {
+    text << "What is gathered takes " << static_cast<double>(gathering_.bytes()) / kMib << " MiB at most, what is kept "
+         << static_cast<double>(all_kept) / kMib << ".\n";
+  }
   return text.str();
 }
 

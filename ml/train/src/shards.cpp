@@ -131,7 +131,7 @@ void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Commu
   const at::NoGradGuard no_grad;
   for (Shard& shard : unit.shards) {
     const Flat& flat = shard.flat;
-    const at::ScalarType kept = flat.is_trained ? kept_type(flat.type) : flat.type;
+    const at::ScalarType kept = kept_type(flat);
     const std::int64_t elements = flat.piece * ranks.size();
     const std::int64_t begin = flat.piece * ranks.rank();
     {

@@ -66,6 +66,11 @@ inline at::ScalarType kept_type(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
 }
 
+/// What a rank keeps of a flat is of this type.
+inline at::ScalarType kept_type(const Flat& flat) {
+  return flat.is_trained ? kept_type(flat.type) : flat.type;
+}
+
 /// A tensor's memory, from now on. Null: it has none, until it gets some.
 void place(const at::Tensor& tensor, std::byte* memory);
 /// A flat tensor on memory of somebody else's.

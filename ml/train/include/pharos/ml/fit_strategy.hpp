@@ -29,6 +29,8 @@ struct FitSize {
   std::size_t bytes = 4;           ///< of each
   std::size_t kept = 2;            ///< numbers that the optimizer keeps of each
   std::uint64_t frozen_bytes = 0;  ///< of parameters that are not trained
+  /// What is divided is in memory that all ranks read: no parameter is there twice.
+  bool reads_in_place = false;
   // What is there at once of what is divided: some units, and whole what belongs to none (see ShardOptions::blocks).
   std::uint64_t gathered_bytes = 0;  ///< of parameters
   std::uint64_t gradient_bytes = 0;  ///< of gradients

@@ -46,7 +46,7 @@ struct ShardOptions {
 };
 
 /// Trains one module on all ranks, of which each keeps a part; the results are Ddp's. The module stays as it is, and is
-/// called as before; by one thread at a time:
+/// called as before; by one thread at a time, which holds for all that works on its parameters, and for this:
 ///
 ///   Sharded sharded = fully_shard(*model, ranks, {.param = DType::kBF16, .reduce = DType::kF32});
 ///   Optimizer optimizer{sharded.groups(0.01), AdamW{.lr = 3e-4}};
@@ -58,10 +58,12 @@ struct ShardOptions {
 ///   }
 ///
 /// A unit's parameters come from all ranks when an operator is about to work on one of them, the next unit's with them,
-/// and their memory is another unit's later. Ranks must run the same graph in a step, or all throw; ZeRO's need not.
-/// Optimizers have to treat elements one by one, as AdamW, Sgd and Lion do. Gradients are the mean over the ranks, are
-/// added to what is there, and lie at the parts that this rank keeps: parameters of the module have none. Nor are they
-/// to be written to, which is found at the next hook: load before, or by slices().
+/// and their memory is another unit's later. Ranks of one machine that compute with what they keep (no ShardOptions::
+/// param, or the same) need not: each unit is in memory that all of them read, and of which each keeps its part. Ranks
+/// must run the same graph in a step, or all throw; ZeRO's need not. Optimizers have to treat elements one by one, as
+/// AdamW, Sgd and Lion do. Gradients are the mean over the ranks, are added to what is there, and lie at the parts that
+/// this rank keeps: parameters of the module have none. Nor are they to be written to, which is found at the next hook:
+/// load before, or by slices().
 ///
 /// Losses may be computed at any time, with gradients or without, by all ranks: they are of the newest parameters.
 ///
@@ -83,12 +85,14 @@ class PHAROS_API Sharded {
     /// In one dimension. If it is trained: in float at least, and a leaf that requires gradients.
     at::Tensor values;
   };
-  /// May be written to by all ranks, as a checkpoint does; then refresh() is to follow.
+  /// May be written to by all ranks, as a checkpoint does; then refresh() is to follow, and to go before if the module
+  /// was called since the last backward.
   const std::vector<Slice>& slices() const;
   void refresh();
   /// What this rank trains, for any optimizer. Where the module is called between backward and the step of one that is
-  /// not an Optimizer of groups(), refresh() is to follow that step: otherwise the next call fails as above, if
-  /// libtorch was told of the change (torch::optim::SGD does not tell), or works on parameters of two ages.
+  /// not an Optimizer of groups(), refresh() is to go before that step and to follow it: otherwise the next call fails
+  /// as above, if libtorch was told of the change (torch::optim::SGD does not tell), or works on parameters of two
+  /// ages.
   std::vector<at::Tensor> parameters() const;
   /// Two groups: parameters of two dimensions or more decay; biases and what norms learn does not.
   std::vector<ParameterGroup> groups(double weight_decay) const;
@@ -109,7 +113,7 @@ class PHAROS_API Sharded {
 
   struct Step {
     std::uint64_t number = 0;  ///< of those that were reduced
-    std::size_t gathers = 0;   ///< of units
+    std::size_t gathers = 0;   ///< of units; none where all ranks read the same memory
     std::size_t reductions = 0;
     Duration waited{};  ///< for gathers and reductions
   };
