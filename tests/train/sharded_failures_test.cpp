@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <latch>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
@@ -181,9 +183,12 @@ TEST(ShardedFailures, WhoWritesToTheModulesParametersIsTold) {
       const Net net = two_forwards();
       Sharded sharded{*net.module, ranks, sharding, {}};
       Optimizer optimizer{sharded.groups(0), Sgd{.lr = 0.1}};
+      State state;
+      add_to(state, sharded, *net.module);
       net.loss(ranks.rank()).backward();
       optimizer.step();
       sharded.check();
+      state.call_before_save();
       {
         const torch::NoGradGuard no_grad;
         torch::nn::init::zeros_(std::static_pointer_cast<Layers>(net.module)->layers[2]->named_parameters()["weight"]);
@@ -192,8 +197,22 @@ TEST(ShardedFailures, WhoWritesToTheModulesParametersIsTold) {
       EXPECT_SAYS(message, "\"layers.2.weight\" was written to");
       EXPECT_SAYS(message, "Sharded::slices()");
       EXPECT_EQ(message_of<FailedPrecondition>([&] { net.loss(ranks.rank()).backward(); }), message);
+      // Nor is it to be in a checkpoint.
+      EXPECT_EQ(message_of<FailedPrecondition>([&] { state.call_before_save(); }), message);
     });
   }
+}
+
+TEST(ShardedFailures, AnOptimizerStepsNoLongerThanThereAreParameters) {
+  on_ranks({}, [&](Communicator& ranks) {
+    const Net net = two_forwards();
+    std::optional<Sharded> sharded;
+    sharded.emplace(*net.module, ranks, Sharding::kParameters, ShardOptions{});
+    Optimizer optimizer{sharded->groups(0), Sgd{.lr = 0.1}};
+    net.loss(ranks.rank()).backward();
+    sharded.reset();
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { optimizer.step(); }), "went with the Sharded that had them");
+  });
 }
 
 /// Activations of before a step do not go with parameters of after it.

@@ -60,14 +60,14 @@ TEST(ShardedUnits, AreListedWithWhatTheyTake) {
     return fully_shard(*module, ranks, options).table();
   };
   const std::string whole =
-      "unit    parameters  gathered MiB  kept MiB\n"
+      "unit    parameters     whole MiB  kept MiB\n"
       "0           524800          2.00      1.00\n"
       "1           525312          2.00      1.00\n";
   on_ranks({}, [&](Communicator& ranks) {
     EXPECT_EQ(table(ranks), whole + "All ranks read the same memory, of which each keeps 2.00 MiB.\n");
     // In halves, which each rank has of its own.
     EXPECT_EQ(table(ranks, {.param = DType::kBF16}),
-              "unit    parameters  gathered MiB  kept MiB\n"
+              "unit    parameters     whole MiB  kept MiB\n"
               "0           524800          1.00      1.00\n"
               "1           525312          1.00      1.00\n"
               "What is gathered takes 2.00 MiB at most, what is kept 2.00.\n");

@@ -344,6 +344,8 @@ Result<Fd> SharedBackend::open_memory_of(std::uint32_t other) const {
   if (meeting_.has_died(other, file ? Duration::zero() : kDyingTime)) {
     return has_died(meeting_.name(other), "memory that all ranks allocate");
   }
+  // Who has failed closes what it has offered after it has told: this may be another file of its.
+  if (auto why = meeting_.failure()) return *std::move(why);
   if (file) return file;
   return Error::from_errno("opening the memory of rank " + std::to_string(meeting_.name(other)) + " by " + path, error,
                            "Ranks that share memory have to be processes of one user that see each other.");

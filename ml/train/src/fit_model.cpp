@@ -12,6 +12,7 @@
 #include <pharos/ml/training.hpp>
 
 #include "parameters.hpp"
+#include "shards.hpp"
 #include "units.hpp"
 
 namespace pharos::ml {
@@ -39,21 +40,32 @@ std::size_t kept_by(const Rule& rule) {
   return std::visit(Kept{}, rule);
 }
 
+ShardOptions sharding(Learner& learner, const FitOptions& options) {
+  ShardOptions how = learner.configure_sharding();
+  if (options.bf16) {
+    how.param = DType::kBF16;
+    how.reduce = DType::kF32;
+  }
+  return how;
+}
+
 /// Of what is divided, as Gathering and Reducing have it.
-void add_units(FitSize& size, const torch::nn::Module& module, const ShardOptions& how, bool bf16,
-               std::uint32_t ranks) {
+void add_units(FitSize& size, const torch::nn::Module& module, const ShardOptions& how, const Communicator& ranks) {
   constexpr std::uint64_t kReduced = 2;
   const Modules blocks = how.blocks.empty() ? blocks_of(module) : how.blocks;
   std::uint64_t largest = 0;
   std::uint64_t largest_gradients = 0;
   std::uint64_t passing = 0;
-  for (const Unit& unit : units_of(module, parameters_of(module), blocks, ranks)) {
+  size.reads_in_place = ranks.shares_memory();
+  for (const Unit& unit : units_of(module, parameters_of(module), blocks, ranks.size())) {
     std::uint64_t bytes = 0;
     std::uint64_t gradients = 0;
     for (const Flat& each : unit.flats) {
       const auto count = static_cast<std::uint64_t>(each.size);
-      bytes += count * (bf16 ? 2 : c10::elementSize(each.type));
-      if (each.is_trained) gradients += count * (bf16 ? 4 : c10::elementSize(each.type));
+      const at::ScalarType computed = computed_type(each, how.param);
+      size.reads_in_place = size.reads_in_place && computed == kept_type(each);
+      bytes += count * c10::elementSize(computed);
+      if (each.is_trained) gradients += count * (how.reduce ? size_of(*how.reduce) : c10::elementSize(computed));
     }
     if (unit.is_rest || !how.reshard_after_forward) {
       size.gathered_bytes += bytes;
@@ -85,15 +97,10 @@ FitModel::FitModel(Learner& learner, Communicator& ranks, FitStrategy strategy, 
     how_.check_numbers = how_.check_numbers || checks_numbers_;
     return;
   }
-  const auto sharding = strategy == FitStrategy::kZero1   ? Sharding::kOptimizer
-                        : strategy == FitStrategy::kZero2 ? Sharding::kGradients
-                                                          : Sharding::kParameters;
-  ShardOptions how = learner.configure_sharding();
-  if (options.bf16) {
-    how.param = DType::kBF16;
-    how.reduce = DType::kF32;
-  }
-  sharded_.emplace(module_, ranks, sharding, how);
+  const auto kind = strategy == FitStrategy::kZero1   ? Sharding::kOptimizer
+                    : strategy == FitStrategy::kZero2 ? Sharding::kGradients
+                                                      : Sharding::kParameters;
+  sharded_.emplace(module_, ranks, kind, sharding(learner, options));
 }
 
 void FitModel::join(Communicator& ranks, std::uint64_t step) {
@@ -217,9 +224,7 @@ FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& opti
       size.bytes = std::max(size.bytes, bytes);
     }
   }
-  const ShardOptions how = learner.configure_sharding();
-  size.reads_in_place = ranks.shares_memory() && size.bytes >= 4 && !options.bf16 && !how.param;
-  add_units(size, module, how, options.bf16, ranks.size());
+  add_units(size, module, sharding(learner, options), ranks);
   return size;
 }
 

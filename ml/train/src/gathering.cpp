@@ -34,7 +34,7 @@ bool are_kept_as_computed(const std::vector<ShardedUnit>& units) {
   throw_error(
       Error{ErrorCode::kFailedPrecondition,
             '"' + unit + "\" was changed after it had been gathered: a part of it would be new, and the rest old",
-            "Train by an Optimizer of Sharded::groups(), or call Sharded::refresh() after each step."});
+            "Train by an Optimizer of Sharded::groups(), or call Sharded::refresh() before each step and after it."});
 }
 
 }  // namespace
@@ -96,10 +96,11 @@ void Gathering::refresh(bool also_frozen) {
     if (places_[i].room != nullptr) leave(i);
   }
   last_ = static_cast<std::uint32_t>(-1);
+  is_read_ = false;
 }
 
 void Gathering::end_reading() {
-  if (reads_in_place_ && !places_.empty() && places_.front().is_there) ranks_.barrier();
+  if (is_read_) ranks_.barrier();
 }
 
 void Gathering::begin_counting() {
@@ -196,6 +197,7 @@ void Gathering::meet() {
     places_[i].is_there = true;
     places_[i].version = version_of(i);
   }
+  is_read_ = true;
 }
 
 void Gathering::begin_gather(std::size_t number) {

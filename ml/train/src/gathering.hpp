@@ -99,6 +99,7 @@ class Gathering final : public Watch::Owner {
   std::vector<ShardedUnit>& units_;
   const Staying staying_;
   const bool reads_in_place_;
+  bool is_read_ = false;                     // where all keep it, since the last refresh()
   std::vector<Place> places_;                // by unit
   std::vector<Buffer<std::byte>> memories_;  // of units that stay, or of all
   std::deque<Room> rooms_;

@@ -122,6 +122,7 @@ void add_to(State& state, Sharded& sharded, torch::nn::Module& module) {
     add_part(state, {.name = name, .from = {kOptimizer + each.name + ".whole", name}}, each, each.values);
   }
   for (const NamedTensor& each : buffers_of(module)) add_whole(state, {.name = kModel + each.name}, each.tensor);
+  state.before_save([&sharded] { sharded.check(); });  // what somebody has written by mistake is not to be saved
   state.after_load([&sharded] { sharded.refresh(); });
 }
 

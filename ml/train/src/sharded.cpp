@@ -315,7 +315,12 @@ std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
   // Of each: an Optimizer may have one of them only, and a rank may have nothing in any.
   for (ParameterGroup& each : groups) {
     each.before_step = [weak = weak_from_this()] {
-      if (const auto core = weak.lock()) core->before_step();
+      const auto core = weak.lock();
+      if (core == nullptr) {
+        throw_error(Error{ErrorCode::kFailedPrecondition,
+                          "an optimizer's parameters went with the Sharded that had them", "End the optimizer first."});
+      }
+      core->before_step();
     };
   }
   for (const Slice& each : slices_) {
@@ -378,7 +383,7 @@ std::string Sharded::Core::table() const {
   for (const ShardedUnit& each : units_) width = std::max(width, each.name.size());
   std::ostringstream text;
   text << std::left << std::setw(static_cast<int>(width)) << "unit" << std::right << std::setw(14) << "parameters"
-       << std::setw(14) << "gathered MiB" << std::setw(10) << "kept MiB" << '\n';
+       << std::setw(14) << "whole MiB" << std::setw(10) << "kept MiB" << '\n';
   text << std::fixed << std::setprecision(2);
   std::size_t all_kept = 0;
   for (const ShardedUnit& unit : units_) {

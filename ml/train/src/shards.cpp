@@ -103,6 +103,10 @@ at::Tensor tensor_on(std::byte* memory, at::ScalarType type, std::int64_t elemen
   return at::from_blob(memory, {elements}, at::TensorOptions{}.dtype(type));
 }
 
+at::ScalarType computed_type(const Flat& flat, const std::optional<DType>& asked) {
+  return at::isFloatingType(flat.type) && asked ? scalar_type_of(*asked) : flat.type;
+}
+
 std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::span<const NamedTensor> parameters,
                                        const ShardOptions& options, std::uint32_t ranks) {
   for (const NamedTensor& each : parameters) check(each);
@@ -116,7 +120,7 @@ std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::spa
     for (Flat& flat : unit.flats) {
       Shard shard{.flat = std::move(flat)};
       const bool is_real = at::isFloatingType(shard.flat.type);
-      shard.computed = is_real && options.param ? scalar_type_of(*options.param) : shard.flat.type;
+      shard.computed = computed_type(shard.flat, options.param);
       shard.sent = is_real && options.reduce ? scalar_type_of(*options.reduce) : shard.computed;
       shard.place = std::exchange(own.bytes, own.bytes + aligned(shard.bytes(ranks)));
       shard.gradient_place =

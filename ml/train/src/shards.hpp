@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/communicator.hpp>
+#include <pharos/ml/dtype.hpp>
 #include <pharos/ml/sharded.hpp>
 
 #include "parameters.hpp"
@@ -66,6 +68,8 @@ inline at::ScalarType kept_type(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
 }
 
+/// What the module computes in where a flat's parameters are used. `asked`: ShardOptions::param.
+at::ScalarType computed_type(const Flat& flat, const std::optional<DType>& asked);
 /// What a rank keeps of a flat is of this type.
 inline at::ScalarType kept_type(const Flat& flat) {
   return flat.is_trained ? kept_type(flat.type) : flat.type;

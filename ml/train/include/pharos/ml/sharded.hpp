@@ -39,7 +39,7 @@ struct ShardOptions {
   /// What gradients are summed up in on their way. None: in what the module computes in.
   std::optional<DType> reduce{};
   /// False: a unit that has been gathered in forward stays until its gradients are there. One gathering less in a step,
-  /// and memory for all units.
+  /// and memory for all units. It is the same where nothing is gathered.
   bool reshard_after_forward = true;
   /// Buffers (running means and the like) are rank 0's after each step.
   bool broadcast_buffers = true;
@@ -58,12 +58,12 @@ struct ShardOptions {
 ///   }
 ///
 /// A unit's parameters come from all ranks when an operator is about to work on one of them, the next unit's with them,
-/// and their memory is another unit's later. Ranks of one machine that compute with what they keep (no ShardOptions::
-/// param, or the same) need not: each unit is in memory that all of them read, and of which each keeps its part. Ranks
-/// must run the same graph in a step, or all throw; ZeRO's need not. Optimizers have to treat elements one by one, as
-/// AdamW, Sgd and Lion do. Gradients are the mean over the ranks, are added to what is there, and lie at the parts that
-/// this rank keeps: parameters of the module have none. Nor are they to be written to, which is found at the next hook:
-/// load before, or by slices().
+/// and their memory is another unit's later. On one machine, where the module computes in what the ranks keep (see
+/// ShardOptions::param), nothing is sent: each unit is in memory that all ranks read, and of which each keeps a part.
+/// Ranks must run the same graph in a step, or all throw; ZeRO's need not. Optimizers have to treat elements one by
+/// one, as AdamW, Sgd and Lion do. Gradients are the mean over the ranks, are added to what is there, and lie at the
+/// parts that this rank keeps: parameters of the module have none. Nor are they to be written to, which is found at the
+/// next hook: load before, or by slices().
 ///
 /// Losses may be computed at any time, with gradients or without, by all ranks: they are of the newest parameters.
 ///
@@ -88,11 +88,12 @@ class PHAROS_API Sharded {
   /// May be written to by all ranks, as a checkpoint does; then refresh() is to follow, and to go before if the module
   /// was called since the last backward.
   const std::vector<Slice>& slices() const;
+  /// All ranks call it.
   void refresh();
-  /// What this rank trains, for any optimizer. Where the module is called between backward and the step of one that is
-  /// not an Optimizer of groups(), refresh() is to go before that step and to follow it: otherwise the next call fails
-  /// as above, if libtorch was told of the change (torch::optim::SGD does not tell), or works on parameters of two
-  /// ages.
+  /// What this rank trains, for any optimizer, as long as this lives. Where the module is called between backward and
+  /// the step of one that is not an Optimizer of groups(), refresh() is to go before that step and to follow it:
+  /// otherwise the next call fails as above, if libtorch was told of the change (torch::optim::SGD does not tell), or
+  /// works on parameters of two ages.
   std::vector<at::Tensor> parameters() const;
   /// Two groups: parameters of two dimensions or more decay; biases and what norms learn does not.
   std::vector<ParameterGroup> groups(double weight_decay) const;
@@ -118,7 +119,7 @@ class PHAROS_API Sharded {
     Duration waited{};  ///< for gathers and reductions
   };
   const Step& last_step() const;
-  /// For gathers, since the last step's end.
+  /// For parameters, since the last step's end.
   Duration waited_for_parameters() const;
   /// The units, and how much memory they take.
   std::string table() const;
