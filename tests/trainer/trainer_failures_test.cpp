@@ -1,12 +1,15 @@
 // Trainings whose ranks die, stop, throw and do not do the same.
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -64,6 +67,22 @@ void dies_at(TrainContext& context, std::uint32_t rank, std::string_view where) 
   if (context.attempt() == 0 && context.rank() == rank) order_failpoint(*parse_failpoint(where));
   train(context, {}, kSteps);
 }
+
+constexpr const char* kOrderOfFirst = "PHAROS_TEST_ORDER_OF_FIRST";
+
+/// What the file says that this variable names, the first process of an actor takes as an order to come to a failpoint:
+/// so a rank has one before ranks meet.
+void take_order_of_first() {
+  const std::string path = std::getenv(kOrderOfFirst);
+  const std::string taken = path + ".taken";
+  if (std::rename(path.c_str(), taken.c_str()) != 0) return;  // another one has it
+  std::string order;
+  std::ifstream{taken} >> order;
+  order_failpoint(*parse_failpoint(order));
+}
+// Actors' processes are forked from one that has read the program.
+const bool takes_orders =
+    std::getenv(kOrderOfFirst) != nullptr && ::pthread_atfork(nullptr, nullptr, &take_order_of_first) == 0;
 
 /// In the first attempt one rank is killed or stopped after a time.
 void ends_after(TrainContext& context, std::uint32_t rank, std::uint64_t microseconds, bool stops) {
@@ -220,6 +239,33 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
   }
   for (const std::string where : {"state_copied", "save_said", "saves_there", "manifest_written", "old_goes"}) {
     for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(0, where + how);
+  }
+  // The memory for copies of its state, which it gets once.
+  for (const std::string where : {"slab_leased", "slot_begun", "slot_provided"}) {
+    for (const std::string how : {":kill", ":stop"}) die_at(1, where + how);
+  }
+}
+
+TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAsItMeetsTheOthersIsNoHarm) {
+  must_end_within(120s);
+  for (const std::string where : {"rank_here", "memory_offered", "memory_mapped"}) {
+    for (const std::string how : {":kill", ":stop"}) {
+      SCOPED_TRACE(where + how);
+      const fs::path order = folder_.path() / "order";
+      ::setenv(kOrderOfFirst, order.c_str(), 1);
+      Runtime runtime;  // whose processes have the variable
+      ::unsetenv(kOrderOfFirst);
+      std::ofstream{order} << where << how;
+      fs::remove_all(folder_.path() / "run");
+      TrainerOptions each = options(3);
+      each.timeout = 1s;
+      const TrainResult result = Trainer{runtime, std::move(each)}.run<&train>(Mishap{}, kSteps);
+      EXPECT_FALSE(fs::exists(order));
+      expect_all_steps(result, 3);
+      if (how == ":kill") continue;  // mostly another one has come before the training hears of it
+      ASSERT_EQ(result.restarts.size(), 1U);
+      EXPECT_SAYS(result.restarts[0].why, "1 of 3 ranks: rank ");
+    }
   }
 }
 
