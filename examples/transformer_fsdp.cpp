@@ -305,7 +305,10 @@ int run(pharos::Runtime& runtime, const Options& options) {
     std::printf("%s has all %ju steps already: nothing is left to do.\n", options.folder.c_str(), result.steps);
   } else {
     is_right = show(result, entropy_of_bytes(std::string_view{text}.substr(learned)));
-    if (!options.picture.empty()) examples::write(options.picture, result.to_svg());
+    if (!options.picture.empty()) {
+      examples::write(options.picture, result.to_svg());
+      std::printf("\nThe loss as a picture: %s\n", options.picture.c_str());
+    }
   }
   if (!options.folder.empty()) {
     const std::string begin = text.substr(learned, kContext);
