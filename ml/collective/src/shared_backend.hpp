@@ -28,8 +28,7 @@ namespace pharos::ml {
 /// Three ways, by where the data is and how much:
 /// - A little: each rank copies its own into its staging room and reads all others'. One wait.
 /// - More, in memory that was allocated here: each rank reduces its part of all ranks' data and writes the result to
-/// all
-///   of them. Each byte is read once and written once.
+///   all of them. Each byte is read once and written once.
 /// - More, elsewhere: by parts, in the staging rooms, in either way.
 ///
 /// Messages go by letters, through rooms that a rank keeps for those that it writes.
