@@ -1,67 +1,46 @@
-// On a machine with a GPU: what it computes, with as many ranks as there are GPUs. Without one: what it says.
+// What ranks on GPUs compute, and what a rank hears that has no GPU.
 
-#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/nccl.hpp>
 
-#include "rank_threads.hpp"
+#include "gpu_ranks.hpp"
 #include "says.hpp"
 
 namespace pharos::ml {
 namespace {
 
-std::uint32_t gpus() {
-  int count = 0;
-  return ::cudaGetDeviceCount(&count) == cudaSuccess ? static_cast<std::uint32_t>(count) : 0;
+/// What rank `rank` gives at `place`: small integers, so that every sum is exact.
+float given(std::uint32_t rank, std::size_t place) {
+  return static_cast<float>((place * 7 + rank * 3) % 5);
 }
-
-/// Ranks that are threads, each with a GPU. Without one: each hears that there is none, and it goes on without.
-void on_gpus(const std::function<void(Communicator& ranks, Communicator& gpus)>& body) {
-  const std::uint32_t count = gpus();
-  run_threads(std::max(count, 1U), {.timeout = std::chrono::seconds{20}}, [&](Communicator& ranks) {
-    if (count == 0) {
-      EXPECT_SAYS(message_of<FailedPrecondition>([&] { on_gpu(ranks, 0); }), "taking GPU 0");
-      return;
-    }
-    Communicator on_device = on_gpu(ranks, static_cast<int>(ranks.rank()));
-    body(ranks, on_device);
-  });
-}
-
-template <class T>
-std::vector<T> on_host(std::span<const T> data) {
-  std::vector<T> copy(data.size());
-  EXPECT_EQ(::cudaMemcpy(copy.data(), data.data(), data.size_bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
-  return copy;
-}
-template <class T>
-void to_gpu(const std::vector<T>& from, std::span<T> to) {
-  EXPECT_EQ(::cudaMemcpy(to.data(), from.data(), to.size_bytes(), cudaMemcpyHostToDevice), cudaSuccess);
-}
-std::vector<float> given(std::uint32_t rank, std::size_t count) {
+std::vector<float> all_given(std::uint32_t rank, std::size_t count) {
   std::vector<float> all(count);
-  for (std::size_t i = 0; i < count; ++i) all[i] = static_cast<float>((i * 7 + rank * 3) % 5);
+  for (std::size_t i = 0; i < count; ++i) all[i] = given(rank, i);
   return all;
 }
 float sum(std::uint32_t ranks, std::size_t place) {
   float result = 0;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) result += given(rank, place + 1)[place];
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) result += given(rank, place);
   return result;
 }
 
-TEST(Nccl, ReducesGathersPassesOnAndExchanges) {
-  on_gpus([](Communicator& ranks, Communicator& gpus) {
+using Nccl = OnGpus;
+
+TEST_F(Nccl, ReducesGathersPassesOnAndExchanges) {
+  run([](Communicator& ranks, Communicator& gpus) {
     const std::uint32_t world = gpus.size();
     for (const std::size_t n : {1UL, 1000UL, 100'000UL}) {
       const auto data = gpus.allocate<float>(n * world);
       for (const float each : on_host<float>(data.span())) ASSERT_EQ(each, 0);
-      to_gpu(given(ranks.rank(), n * world), data.span());
+      to_gpu(all_given(ranks.rank(), n * world), data.span());
       const auto piece = gpus.allocate<float>(n);
       gpus.reduce_scatter(std::span<const float>{data.span()}, piece.span());
       const auto pieces = on_host<float>(piece.span());
@@ -80,8 +59,8 @@ TEST(Nccl, ReducesGathersPassesOnAndExchanges) {
   });
 }
 
-TEST(Nccl, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
-  on_gpus([](Communicator& ranks, Communicator& gpus) {
+TEST_F(Nccl, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
+  run([](Communicator& ranks, Communicator& gpus) {
     const auto data = gpus.allocate<float>(10'000);
     std::vector<Pending> pending;
     for (std::size_t i = 0; i < 10; ++i) {
@@ -97,8 +76,8 @@ TEST(Nccl, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
   });
 }
 
-TEST(Nccl, DisagreementsAndGivingUpAreToldAsOnTheHost) {
-  on_gpus([](Communicator& ranks, Communicator& gpus) {
+TEST_F(Nccl, DisagreementsAndGivingUpAreToldAsOnTheHost) {
+  run([](Communicator& ranks, Communicator& gpus) {
     const auto data = gpus.allocate<float>(100);
     if (gpus.size() == 1) {
       gpus.abort("enough");
@@ -108,6 +87,26 @@ TEST(Nccl, DisagreementsAndGivingUpAreToldAsOnTheHost) {
     const std::string text =
         message_of<InvalidArgument>([&] { gpus.all_reduce(data.span().first(ranks.rank() == 0 ? 99 : 100)); });
     EXPECT_SAYS(text, "rank 0 is at all_reduce(sum of 99 f32)");
+  });
+}
+
+TEST_F(Nccl, ARankThatDiesIsNamedToTheOthers) {
+  if (std::getenv("WORLD_SIZE") == nullptr) GTEST_SKIP() << "the ranks are threads of one process, and cannot die";
+  run([](Communicator& ranks, Communicator& gpus) {
+    const auto data = gpus.allocate<float>(1 << 20);
+    gpus.all_reduce(data.span());
+    if (ranks.rank() == 1) std::_Exit(0);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_SAYS(message_of<ActorDied>([&] { gpus.all_reduce(data.span()); }), "rank 1");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{2});
+  });
+}
+
+// ctest runs this test with CUDA_VISIBLE_DEVICES empty, so that it holds on a machine with GPUs too.
+TEST(WithoutGpu, TheMissingGpuIsNamed) {
+  ASSERT_EQ(count_gpus(), 0U) << "set CUDA_VISIBLE_DEVICES to an empty text for this test";
+  run_threads(1, {}, [](Communicator& ranks) {
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { on_gpu(ranks, 0); }), "taking GPU 0");
   });
 }
 

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <pharos/ml/nccl.hpp>
+
+#include "rank_threads.hpp"
+
+namespace pharos::ml {
+
+inline std::uint32_t count_gpus() {
+  int count = 0;
+  return ::cudaGetDeviceCount(&count) == cudaSuccess ? static_cast<std::uint32_t>(count) : 0;
+}
+
+/// Tests that need a GPU are left out without one, and say so.
+class OnGpus : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (count_gpus() == 0) GTEST_SKIP() << "not run here: this machine has no GPU";
+  }
+
+  using Body = std::function<void(Communicator& ranks, Communicator& gpus)>;
+
+  /// Runs `body` on every rank. A launcher that has set RANK and WORLD_SIZE has started one process for each rank, and
+  /// all of them use GPU 0. Without a launcher each GPU of this machine gets a rank, which is a thread.
+  static void run(const Body& body) {
+    const CommunicatorOptions options{.timeout = std::chrono::seconds{20}};
+    if (std::getenv("WORLD_SIZE") != nullptr) {
+      Communicator ranks = Communicator::from_environment(options);
+      Communicator gpus = on_gpu(ranks, 0, options);
+      body(ranks, gpus);
+      return;
+    }
+    run_threads(count_gpus(), options, [&](Communicator& ranks) {
+      Communicator gpus = on_gpu(ranks, static_cast<int>(ranks.rank()), options);
+      body(ranks, gpus);
+    });
+  }
+};
+
+template <class T>
+std::vector<T> on_host(std::span<const T> data) {
+  std::vector<T> copy(data.size());
+  EXPECT_EQ(::cudaMemcpy(copy.data(), data.data(), data.size_bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
+  return copy;
+}
+template <class T>
+void to_gpu(const std::vector<T>& from, std::span<T> to) {
+  EXPECT_EQ(::cudaMemcpy(to.data(), from.data(), to.size_bytes(), cudaMemcpyHostToDevice), cudaSuccess);
+}
+
+}  // namespace pharos::ml
