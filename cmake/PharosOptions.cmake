@@ -2,6 +2,7 @@
 
 option(PHAROS_TESTS "Build the tests" ON)
 set(PHAROS_SANITIZE "" CACHE STRING "address, thread, or nothing")
+option(PHAROS_UNITY "Compile the source files of a library several at a time: half the build time" OFF)
 option(PHAROS_FUZZ "Build the fuzzers, with clang: see the fuzz preset" OFF)
 set(PHAROS_FUZZ_SECONDS 60 CACHE STRING "How long ctest runs each fuzzer")
 

@@ -10,8 +10,18 @@ function(pharos_library name)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_CURRENT_SOURCE_DIR}/include FILES ${ARG_HEADERS})
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
   target_link_libraries(${target} PUBLIC ${ARG_DEPS} PRIVATE pharos_flags ${ARG_PRIVATE_DEPS})
+  pharos_compile_together(${target})
   # `cmake --build … --target all_verify_interface_header_sets` compiles each public header alone.
   set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+endfunction()
+
+# With PHAROS_UNITY the compiler reads several source files of the target at once, and so each header once for all of them.
+# GCC then takes each file's anonymous namespace for a header's, and warns of it.
+function(pharos_compile_together target)
+  if(PHAROS_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-maybe-uninitialized>")
+  endif()
 endfunction()
 
 # pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds])

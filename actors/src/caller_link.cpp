@@ -22,7 +22,7 @@ using detail::FunctionKind;
 using wire::FrameHeader;
 using wire::FrameKind;
 
-constexpr std::size_t kFlushBytes = 32 << 10;
+constexpr std::size_t kQueuedBytes = 32 << 10;
 constexpr std::size_t kRepliesMax = 192 << 10;
 constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
 
@@ -301,7 +301,7 @@ void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Durat
 bool CallerLink::send(const FrameHeader& header, std::span<const std::byte> payload) {
   if (remote_ == nullptr) {
     const bool sent = link_->send(header, payload);
-    if (link_->queued() > kFlushBytes) link_->flush();
+    if (link_->queued() > kQueuedBytes) link_->flush();
     // A caller that does not read gets no more results until it does.
     if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
     return sent;
@@ -316,7 +316,7 @@ bool CallerLink::send(const FrameHeader& header, std::span<const std::byte> payl
     return false;
   }
   link->send(header, payload);
-  if (link->queued() > kFlushBytes) link->flush();
+  if (link->queued() > kQueuedBytes) link->flush();
   if (link->queued() > kRepliesMax) link->wait_for_room(kRepliesMax, Deadline::never());
   return true;
 }

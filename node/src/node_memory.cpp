@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kWatchTime = 250ms;
 constexpr auto kAskTime = 100ms;     // for workers to say what they run; memory fills meanwhile
-constexpr auto kPatience = 10s;      // with a process that was killed, before it is told that it does not end
+constexpr auto kEndPatience = 10s;   // with a process that was killed, before it is told that it does not end
 constexpr auto kBlameTime = 1500ms;  // between the kernel's killing somebody and the news of a worker's end
 
 std::string describe(const Host::MemoryUse& use) {
@@ -132,7 +132,7 @@ void Node::kill_for_memory(Worker& worker) {
 /// False: the node ends.
 async::Async<bool> Node::wait_until_gone(Node* self, std::shared_ptr<Worker> worker) {
   for (;;) {
-    const auto gone = co_await worker->process_gone.wait(async::Deadline::after(kPatience, self->executor_.now()));
+    const auto gone = co_await worker->process_gone.wait(async::Deadline::after(kEndPatience, self->executor_.now()));
     if (gone) co_return true;
     if (gone.error().code() != ErrorCode::kDeadlineExceeded) co_return false;
     log(LogLevel::kError, "a worker that was killed because memory was short does not end", {kv("pid", worker->pid)});

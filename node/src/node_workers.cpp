@@ -22,7 +22,7 @@ constexpr auto kCrashTime = 2s;     // to find out where a worker crashed
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
 constexpr std::size_t kFarOutputUnshownMax = std::size_t{16} << 20;
 
-std::string joined(const std::vector<std::string>& names) {
+std::string comma_separated(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
   return text;
@@ -115,7 +115,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::fork_worker(Node* self
   self->workers_.emplace(worker->id, worker);
   self->logs_.begin({worker->id, actor, incarnation, worker->label});
   self->watch_memory_if_needed();
-  job->zygote->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + joined(worker->gpus)}},
+  job->zygote->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + comma_separated(worker->gpus)}},
                     std::move(descriptors));
 
   auto proved = co_await self->host_.prove(control.first.get(), child, deadline);

@@ -12,7 +12,7 @@ constexpr std::size_t kBytesMax = 3 << 20;  // of the cells; a message has an en
 
 using Row = std::vector<std::string>;
 
-std::string joined(const std::vector<std::string>& parts) {
+std::string listed(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   return text;
@@ -55,7 +55,7 @@ Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked) {
     const auto column = std::find(all.columns.begin(), all.columns.end(), filter.column);
     if (column == all.columns.end()) {
       return Error{ErrorCode::kInvalidArgument, asked.table + " have no \"" + filter.column + "\"",
-                   "They have " + joined(all.columns) + "."};
+                   "They have " + listed(all.columns) + "."};
     }
     const auto index = static_cast<std::size_t>(column - all.columns.begin());
     std::erase_if(all.rows, [&](const Row& row) { return is_or_lists(row[index], filter.value) == filter.is_not; });

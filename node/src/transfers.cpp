@@ -21,8 +21,8 @@ using object_store::Wish;
 constexpr std::size_t kReceivingThreads = 4;
 constexpr std::size_t kSendingThreads = 16;
 constexpr std::size_t kWaitingMax = 256;
-constexpr timeval kPatience{.tv_sec = 10, .tv_usec = 0};  // without a byte
-constexpr auto kOfferTime = 60s;                          // an object may have to come from a disk
+constexpr timeval kSilenceMax{.tv_sec = 10, .tv_usec = 0};  // without a byte
+constexpr auto kOfferTime = 60s;                            // an object may have to come from a disk
 
 }  // namespace
 
@@ -30,8 +30,8 @@ class Transfers::SocketStream final : public object_store::Stream {
  public:
   SocketStream(Transfers& transfers, Fd socket) : transfers_{transfers}, socket_{std::move(socket)} {
     ::fcntl(socket_.get(), F_SETFL, 0);
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSilenceMax, sizeof kSilenceMax);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kSilenceMax, sizeof kSilenceMax);
     const std::lock_guard lock{transfers_.mutex_};
     transfers_.sockets_.insert(socket_.get());
     if (transfers_.ending_) ::shutdown(socket_.get(), SHUT_RDWR);

@@ -19,7 +19,7 @@
 namespace pharos::object_store {
 namespace {
 
-constexpr std::uintptr_t kPage = 4096;
+constexpr std::uintptr_t kPageBytes = 4096;
 constexpr std::uint64_t kCapacityMin = std::uint64_t{64} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -101,7 +101,7 @@ Mapping::~Mapping() {
 // writing to memory that has no file on a disk, they may be written to as well. As if they were written it is one by
 // one.
 void enter_pages(std::span<std::byte> memory) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / kPage * kPage;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / kPageBytes * kPageBytes;
   const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
   // Linux before 5.14 does not know it, and enters them when they are used.
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);

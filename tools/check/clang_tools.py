@@ -4,6 +4,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import shutil
@@ -105,13 +106,22 @@ def clang_command(entry: dict) -> list[str]:
     return kept
 
 
+def taken_apart(entry: dict[str, str]) -> list[dict[str, str]]:
+    """An entry for each source file that the build compiles together with others in this entry's file."""
+    together = pathlib.Path(entry["file"])
+    if together.parent.name != "Unity":
+        return [entry]
+    files = re.findall(r'^#include "(.*)"$', together.read_text(), re.MULTILINE)
+    return [{**entry, "file": file, "command": entry["command"].replace(str(together), file)} for file in files]
+
+
 def tidy_places(tree: Tree, wanted: set[str]) -> dict[str, list[str]]:
     """The compiled files to look at, each with its command: the wanted sources, and for each wanted header one file
     that includes it, at best the one that the build makes of a public header alone."""
     database = json.loads((tree.build / "compile_commands.json").read_text())
     commands: dict[str, list[str]] = {}
     alone: dict[str, str] = {}
-    for entry in database:
+    for entry in (each for together in database for each in taken_apart(together)):
         path = os.path.relpath(entry["file"], tree.root)
         if match := re.search(r"_verify_interface_header_sets/(.*)\.cxx$", path):
             alone.update({header: path for header in tree.public_headers if header.endswith("/include/" + match[1])})

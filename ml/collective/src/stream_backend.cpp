@@ -22,14 +22,14 @@ namespace pharos::ml {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = StreamMessage::Kind;
+using MessageKind = StreamMessage::Kind;
 
 constexpr std::uint64_t kAheadMax = 1 << 16;  // operations that another rank may have begun before this one
 constexpr std::uint64_t kWakes = ~std::uint64_t{0};
 constexpr Duration kFarewellTime = 200ms;  // for what is sent at the end
 constexpr Duration kAskTime = 250ms;       // who does not answer is stopped, or cut off, or as busy as that
 constexpr int kAskTimes = 2;               // what was on its way has come then
-constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kMemoryAlignment = 64;
 
 std::string who(std::uint32_t rank) {
   return "rank " + std::to_string(rank);
@@ -93,14 +93,14 @@ class StreamBackend::FromRank final : public Stream::Receiver {
 
   Result<std::byte*> place(const StreamMessage& message) override {
     if (backend_.failing_) return Error{ErrorCode::kCancelled, "this rank fails"};
-    if (message.kind == Kind::kBegun) {
+    if (message.kind == MessageKind::kBegun) {
       PHAROS_TRY_VOID(backend_.begun_by(rank_, message.among, message.number, message.operation));
     }
     if (message.is_failure()) {
       text_.resize(message.bytes);
       return reinterpret_cast<std::byte*>(text_.data());
     }
-    if (message.kind != Kind::kData) return nullptr;
+    if (message.kind != MessageKind::kData) return nullptr;
     const auto running = backend_.find(order_of(message));
     const auto from = running == nullptr ? std::nullopt : running->team.place_of(rank_);
     std::byte* const place = from ? running->plan.place(*from, message.tag, message.bytes) : nullptr;
@@ -108,11 +108,11 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     return place;
   }
   void came(const StreamMessage& message) override {
-    if (message.kind == Kind::kLeft) return backend_.left_by(rank_, stream_);
-    if (message.kind == Kind::kAsk) return backend_.answer(rank_);
-    if (message.kind == Kind::kAnswer) return backend_.answered(rank_, message.tag);
+    if (message.kind == MessageKind::kLeft) return backend_.left_by(rank_, stream_);
+    if (message.kind == MessageKind::kAsk) return backend_.answer(rank_);
+    if (message.kind == MessageKind::kAnswer) return backend_.answered(rank_, message.tag);
     if (message.is_failure()) return backend_.give_up(error_of(message.tag, text_));
-    if (message.kind != Kind::kData) return;
+    if (message.kind != MessageKind::kData) return;
     const auto running = backend_.find(order_of(message));
     if (running == nullptr) return;
     failpoint(Failpoint::kPartCame);
@@ -324,7 +324,7 @@ std::optional<Error> StreamBackend::failure() {
 Result<std::byte*> StreamBackend::allocate(std::size_t bytes, Duration time) {
   const auto work = begin({.kind = Operation::Kind::kAllocate, .count = bytes}, {});
   PHAROS_TRY_VOID(finish(*work, time));
-  Memory memory{new (std::align_val_t{kLineBytes}, std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)]{}};
+  Memory memory{new (std::align_val_t{kMemoryAlignment}, std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)]{}};
   std::byte* const begin = memory.get();
   if (begin == nullptr) {
     const Error why{ErrorCode::kExhausted,
@@ -337,7 +337,7 @@ Result<std::byte*> StreamBackend::allocate(std::size_t bytes, Duration time) {
 }
 
 void StreamBackend::FreeAligned::operator()(std::byte* memory) const {
-  ::operator delete[](memory, std::align_val_t{kLineBytes});
+  ::operator delete[](memory, std::align_val_t{kMemoryAlignment});
 }
 
 void StreamBackend::free(std::byte* memory) {
@@ -362,7 +362,7 @@ void StreamBackend::run() {
     if (!failing_) serve_sockets();
     if (failing_) end_failed();
   }
-  for_streams([](Peer&, Stream& stream) { stream.send({.kind = Kind::kLeft}, nullptr); });
+  for_streams([](Peer&, Stream& stream) { stream.send({.kind = MessageKind::kLeft}, nullptr); });
   say_farewell();
 }
 
@@ -417,14 +417,14 @@ void StreamBackend::suspect(std::uint32_t rank) {
   std::vector<std::uint32_t>& asked = inquiry_->asked;
   if (rank == rank_ || std::find(asked.begin(), asked.end(), rank) != asked.end()) return;
   asked.push_back(rank);
-  if (auto& first = peers_[rank]->streams[0]) first->send({.kind = Kind::kAsk}, nullptr);
+  if (auto& first = peers_[rank]->streams[0]) first->send({.kind = MessageKind::kAsk}, nullptr);
 }
 
 void StreamBackend::answer(std::uint32_t to) {
   Peer& peer = *peers_[to];
   if (peer.is_answered || !peer.streams[0]) return;
   const auto missing = missing_here();
-  const StreamMessage message{.kind = Kind::kAnswer, .tag = missing ? *missing + 1 : 0};
+  const StreamMessage message{.kind = MessageKind::kAnswer, .tag = missing ? *missing + 1 : 0};
   peer.is_answered = true;
   peer.streams[0]->send(message, nullptr, [&peer] { peer.is_answered = false; });
 }
@@ -453,7 +453,7 @@ void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
   }
   for (const std::uint32_t rank : others) {
     const StreamMessage begun{
-        .kind = Kind::kBegun, .among = running->among, .number = order.number, .operation = running->operation};
+        .kind = MessageKind::kBegun, .among = running->among, .number = order.number, .operation = running->operation};
     if (auto& first = peers_[rank]->streams[0]) first->send(begun, nullptr);
     failpoint(Failpoint::kBeginTold);
   }
@@ -517,7 +517,7 @@ void StreamBackend::send(Running& running, const StreamPlan::Chunk& chunk) {
     still->plan.sent();
     end_if_done(*still);
   };
-  const StreamMessage message{.kind = Kind::kData,
+  const StreamMessage message{.kind = MessageKind::kData,
                               .among = running.among,
                               .tag = chunk.tag,
                               .number = running.order.number,
@@ -638,7 +638,7 @@ void StreamBackend::end_failed() {
   for_streams([&](Peer&, Stream& stream) {
     stream.drop_unsent();
     const auto code = static_cast<std::uint32_t>(failing_->code());
-    stream.send_text({.kind = Kind::kFailed, .tag = code}, told(*failing_));
+    stream.send_text({.kind = MessageKind::kFailed, .tag = code}, told(*failing_));
   });
   say_farewell();
   {

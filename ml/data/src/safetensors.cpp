@@ -29,12 +29,12 @@ struct TypeName {
   const char* name;
   FileNumbers numbers;
 };
-using Kind = FileNumbers::Kind;
+using NumberKind = FileNumbers::Kind;
 constexpr TypeName kTypes[] = {
-    {"BOOL", {Kind::kBool, 1}},    {"U8", {Kind::kUnsigned, 1}},  {"I8", {Kind::kSigned, 1}},
-    {"I16", {Kind::kSigned, 2}},   {"U16", {Kind::kUnsigned, 2}}, {"I32", {Kind::kSigned, 4}},
-    {"U32", {Kind::kUnsigned, 4}}, {"I64", {Kind::kSigned, 8}},   {"F16", {Kind::kReal, 2}},
-    {"BF16", {Kind::kBFloat, 2}},  {"F32", {Kind::kReal, 4}},     {"F64", {Kind::kReal, 8}}};
+    {"BOOL", {NumberKind::kBool, 1}},    {"U8", {NumberKind::kUnsigned, 1}},  {"I8", {NumberKind::kSigned, 1}},
+    {"I16", {NumberKind::kSigned, 2}},   {"U16", {NumberKind::kUnsigned, 2}}, {"I32", {NumberKind::kSigned, 4}},
+    {"U32", {NumberKind::kUnsigned, 4}}, {"I64", {NumberKind::kSigned, 8}},   {"F16", {NumberKind::kReal, 2}},
+    {"BF16", {NumberKind::kBFloat, 2}},  {"F32", {NumberKind::kReal, 4}},     {"F64", {NumberKind::kReal, 8}}};
 
 const char* name_of(DType dtype) {
   constexpr const char* kNames[] = {"U8", "I8", "I32", "I64", "F16", "BF16", "F32", "F64"};

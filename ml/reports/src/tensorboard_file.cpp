@@ -14,9 +14,9 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kWaitingMax = std::size_t{64} << 20;  // bytes of records that could not be written yet
+constexpr std::size_t kRecordBytesMax = std::size_t{64} << 20;  // bytes of records that could not be written yet
 constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t);  // a record's length, and its checksum
-constexpr const char* kRemedy = "Make room in its folder.";
+constexpr const char* kMakeRoom = "Make room in its folder.";
 
 std::uint32_t masked_checksum(std::string_view bytes) {
   const std::uint32_t crc = crc32c(std::as_bytes(std::span{bytes}));
@@ -82,7 +82,7 @@ void TensorBoardFile::go_back(double time, std::uint64_t step) {
 }
 
 void TensorBoardFile::append(const ProtoMessage& event) {
-  if (to_write_.size() < kWaitingMax) append_record(to_write_, event);
+  if (to_write_.size() < kRecordBytesMax) append_record(to_write_, event);
 }
 
 Result<void> TensorBoardFile::write() {
@@ -90,7 +90,7 @@ Result<void> TensorBoardFile::write() {
   std::error_code error;
   std::filesystem::create_directories(path_.parent_path(), error);
   const Fd file{::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
-  if (!file) return Error::from_errno("making " + path_.string(), errno, kRemedy);
+  if (!file) return Error::from_errno("making " + path_.string(), errno, kMakeRoom);
   const std::string what = "writing " + path_.string();
   struct stat had {};
   if (::fstat(file.get(), &had) != 0) return Error::from_errno(what, errno);
@@ -100,7 +100,7 @@ Result<void> TensorBoardFile::write() {
     if (end != had.st_size && ::ftruncate(file.get(), end) != 0) return Error::from_errno(what, errno);
     is_whole_ = true;
   }
-  auto written = write_whole(file, std::as_bytes(std::span{to_write_}), what, kRemedy);
+  auto written = write_whole(file, std::as_bytes(std::span{to_write_}), what, kMakeRoom);
   if (!written) {
     is_whole_ = ::ftruncate(file.get(), end) == 0;
     return written;

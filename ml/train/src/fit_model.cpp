@@ -20,7 +20,7 @@ namespace {
 
 using at::Tensor;
 
-double now() {
+double clock_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -135,9 +135,9 @@ FitModel::Backward FitModel::backward(const std::vector<Batch>& batches,
   for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
     const double share =
         samples > 0 ? static_cast<double>(batches[i].samples) / samples : 1.0 / static_cast<double>(batches.size());
-    const double began = now() - waited_for_parameters();
+    const double began = clock_seconds() - waited_for_parameters();
     const Tensor loss = loss_of(batches[i]) * share;
-    done.forward_seconds += now() - waited_for_parameters() - began;
+    done.forward_seconds += clock_seconds() - waited_for_parameters() - began;
     done.loss += loss.item<double>();
     backward(loss, samples, i + 1 == batches.size());
   }
@@ -162,10 +162,10 @@ void FitModel::backward(const Tensor& loss, double samples, bool is_last) {
 
 template <class Work>
 void FitModel::reduce(double samples, const Work& work) {
-  const double began = now();
+  const double began = clock_seconds();
   if (sharded_) sharded_->weigh(samples);
   if (ddp_) ddp_->weigh(samples);
-  waited_ += now() - began;  // for who has taken longer until here
+  waited_ += clock_seconds() - began;  // for who has taken longer until here
   work();
   const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
   waited_ += std::chrono::duration<double>(waited).count();

@@ -9,7 +9,7 @@
 namespace pharos::ml {
 namespace {
 
-using Kind = Domain::Kind;
+using DomainKind = Domain::Kind;
 
 double real_of(const Value& value) {
   if (const auto* const whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
@@ -37,10 +37,10 @@ double Dimension::line_high() const {
 
 Dimension dimension_of(const Domain& domain) {
   switch (domain.kind) {
-    case Kind::kNormal: return {};
-    case Kind::kChoice: return {.kind = Dimension::Kind::kChoice, .choices = domain.choices.size()};
-    case Kind::kReal:
-    case Kind::kInteger:
+    case DomainKind::kNormal: return {};
+    case DomainKind::kChoice: return {.kind = Dimension::Kind::kChoice, .choices = domain.choices.size()};
+    case DomainKind::kReal:
+    case DomainKind::kInteger:
       return {.kind = domain.step == 0 ? Dimension::Kind::kReal : Dimension::Kind::kSteps,
               .low = domain.low,
               .high = domain.high,
@@ -52,23 +52,23 @@ Dimension dimension_of(const Domain& domain) {
 
 double number_of(const Domain& domain, const Value& value) {
   switch (domain.kind) {
-    case Kind::kNormal: return normal_mass((real_of(value) - domain.low) / domain.high);
-    case Kind::kChoice: {
+    case DomainKind::kNormal: return normal_mass((real_of(value) - domain.low) / domain.high);
+    case DomainKind::kChoice: {
       const auto found = std::find(domain.choices.begin(), domain.choices.end(), value);
       return static_cast<double>(found - domain.choices.begin());
     }
-    case Kind::kReal:
-    case Kind::kInteger: return real_of(value);
+    case DomainKind::kReal:
+    case DomainKind::kInteger: return real_of(value);
   }
   return 0;
 }
 
 Value value_of(const Domain& domain, double number) {
   switch (domain.kind) {
-    case Kind::kNormal: return domain.low + domain.high * normal_quantile(std::clamp(number, 1e-16, 1 - 1e-16));
-    case Kind::kChoice: return domain.choices[static_cast<std::size_t>(number)];
-    case Kind::kReal: return number;
-    case Kind::kInteger: return static_cast<std::int64_t>(std::llround(number));
+    case DomainKind::kNormal: return domain.low + domain.high * normal_quantile(std::clamp(number, 1e-16, 1 - 1e-16));
+    case DomainKind::kChoice: return domain.choices[static_cast<std::size_t>(number)];
+    case DomainKind::kReal: return number;
+    case DomainKind::kInteger: return static_cast<std::int64_t>(std::llround(number));
   }
   return {};
 }

@@ -18,7 +18,7 @@ namespace pharos::ml {
 namespace {
 
 using Decision = TrialScheduler::Decision;
-using Kind = Decision::Kind;
+using DecisionKind = Decision::Kind;
 
 void check(std::uint64_t first, std::uint64_t most, double factor) {
   if (first >= 1 && first <= most && factor >= 2 && std::isfinite(factor)) return;
@@ -56,7 +56,7 @@ class Asha final : public TrialScheduler {
   }
 
   Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
-    if (step >= options_.most) return {Kind::kEnd};
+    if (step >= options_.most) return {DecisionKind::kEnd};
     std::size_t& place = next_rung_[trial];
     if (place == rungs_.size() || step < rungs_[place].step) return {};
     Rung& rung = rungs_[place++];
@@ -64,10 +64,10 @@ class Asha final : public TrialScheduler {
     rung.all.insert(came);
     if (options_.promotes) {
       rung.waiting.insert(came);
-      return {Kind::kPause};
+      return {DecisionKind::kPause};
     }
     const std::size_t rank = rung.all.order_of_key(came);
-    return {rank < std::max<std::size_t>(best_of(rung), 1) ? Kind::kGoOn : Kind::kStop};
+    return {rank < std::max<std::size_t>(best_of(rung), 1) ? DecisionKind::kGoOn : DecisionKind::kStop};
   }
 
   void ended(std::uint64_t) override {}
@@ -123,12 +123,12 @@ class HyperBand final : public TrialScheduler {
 
   Decision report(std::uint64_t trial, std::uint64_t step, double value) override {
     Bracket& bracket = brackets_[bracket_of_.at(trial)];
-    if (step >= options_.most) return {Kind::kEnd};
+    if (step >= options_.most) return {DecisionKind::kEnd};
     if (step < bracket.steps[bracket.rung]) return {};
     bracket.running.erase(trial);
     bracket.came.insert({worst_if_none(value), trial});
     go_up(bracket);
-    return {Kind::kPause};
+    return {DecisionKind::kPause};
   }
 
   void ended(std::uint64_t trial) override {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kFlat = 25;              // the newest trials, which count alike
 constexpr double kNarrowestShare = 1 / 100.0;  // of the range
-const double kLogRoot2Pi = 0.5 * std::log(2 * std::numbers::pi);
+const double kLogOfRoot2Pi = 0.5 * std::log(2 * std::numbers::pi);
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void Parzen::Kernels::resize(std::size_t kernel, double least_share) {
   deviations[kernel] = deviation;
   sharpness[kernel] = 1 / deviation;
   logs[kernel] = -log_normal_mass((low - means[kernel]) / deviation, (high - means[kernel]) / deviation);
-  if (dimension.kind == Dimension::Kind::kReal) logs[kernel] -= std::log(deviation) + kLogRoot2Pi;
+  if (dimension.kind == Dimension::Kind::kReal) logs[kernel] -= std::log(deviation) + kLogOfRoot2Pi;
 }
 
 // ---- Parzen

@@ -14,7 +14,7 @@
 namespace pharos::ml {
 namespace {
 
-using Kind = TrialScheduler::Decision::Kind;
+using DecisionKind = TrialScheduler::Decision::Kind;
 
 class Pbt final : public TrialScheduler {
  public:
@@ -54,7 +54,7 @@ class Pbt final : public TrialScheduler {
     ++copies_;
     own.params = changed(trials_.at(from).params, random);
     own.value.reset();
-    return {Kind::kCopy, from, own.params};
+    return {DecisionKind::kCopy, from, own.params};
   }
 
   void ended(std::uint64_t trial) override { trials_.erase(trial); }

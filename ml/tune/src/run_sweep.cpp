@@ -26,7 +26,7 @@ std::vector<std::string> command() {
   return words;
 }
 
-[[noreturn]] void refuse(std::string what, std::string remedy) {
+[[noreturn]] void refuse_sweep(std::string what, std::string remedy) {
   throw_error(Error{ErrorCode::kInvalidArgument, std::move(what), std::move(remedy)});
 }
 
@@ -36,29 +36,32 @@ std::uint64_t trials_of(const TunerOptions& options) {
                                     [](const auto& each) { return each.domain.grid; });
   if (has_grid) return grid_size(options.space);
   if (options.time != Duration{}) return SweepRules::kEndless;
-  refuse("nobody says how many trials the sweep has", "Set TunerOptions::trials or time, or give it a grid.");
+  refuse_sweep("nobody says how many trials the sweep has", "Set TunerOptions::trials or time, or give it a grid.");
 }
 
 void check(const TunerOptions& options) {
-  if (options.workers == 0) refuse("a trial without workers does nothing", "Set TunerOptions::workers to 1 or more.");
+  if (options.workers == 0)
+    refuse_sweep("a trial without workers does nothing", "Set TunerOptions::workers to 1 or more.");
   if (options.deterministic && options.at_once == 0) {
-    refuse("a sweep that is the same each time needs to know how many trials run at once",
-           "Set TunerOptions::at_once.");
+    refuse_sweep("a sweep that is the same each time needs to know how many trials run at once",
+                 "Set TunerOptions::at_once.");
   }
   const Bundle& worker = options.worker;
   if (options.at_once == 0 && worker.cpus <= 0 && worker.gpus <= 0 && worker.resources.empty()) {
-    refuse("trials that need nothing could run at once without end", "Set TunerOptions::at_once, or what they need.");
+    refuse_sweep("trials that need nothing could run at once without end",
+                 "Set TunerOptions::at_once, or what they need.");
   }
   for (const Params& first : options.first) {
     for (const auto& [name, value] : first.entries()) {
       const Space::Parameter* const parameter = options.space.find(name);
       if (parameter == nullptr) {
-        refuse("a point to start from has a parameter \"" + name + "\", and the space has none", "Name one of it.");
+        refuse_sweep("a point to start from has a parameter \"" + name + "\", and the space has none",
+                     "Name one of it.");
       }
       if (!parameter->domain.holds(value)) {
-        refuse("a point to start from has " + name + '=' + to_string(value) + ", which is none of " +
-                   to_string(parameter->domain),
-               "Give one that is.");
+        refuse_sweep("a point to start from has " + name + '=' + to_string(value) + ", which is none of " +
+                         to_string(parameter->domain),
+                     "Give one that is.");
       }
     }
   }

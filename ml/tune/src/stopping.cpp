@@ -18,7 +18,7 @@ std::uint64_t TrialScheduler::decides_at(std::uint64_t) const {
 namespace {
 
 using Decision = TrialScheduler::Decision;
-using Kind = Decision::Kind;
+using DecisionKind = Decision::Kind;
 
 /// Trials that run on or are stopped, and never pause.
 class Stopping : public TrialScheduler {
@@ -26,7 +26,7 @@ class Stopping : public TrialScheduler {
   void began(std::uint64_t, const Params&) override {}
   Decision report(std::uint64_t trial, std::uint64_t step, double value) final {
     const double worst = std::numeric_limits<double>::infinity();
-    return {stops(trial, step, std::isnan(value) ? worst : value) ? Kind::kStop : Kind::kGoOn};
+    return {stops(trial, step, std::isnan(value) ? worst : value) ? DecisionKind::kStop : DecisionKind::kGoOn};
   }
   void ended(std::uint64_t) override {}
   std::optional<std::uint64_t> next() final { return std::nullopt; }

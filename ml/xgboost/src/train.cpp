@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kMeasured = "measured";
 constexpr std::int64_t kBins = 256;
 
-Error refusal(std::string message, std::string remedy) {
+Error refused(std::string message, std::string remedy) {
   return Error{ErrorCode::kInvalidArgument, std::move(message), std::move(remedy)};
 }
 
@@ -34,7 +34,7 @@ Result<int> whole(const Params& params, const char* name, std::int64_t otherwise
   int number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failure != std::errc{} || end != text.data() + text.size() || number < 0) {
-    return refusal("the parameter " + std::string{name} + " is " + text, "It is a whole number, and not negative.");
+    return refused("the parameter " + std::string{name} + " is " + text, "It is a whole number, and not negative.");
   }
   return number;
 }
@@ -49,7 +49,7 @@ Result<void> look_at_warnings(const Library& library) {
     const auto begin = said.find('{');
     const auto end = said.find('}');
     std::string names = begin < end ? said.substr(begin + 1, end - begin - 1) : said;
-    return refusal("XGBoost does not use these parameters:" + names.substr(0, names.find_last_not_of(' ') + 1),
+    return refused("XGBoost does not use these parameters:" + names.substr(0, names.find_last_not_of(' ') + 1),
                    "Correct their names, or leave them out: they are unknown to it, or of no use with the others.");
   }
   return {};
@@ -176,12 +176,12 @@ Goal Training::goal(const std::string& metric) const {
 
 Result<void> Training::note(const Metrics& metrics) {
   if (metrics.empty()) {
-    return refusal("there is no metric to measure the model by", "Name one of XGBoost's in eval_metric.");
+    return refused("there is no metric to measure the model by", "Name one of XGBoost's in eval_metric.");
   }
   const std::string name = options_.metric.empty() ? metrics.entries().back().first : options_.metric;
   const double* const value = metrics.find(name);
   if (value == nullptr) {
-    return refusal("the metric \"" + name + "\" is not measured; there are: " + metrics.to_string(),
+    return refused("the metric \"" + name + "\" is not measured; there are: " + metrics.to_string(),
                    "Name it in eval_metric, or name another one.");
   }
   if (!best_) {
@@ -221,7 +221,7 @@ Result<Trained> Training::run(Trial* trial, const Params& params, const Data& da
     options.threads = [trial] { return static_cast<int>(trial->cores()); };
   }
   if (options.early_stopping_rounds != 0 && held_out.features.empty()) {
-    return refusal("early stopping was asked for without held-out rows",
+    return refused("early stopping was asked for without held-out rows",
                    "Hold some out: what a model is trained with, it measures ever better.");
   }
   PHAROS_TRY(const Library* const xgboost, library());
