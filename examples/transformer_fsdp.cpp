@@ -5,10 +5,13 @@
 //
 //   pharos-transformer-fsdp --ranks 2 --picture loss.svg
 //   pharos-transformer-fsdp --text war_and_peace.txt --steps 1000 --folder runs/tolstoy
+//   pharos-transformer-fsdp --strategy copies --kill-at 80
 //
 // Ended by Ctrl-C, or by anything else, and started again with the same folder, it goes on where it was.
 
+#include <signal.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -113,8 +116,12 @@ TORCH_MODULE(Transformer);
 
 class Reader : public ml::Learner {
  public:
-  Reader(const pharos::Bytes& learned, const pharos::Bytes& held_out, bool recomputes)
-      : learned_{learned, kTokenBytes}, held_out_{held_out, kTokenBytes}, transformer_{recomputes} {}
+  /// In step `killed_at` (0: in none) the last rank is ended by `kill -9`.
+  Reader(const pharos::Bytes& learned, const pharos::Bytes& held_out, bool recomputes, std::uint64_t killed_at)
+      : learned_{learned, kTokenBytes},
+        held_out_{held_out, kTokenBytes},
+        transformer_{recomputes},
+        killed_at_{killed_at} {}
 
   nn::Module& module() override { return *transformer_; }
   ml::DatasetPtr training_data() override { return ml::windows_of(learned_, kContext, 1); }  // from each byte on
@@ -123,6 +130,11 @@ class Reader : public ml::Learner {
     return ml::part_of(all, 0, std::min(all->size(), kValidated));
   }
   Tensor training_step(const ml::Batch& batch) override {
+    if (context().step() + 1 == killed_at_ && context().rank() + 1 == context().size() && is_first_life()) {
+      std::printf("kill -9 %d: rank %u, in step %ju\n", ::getpid(), context().rank(), killed_at_);
+      std::fflush(stdout);
+      ::kill(::getpid(), SIGKILL);
+    }
     const Tensor scores = transformer_(ml::tensor_of(batch["tokens"]));
     return torch::cross_entropy_loss(scores.flatten(0, 1), ml::tensor_of(batch["next"]).flatten());
   }
@@ -135,9 +147,13 @@ class Reader : public ml::Learner {
   }
 
  private:
+  /// False for a process that has come for one that died.
+  bool is_first_life() { return context().attempt() == 0 && !context().is_replacement(); }
+
   const ml::Tokens learned_;
   const ml::Tokens held_out_;
   Transformer transformer_;
+  const std::uint64_t killed_at_;
 };
 
 // ---- Texts
@@ -207,6 +223,7 @@ struct Options {
   std::size_t steps = 160;
   const Strategy* strategy = kStrategies.data();
   bool recomputes = false;
+  std::size_t killed_at = 0;
   std::string text{};
   std::string folder{};
   std::string picture{};
@@ -219,14 +236,16 @@ Trains a transformer of ten million parameters to say which byte comes next in a
   --ranks N        processes that train it together (2)
   --steps N        of the optimizer (160)
   --strategy NAME  what the ranks divide: fsdp (all), zero2, zero1, copies (nothing), auto (by their memory)
+  --kill-at STEP   the last rank is ended by kill -9 in this step; by copies the others go on with the same step
   --recompute      blocks compute once more in backward, and keep nothing for it
-  --text FILE      what it learns; without, a text by a small grammar
+  --text FILE      what it learns; without, a text that this program makes up by a small grammar
   --folder DIR     for checkpoints, each 20 steps; what is there is gone on with
   --picture FILE   the loss, as SVG
 
 examples:
   pharos-transformer-fsdp
   pharos-transformer-fsdp --ranks 4 --strategy auto
+  pharos-transformer-fsdp --strategy copies --kill-at 80 --picture loss.svg
   pharos-transformer-fsdp --text war_and_peace.txt --steps 1000 --folder runs/tolstoy
 )";
 
@@ -277,10 +296,11 @@ ml::TrainResult train(pharos::Runtime& runtime, const Options& options, std::str
                        .save_every = options.folder.empty() ? 0 : kSaveEvery}};
   // Once in shared memory, where all ranks read it.
   const pharos::Ref<pharos::Bytes> tokens = runtime.put(tokens_of(text));
-  return ml::fit<Reader>(
-      trainer, {.batch = batch, .epochs = 0, .steps = options.steps, .strategy = options.strategy->strategy},
-      tokens.slice(0, kTokenBytes * learned),
-      tokens.slice(kTokenBytes * learned, kTokenBytes * (text.size() - learned)), options.recomputes);
+  return ml::fit<Reader>(trainer,
+                         {.batch = batch, .epochs = 0, .steps = options.steps, .strategy = options.strategy->strategy},
+                         tokens.slice(0, kTokenBytes * learned),
+                         tokens.slice(kTokenBytes * learned, kTokenBytes * (text.size() - learned)), options.recomputes,
+                         std::uint64_t{options.killed_at});
 }
 
 int run(pharos::Runtime& runtime, const Options& options) {
@@ -331,6 +351,7 @@ int main(int argc, char** argv) {
                                    options.strategy = std::ranges::find(kStrategies, name, &Strategy::name);
                                    return options.strategy != kStrategies.end();
                                  }},
+                                {"--kill-at", &options.killed_at},
                                 {"--recompute", &options.recomputes},
                                 {"--text", &options.text},
                                 {"--folder", &options.folder},

@@ -111,6 +111,20 @@ TEST_F(TransformerExample, ShowsPeopleHowItGoes) {
   EXPECT_LT(first + 20, last) << program.seen;
 }
 
+TEST_F(TransformerExample, ARankThatIsKilledCostsCopiesNoStep) {
+  const auto calm = end_of(TRANSFORMER_FSDP, with({"--strategy", "copies"}));
+  const auto end = end_of(TRANSFORMER_FSDP, with({"--strategy", "copies", "--kill-at", "10"}));
+  EXPECT_SAYS(end.output, "rank 1, in step 10");
+  EXPECT_SAYS(end.error, "its process was killed by SIGKILL. After step ");
+  // The report of step 9 may come after the word of the death.
+  const double before = numbers_after("SIGKILL. After step ", end.error).at(0);
+  EXPECT_GE(before, 8);
+  EXPECT_EQ(numbers_after("another process took its place, and step ", end.error).at(0), before + 1);
+  EXPECT_SAYS(end.output, "| here a rank died");
+  EXPECT_EQ(end_of_loss(end.output), end_of_loss(calm.output));
+  EXPECT_EQ(validation_loss(end.output), validation_loss(calm.output));
+}
+
 TEST_F(TransformerExample, GoesOnWhereItWasInterrupted) {
   const std::string folder = folder_.path() / "run";
   const auto reports = [&] {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -53,6 +54,22 @@ TEST(CurveTest, LeavesOutWhatIsNoNumber) {
   EXPECT_FALSE(has(svg, "inf"));
   EXPECT_EQ(to_text_picture({.title = "nothing"}), "there is nothing to draw\n");
   EXPECT_TRUE(has(to_svg({.title = "nothing"}), "</svg>"));
+}
+
+TEST(CurveTest, WhatHappenedIsMarkedAndNamed) {
+  Curve curve = falling(100, 2);
+  const std::string unmarked = to_text_picture(curve);
+  curve.marks = {50};
+  curve.mark_name = "here a rank died";
+  const std::string svg = to_svg(curve);
+  EXPECT_TRUE(has(svg, ">here a rank died</text>"));
+  EXPECT_TRUE(has(svg, "stroke-dasharray"));
+  const std::string picture = to_text_picture(curve);
+  EXPECT_TRUE(has(picture, "| here a rank died\n")) << picture;
+  // Each row has its axis; those in which no point lies at step 50 have the mark, too.
+  const auto bars = [](const std::string& text) { return std::count(text.begin(), text.end(), '|'); };
+  EXPECT_GE(bars(picture), bars(unmarked) + 10) << picture;
+  EXPECT_FALSE(has(unmarked, "died"));
 }
 
 TEST(CurveTest, ATitleIsText) {

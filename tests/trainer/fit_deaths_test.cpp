@@ -57,6 +57,11 @@ TEST_F(FitTest, ARankThatIsKilledIsNoHarmToWhatIsLearned) {
     const TrainResult result = fit<Points>(trainer, {.batch = 6, .epochs = 3, .strategy = each}, std::uint64_t{4});
     ASSERT_EQ(result.restarts.size(), 1U);
     EXPECT_SAYS(result.restarts[0].why, "rank 1");
+    EXPECT_GT(result.restarts[0].step, 0U);
+    EXPECT_LT(result.restarts[0].step, whole.steps);
+    EXPECT_GT(result.restarts[0].took, 0);
+    EXPECT_LT(result.restarts[0].seconds + result.restarts[0].took, result.seconds);
+    EXPECT_SAYS(result.to_svg(), "here a rank died");
     ASSERT_EQ(result.steps, whole.steps);
     for (std::size_t i = 0; i < whole.steps; ++i) EXPECT_NEAR(losses(result)[i], losses(whole)[i], 1e-9) << i;
   }

@@ -141,6 +141,9 @@ std::string to_text_picture(const Curve& curve, std::size_t columns, std::size_t
   const auto draw = [&](const Point& at, char with) {
     cells[height - 1 - place(frame.share_y(at.y), height)][place(frame.share_x(at.x), width)] = with;
   };
+  for (const double mark : curve.marks) {
+    for (std::string& row : cells) row[place(frame.share_x(mark), width)] = '|';
+  }
   for (const Point& each : frame.points) draw(each, '.');
   for (const Point& each : frame.line) draw(each, 'o');
   std::string text = curve.title + '\n';
@@ -155,8 +158,10 @@ std::string to_text_picture(const Curve& curve, std::size_t columns, std::size_t
   const std::string first = curve.x_name + ' ' + short_number(frame.first);
   const std::string last = short_number(frame.last);
   text += std::string(kLabel, ' ') + '+' + std::string(width, '-') + '\n';
-  return text + std::string(kLabel + 1, ' ') + first +
-         std::string(width - std::min(width, first.size() + last.size()), ' ') + last + '\n';
+  text += std::string(kLabel + 1, ' ') + first + std::string(width - std::min(width, first.size() + last.size()), ' ') +
+          last + '\n';
+  if (!curve.marks.empty()) text += std::string(kLabel + 1, ' ') + "| " + curve.mark_name + '\n';
+  return text;
 }
 
 }  // namespace pharos::ml

@@ -48,4 +48,9 @@ void Display::draw(const std::string& text) {
   std::fwrite(all.data(), 1, all.size(), stderr);
 }
 
+void Display::say(const std::string& line) {
+  draw(line + '\n');
+  lines_ = 0;
+}
+
 }  // namespace pharos::ml

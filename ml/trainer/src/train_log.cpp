@@ -1,8 +1,10 @@
 #include "train_log.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <string_view>
@@ -69,6 +71,7 @@ Result<TrainLog> TrainLog::make(const TrainerOptions& options, TimePoint began) 
 }
 
 void TrainLog::add(std::uint32_t attempt, const TrainReport& report) {
+  if (recovers_) recovered(report);
   result_.steps = report.step;
   ++steps_;
   add_best(report);
@@ -125,7 +128,23 @@ void TrainLog::resumed(std::uint64_t step) {
 }
 
 void TrainLog::restarted(TrainResult::Restart restart) {
+  restart.step = result_.steps;
   result_.restarts.push_back(std::move(restart));
+  recovers_ = true;
+}
+
+/// It is the first report after a restart.
+void TrainLog::recovered(const TrainReport& report) {
+  recovers_ = false;
+  TrainResult::Restart& restart = result_.restarts.back();
+  restart.took = report.seconds - restart.seconds;
+  if (!shows_) return;
+  const char* const what = restart.is_replacement ? "another process took its place" : "all ranks began again";
+  std::array<char, 64> times{};
+  std::snprintf(times.data(), times.size(), "step %ju came %.2f s later", report.step, restart.took);
+  display_.say(name_ + ": " + restart.why + ". After step " + std::to_string(restart.step) + ' ' + what + ", and " +
+               times.data());
+  drawn_.clear();
 }
 
 Result<void> TrainLog::write(TimePoint now) {

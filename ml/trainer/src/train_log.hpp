@@ -28,6 +28,7 @@ class TrainLog {
   void resumed(std::uint64_t step);
   /// That have been reported, of which the last counts.
   std::uint64_t steps() const { return result_.steps; }
+  /// `step` and `took` of it are filled in here.
   void restarted(TrainResult::Restart restart);
   /// What has come since is in the folder, and shown if it is time. What could not be written is tried again.
   Result<void> write(TimePoint now);
@@ -47,6 +48,7 @@ class TrainLog {
   void show(TimePoint now);
   std::string status(double seconds) const;
   void draw(std::string text);
+  void recovered(const TrainReport& report);
   void add_best(const TrainReport& report);
   void thin();
 
@@ -68,6 +70,7 @@ class TrainLog {
   std::optional<TensorBoardFile> board_;
   Display display_;
   std::string drawn_;
+  bool recovers_ = false;  // the newest restart has no report yet
 };
 
 }  // namespace pharos::ml

@@ -22,9 +22,9 @@ namespace {
 using namespace std::chrono_literals;
 using detail::TrainEvent;
 
-constexpr Duration kLookTime = 100ms;
+constexpr Duration kEventTime = 100ms;
 
-TimePoint now() {
+TimePoint time_now() {
   return std::chrono::steady_clock::now();
 }
 
@@ -111,7 +111,7 @@ class Run {
     for (const TrainCallback& each : callbacks_) {
       if (const auto* const stops = each.target<EarlyStopping>()) log_.look_for(stops->metric);
     }
-    return log_.take(why_, now());
+    return log_.take(why_, time_now());
   }
   /// "training was begun twice, …, and", before why it is over.
   std::string history(std::uint32_t attempt) const {
@@ -127,10 +127,12 @@ class Run {
     result.why_unsaved = why.story();
     return result;
   }
-  void begin_again(const std::string& why) { note("a training is begun again", why, false); }
-  void note(const char* what, const std::string& why, bool is_replacement) {
-    log(LogLevel::kWarn, what, {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
-    log_.restarted({std::chrono::duration<double>(now() - began_).count(), why, is_replacement});
+  void begin_again(const std::string& why) { note("a training is begun again", why, false, time_now()); }
+  void note(const char* what, const std::string& why, bool is_replacement, TimePoint when) {
+    // Where progress is shown, a line for people says the same when the training goes on.
+    log(options_.progress ? LogLevel::kInfo : LogLevel::kWarn, what,
+        {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
+    log_.restarted({std::chrono::duration<double>(when - began_).count(), why, is_replacement});
   }
 
   RankGroup::End once(std::uint32_t attempt) {
@@ -160,17 +162,17 @@ class Run {
                  .timeout = options_.timeout});
     bool told = false;
     for (;;) {
-      for (const TrainEvent& event : ranks.wait(now() + kLookTime)) take(attempt, event);
+      for (const TrainEvent& event : ranks.wait(time_now() + kEventTime)) take(attempt, event);
       write();
       if (auto end = ranks.end()) {
         if (end->how != RankGroup::How::kLost) return *std::move(end);
         if (auto over = replace(ranks, *end->why)) return *std::move(over);
       }
       if (wants_stop() && !std::exchange(told, true)) {
-        if (!stops_at_) stops_at_ = now();
+        if (!stops_at_) stops_at_ = time_now();
         ranks.stop();
       }
-      if (stops_at_ && now() > *stops_at_ + options_.grace) {
+      if (stops_at_ && time_now() > *stops_at_ + options_.grace) {
         return {RankGroup::How::kDied, Error{ErrorCode::kDeadlineExceeded, "its ranks have not stopped in time"}};
       }
     }
@@ -179,9 +181,10 @@ class Run {
   /// Nothing: it goes on.
   std::optional<RankGroup::End> replace(RankGroup& ranks, const Error& why) {
     if (stops_at_ || deaths_ == options_.restarts) return RankGroup::End{RankGroup::How::kDied, why};
+    const TimePoint noticed = time_now();
     const auto replaced = ranks.replace([this] { return wants_stop(); });
     if (!replaced || !*replaced) {
-      if (wants_stop()) stops_at_ = now();
+      if (wants_stop()) stops_at_ = time_now();
       RankGroup::End over{RankGroup::How::kDied, why};
       if (!replaced && replaced.error().story() != why.story()) {
         over.why =
@@ -191,7 +194,7 @@ class Run {
     }
     ++deaths_;
     ++replaced_;
-    note("a rank of a training was replaced", why_replaced(why, ranks.replaced()), true);
+    note("a rank of a training was replaced", why_replaced(why, ranks.replaced()), true, noticed);
     return std::nullopt;
   }
   /// Of those that have gone together the first one's reason is known.
@@ -209,7 +212,7 @@ class Run {
     if (const auto* const expects = std::get_if<detail::TrainExpects>(&event)) return log_.expect(expects->steps);
     const auto& reported = std::get<detail::TrainReported>(event);
     if (reported.step <= log_.steps()) return;  // who has told it before has died since
-    TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(now() - began_).count(),
+    TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(time_now() - began_).count(),
                        reported.metrics};
     log_.add(attempt, report);
     for (const TrainCallback& each : callbacks_) {
@@ -231,7 +234,7 @@ class Run {
 
   bool wants_stop() {
     if (called_off_) return true;
-    const bool is_over = options_.time != Duration{} && now() > began_ + options_.time;
+    const bool is_over = options_.time != Duration{} && time_now() > began_ + options_.time;
     if (is_over || Interrupts::asked()) {
       called_off_ = true;
       why_ = is_over ? TrainResult::End::kStopped : TrainResult::End::kInterrupted;
@@ -241,7 +244,7 @@ class Run {
 
   /// A disk that is full ends no training: that is said once, until it goes on.
   void write() {
-    auto written = log_.write(now());
+    auto written = log_.write(time_now());
     auto too = rank_logs_ != nullptr ? rank_logs_->write() : Result<void>{};
     if (written) written = std::move(too);
     const bool is_new = !std::exchange(cannot_write_, !written);
@@ -297,7 +300,7 @@ Trainer::Trainer(Runtime& runtime, TrainerOptions options) : runtime_{runtime}, 
 Trainer::~Trainer() = default;
 
 TrainResult Trainer::run(const detail::MakeTrainWorkers& make) {
-  const TimePoint began = now();
+  const TimePoint began = time_now();
   auto log = TrainLog::make(options_, began);
   if (!log) throw_error(std::move(log).error());
   std::optional<RankLogs> rank_logs;

@@ -26,6 +26,8 @@ class PHAROS_API Display {
   TimePoint next() const { return next_; }
   /// Lines, each with its end.
   void draw(const std::string& text);
+  /// A line that stays: what is drawn next comes below it.
+  void say(const std::string& line);
 
  private:
   const bool is_terminal_;

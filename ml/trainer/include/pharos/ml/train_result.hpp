@@ -25,11 +25,13 @@ struct PHAROS_API TrainResult {
     kStopped,      ///< a callback, or TrainerOptions::time, has ended it
     kInterrupted,  ///< Ctrl-C
   };
-  /// Of a training that was begun again, or had a rank replaced.
+  /// A rank has died, or has not come in time.
   struct Restart {
-    double seconds = 0;
-    std::string why{};  ///< names the rank
-    bool is_replacement = false;
+    double seconds = 0;           ///< since the training was begun
+    std::string why{};            ///< names the rank
+    bool is_replacement = false;  ///< another process took the rank's place; else all ranks began again
+    std::uint64_t step = 0;       ///< the last step that was reported before
+    double took = 0;              ///< seconds until the next report
   };
 
   End end = End::kReturned;
@@ -50,7 +52,7 @@ struct PHAROS_API TrainResult {
   std::optional<double> last(std::string_view name) const;
   /// Over the reports that have it.
   std::optional<double> mean(std::string_view name) const;
-  /// Where its values went, as a picture.
+  /// Where its values went, as a picture. Lines mark the steps at which the training had restarts.
   std::string to_svg() const;
   /// For a terminal.
   std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;
