@@ -41,6 +41,16 @@ std::string output_of(const std::string& program, const std::vector<std::string>
 
 using ExamplesTest = ClusterTest;
 
+/// Himmelblau's function is zero at four places, and above 100 at most others.
+TEST_F(ExamplesTest, TheShortestSweepFindsALowPlace) {
+  ChildProgram sweep{SWEEP, {}};
+  const auto end = sweep.wait(25s);
+  EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) << end.output << end.error;
+  const auto best = numbers_after("100 complete; best value ", end.output);
+  ASSERT_EQ(best.size(), 1U) << end.output;
+  EXPECT_LT(best[0], 5);
+}
+
 TEST_F(ExamplesTest, TheFirstPageCountsToThirteen) {
   EXPECT_EQ(output_of(COUNTER), "13\n");
 }

@@ -59,6 +59,11 @@ class FitExamplesTest : public ClusterTest {
   const TemporaryFolder folder_;
 };
 
+TEST_F(FitExamplesTest, TheShortestTrainingFindsItsLine) {
+  const auto end = end_of(FIT, {});
+  EXPECT_LT(numbers_after("the last loss: ", end.output).at(0), 1e-4) << end.output;
+}
+
 /// The transformer's twenty first steps.
 class TransformerExample : public FitExamplesTest {
  protected:
