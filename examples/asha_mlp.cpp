@@ -153,7 +153,9 @@ int run(int argc, char** argv) {
                    .tensorboard = !folder.empty()}};
   const auto data = make_spirals(runtime);
   const ml::SweepResults results = folder.empty() ? tuner.run<&train>(data) : tuner.restore<&train>(data);
-  std::cout << results.summary() << "\n\n" << results.table(8) << '\n' << results.to_text_picture();
+  std::cout << results.summary() << "\nThe spirals were drawn by this program.\n\n"
+            << results.table(8) << '\n'
+            << results.to_text_picture();
   if (!picture.empty()) {
     examples::write(picture, results.to_svg());
     std::cout << "\nThe same as a picture: " << picture << '\n';

@@ -336,8 +336,9 @@ int run(pharos::Runtime& runtime, const fs::path& given, std::uint64_t steps) {
   std::fflush(stdout);
   ml::Trainer trainer{runtime, trainer_options(folder / "undisturbed")};
   const double undisturbed = *trainer.run<&train_as_rank>(std::string{}, steps).last("loss");
-  std::printf("The last loss: %.17g when it was disturbed, %.17g when not: %s.\n", disturbed, undisturbed,
-              disturbed == undisturbed ? "the same bits" : "DIFFERENT");
+  std::printf(
+      "The points were drawn by this program. The last loss: %.17g when it was disturbed, %.17g when not: %s.\n",
+      disturbed, undisturbed, disturbed == undisturbed ? "the same bits" : "DIFFERENT");
   return disturbed == undisturbed ? 0 : 1;
 }
 

@@ -167,7 +167,7 @@ void report(int number, const Epoch& epoch) {
 }
 
 int end(const Epoch& last, const std::string& picture) {
-  std::printf("\n%s\nAll ranks have %s parameters.\n", picture.c_str(),
+  std::printf("\n%s\nThe points were drawn by this program. All ranks have %s parameters.\n", picture.c_str(),
               last.ranks_agree ? "the same bits in their" : "DIFFERENT");
   return last.ranks_agree && last.accuracy > 0.95 ? 0 : 1;
 }

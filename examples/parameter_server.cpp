@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
   std::printf("\n   that made it:");
   for (const double weight : kTrueWeights) std::printf(" %6.3f", weight);
   const int pushes = server.call<&ParameterServer::pushes>().get();
-  std::printf("\nthe noise alone is a loss of %.4f; %d gradients were pushed\n", kNoise * kNoise, pushes);
+  std::printf("\nthe rows were drawn by this program; the noise alone is a loss of %.4f; %d gradients were pushed\n",
+              kNoise * kNoise, pushes);
   return loss < 1.5 * kNoise * kNoise && pushes == kWorkers * kRounds * kStepsPerRound ? 0 : 1;
 }

@@ -90,6 +90,7 @@ int run(int argc, char** argv) {
   const ml::Space space{{"rate", ml::log_uniform(1e-3, 1)}};
   const auto fixed = sweep(runtime, space, trials, ml::run_all(), "");
   const auto changing = sweep(runtime, space, trials, ml::pbt(space, {.seed = 1, .interval = 10}), folder);
+  std::printf("The gradients and their noise were drawn by this program.\n");
   std::printf("the best of %zu fixed rates: loss %.5f with rate %.4f\n", fixed.trials().size(), *fixed.best().value,
               fixed.best().params.get<double>("rate"));
   std::printf("the best of %zu that change: loss %.5f, by this schedule:\n", changing.trials().size(),

@@ -255,6 +255,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
     return 0;
   }
   std::printf("\n%s\n%.0f samples/s\n", result.to_text_picture().c_str(), *result.mean("samples_per_second"));
+  if (options.data.empty()) std::printf("The pictures were drawn by this program; --data DIR takes FashionMNIST's.\n");
   if (!options.picture.empty()) examples::write(options.picture, result.to_svg());
   return *result.last("validation_accuracy") > kMuchBetterThanChance ? 0 : 1;
 }
