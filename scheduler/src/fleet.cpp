@@ -15,13 +15,22 @@ double fill_of(double use) {
 
 double use_of(const Fleet::Node& node) {
   const Resources& total = node.ledger.total();
-  double use = static_cast<double>(node.users * Resources::kWhole) /
-               static_cast<double>(std::max(total.cpus(), Resources::kWhole));
+  double use = 0;
   for (const auto& [name, amount] : total.amounts()) {
     const std::int64_t taken = amount - node.ledger.left().of(name) + node.tasks.of(name) + node.set_aside.of(name);
     use = std::max(use, static_cast<double>(taken) / static_cast<double>(amount));
   }
   return use;
+}
+
+double crowd_of(const Fleet::Node& node) {
+  return static_cast<double>(node.users * Resources::kWhole) /
+         static_cast<double>(std::max(node.ledger.total().cpus(), Resources::kWhole));
+}
+
+/// Whether other nodes come before this one for such a demand. Actors that ask for nothing fill a node by their number.
+bool is_half_full(const Fleet::Node& node, const Demand& demand) {
+  return node.use >= kHalf || (demand.amounts.empty() && node.crowd >= kHalf);
 }
 
 }  // namespace
@@ -39,11 +48,12 @@ std::string Demand::labels_to_string() const {
 }
 
 bool Fleet::LessFill::operator()(const Node* a, const Node* b) const {
-  return std::pair{fill_of(a->use), a->index} < std::pair{fill_of(b->use), b->index};
+  return std::tuple{fill_of(a->use), fill_of(a->crowd), a->index} <
+         std::tuple{fill_of(b->use), fill_of(b->crowd), b->index};
 }
 
 bool Fleet::LessUse::operator()(const Node* a, const Node* b) const {
-  return std::pair{a->use, a->index} < std::pair{b->use, b->index};
+  return std::tuple{a->use, a->crowd, a->index} < std::tuple{b->use, b->crowd, b->index};
 }
 
 Resources Fleet::Node::room_before(std::uint64_t number) const {
@@ -63,6 +73,7 @@ void Fleet::change(Node& node, Change change) {
   }
   change();
   node.use = use_of(node);
+  node.crowd = crowd_of(node);
   if (node.closed) return;
   orders.by_fill.insert(&node);
   orders.by_use.insert(&node);
@@ -196,7 +207,7 @@ Fleet::Node* Fleet::choose(const Demand& demand, const Preference& preference) {
   if (near != nullptr && fits(*near, demand)) return near;
   if (demand.only) return nullptr;
   Node* const asked_at = find(preference.asked_at);
-  if (!preference.spread && asked_at != nullptr && asked_at->use < kHalf &&
+  if (!preference.spread && asked_at != nullptr && !is_half_full(*asked_at, demand) &&
       asked_at->has_gpus() == (demand.amounts.gpus() != 0) && fits(*asked_at, demand)) {
     return asked_at;
   }

@@ -295,6 +295,37 @@ TEST_F(PlacementTest, ATaskThatWaitsElsewhereHasRoomBesideTasksOnly) {
   EXPECT_EQ(placement_.take_room({of("gpu=1")}, {}, NodeId{1}), NodeId{3});
 }
 
+TEST_F(PlacementTest, ActorsThatHoldNothingTakeNoRoomFromTasks) {
+  for (std::uint64_t node = 1; node <= 4; ++node) add(node, "cpu=2");
+  for (std::uint64_t actor = 10; actor < 50; ++actor) ASSERT_EQ(place(actor, "").size(), 1u);
+  std::map<std::uint64_t, int> on;
+  for (int task = 0; task < 6; ++task) {  // beside two at the node that asks
+    const auto node = placement_.take_room({of("cpu=1")}, {}, NodeId{1});
+    ASSERT_TRUE(node) << "for task " << task;
+    ++on[node->value()];
+  }
+  EXPECT_EQ(on, (std::map<std::uint64_t, int>{{2, 2}, {3, 2}, {4, 2}}));
+  EXPECT_EQ(placement_.take_room({of("cpu=1")}, {}, NodeId{1}), std::nullopt);
+}
+
+TEST_F(PlacementTest, ANodeFullOfActorsThatHoldNothingKeepsActorsWithCpusThatAreAskedForThere) {
+  add(1, "cpu=4");
+  add(2, "cpu=4");
+  for (std::uint64_t actor = 10; actor < 30; ++actor) place(actor, "");
+  EXPECT_EQ(place(1, "cpu=1", 2), (Texts{"actor 1 on node 2"}));
+  EXPECT_EQ(place(2, "cpu=1", 2), (Texts{"actor 2 on node 2"}));
+  EXPECT_EQ(place(3, "cpu=1", 2), (Texts{"actor 3 on node 1"}));
+}
+
+TEST_F(PlacementTest, OfTwoNodesThatAreUsedAsMuchTheOneWithFewerActorsComesFirst) {
+  add(1, "cpu=4");
+  add(2, "cpu=4");
+  const Preference spread{.asked_at = NodeId{1}, .spread = true};
+  EXPECT_EQ(place(1, Demand{}, spread), (Texts{"actor 1 on node 1"}));
+  EXPECT_EQ(place(2, {of("cpu=1")}, spread), (Texts{"actor 2 on node 2"}));
+  EXPECT_EQ(place(3, {of("cpu=1")}, spread), (Texts{"actor 3 on node 1"}));
+}
+
 // ---- Groups
 
 TEST_F(PlacementTest, AGroupIsPlacedAllAtOnceOrNotAtAll) {

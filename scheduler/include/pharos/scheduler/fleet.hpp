@@ -51,7 +51,8 @@ class Fleet {
     std::map<std::uint64_t, Resources> claims{};  // set aside, by number
     Resources set_aside{};                        // the sum of that
     bool closed = false;                          // to all that is new
-    double use = 0;                               // of what is scarcest
+    double use = 0;                               // of what is scarcest; users that hold nothing use nothing
+    double crowd = 0;                             // users for each CPU: decides between nodes that are used as much
     bool has_gpus() const { return ledger.total().gpus() > 0; }
     /// What is left without what is set aside for numbers before this one.
     Resources room_before(std::uint64_t number) const;
@@ -108,8 +109,8 @@ class Fleet {
   };
   /// Open nodes.
   struct Orders {
-    std::set<Node*, LessFill> by_fill;  // those that are not half full by age, then the least used first
-    std::set<Node*, LessUse> by_use;
+    std::set<Node*, LessFill> by_fill;  // nodes that are not half full by age, then the least used, least crowded first
+    std::set<Node*, LessUse> by_use;    // of two that are used as much, the less crowded one first
   };
   template <class Change>
   void change(Node& node, Change change);
