@@ -562,6 +562,11 @@ void Caller::return_lease(WorkerId worker) {
   node_->send(wire::ReturnLease{worker});
 }
 
+void Caller::give_back(const wire::RecallLeases& recalled) {
+  std::size_t left = recalled.count;
+  for (actors::TaskPool* const pool : pools()) left -= pool->recall(recalled.workers, left);
+}
+
 // ---- Endings
 
 void Caller::worker_disconnected(WorkerId worker) {
@@ -582,6 +587,7 @@ async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
 bool Caller::on_node_message(const wire::Message& message) {
   if (large_values_->on_node_message(message)) return true;
   if (const auto* const lost = std::get_if<wire::IncarnationEnded>(&message)) return leave(*lost), true;
+  if (const auto* const recalled = std::get_if<wire::RecallLeases>(&message)) return give_back(*recalled), true;
   const auto* const ended = std::get_if<wire::WorkerEnded>(&message);
   if (ended == nullptr) return false;
   for (actors::TaskPool* const pool : pools()) {

@@ -156,6 +156,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   void request_lease(actors::TaskPool& pool) override;
   void return_lease(WorkerId worker) override;
+  void give_back(const wire::RecallLeases& recalled);
   void tend_soon() override;
   void worker_disconnected(WorkerId worker) override;
   actors::Recipes& recipes() override { return *recipes_; }

@@ -193,18 +193,28 @@ void TaskPool::keep_what_may_run_again(std::deque<CellHandle>& failed) {
 void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) {
   if (replies == 0) return;
   std::uint32_t requests = 0;
+  bool asks_back = false;
+  Done done;
   {
     const std::lock_guard lock{mutex_};
     Worker* const worker = find(link);
     if (worker == nullptr) return;
+    if (recalls_ != 0 && worker->recalled && !worker->ends) {
+      --recalls_;
+      worker->ends = true;
+      asks_back = link.in_flight() != 0;
+    }
     const Duration mean = execution / static_cast<std::int64_t>(replies);
     // Fast tasks are believed slowly, slow ones at once: a wrong guess makes tasks wait behind a slow one.
     worker->mean_execution = mean > worker->mean_execution ? mean : (worker->mean_execution + 3 * mean) / 4;
     worker->blocked = false;
     worker->silent = false;
     if (!waiting_.empty() || in_flight == 0) feed(*worker);
+    take_if_done(*worker, link.in_flight(), done);  // others may have sent more meanwhile
     requests = leases_to_request();
   }
+  if (asks_back) link.ask_back();
+  give_back(done);
   request_leases(requests);
 }
 
@@ -212,12 +222,15 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells, bool t
   std::uint32_t requests = 0;
   std::optional<Error> closed;
   std::vector<CellHandle> cancelled;
+  Done done;
   {
     const std::lock_guard lock{mutex_};
     // Of one that has begun a reply will come.
     if (Worker* const worker = find(link)) {
-      worker->blocked = link.in_flight() > cells.size();
+      const std::size_t begun = link.in_flight() - cells.size();
+      worker->blocked = begun != 0;
       worker->ends = worker->ends || !takes_more;
+      take_if_done(*worker, begun, done);
     }
     closed = closed_;
     if (!closed) {
@@ -234,7 +247,52 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells, bool t
     for (const CellHandle& task : cells) fail(task, *closed);
   }
   for (const CellHandle& task : cancelled) fail(task, actors::cancelled(task->call().function));
+  give_back(done);
   request_leases(requests);
+}
+
+std::size_t TaskPool::recall(const std::vector<WorkerId>& workers, std::size_t count) {
+  Done done;
+  std::size_t will = 0;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto is_meant = [&](const Worker& worker) {
+      return std::find(workers.begin(), workers.end(), worker.id) != workers.end();
+    };
+    will = static_cast<std::size_t>(std::count_if(workers_.begin(), workers_.end(), is_meant));
+    if (will == 0) return 0;  // another pool's
+    for (Worker& worker : workers_) worker.recalled = is_meant(worker);
+    recalls_ = will = std::min(will, count);
+    for (std::size_t i = 0; i < workers_.size();) {
+      Worker& worker = workers_[i];
+      if (worker.recalled && worker.ends && recalls_ != 0) --recalls_;
+      const bool is_idle = worker.recalled && !worker.ends && recalls_ != 0 && worker.link->in_flight() == 0;
+      if (is_idle) {
+        --recalls_;
+        take_out(worker, done);
+      } else {
+        ++i;
+      }
+    }
+  }
+  give_back(done);
+  return will;
+}
+
+void TaskPool::take_if_done(Worker& worker, std::size_t in_flight, Done& done) {
+  if (worker.ends && in_flight == 0) take_out(worker, done);
+}
+
+void TaskPool::take_out(Worker& worker, Done& done) {
+  done.push_back(std::move(worker));
+  workers_.erase(workers_.begin() + (&worker - workers_.data()));
+}
+
+void TaskPool::give_back(const Done& done) {
+  for (const Worker& worker : done) {
+    worker.link->lose(Error{ErrorCode::kWorkerDied, "the worker was given back"});
+    leases_.return_lease(worker.id);
+  }
 }
 
 void TaskPool::on_large_result(CellHandle cell, std::shared_ptr<object_store::Object> object,
@@ -296,7 +354,7 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
 }
 
 bool TaskPool::tend() {
-  std::vector<Worker> idle;
+  Done idle;
   std::vector<std::shared_ptr<CallLink>> slow;
   std::uint32_t requests = 0;
   bool left = false;
@@ -318,16 +376,12 @@ bool TaskPool::tend() {
         ++i;
         continue;
       }
-      idle.push_back(std::move(worker));
-      workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(i));
+      take_out(worker, idle);
     }
     requests = leases_to_request();
     left = !workers_.empty() || leases_requested_ != 0 || !waiting_.empty();
   }
-  for (const Worker& worker : idle) {
-    worker.link->lose(Error{ErrorCode::kWorkerDied, "the worker was given back"});
-    leases_.return_lease(worker.id);
-  }
+  give_back(idle);
   for (const auto& link : slow) link->ask_back();
   request_leases(requests);
   return left;

@@ -71,6 +71,9 @@ class TaskPool final : public CallLink::Observer {
   void lease_refused(const Error& why);
   /// False if it was lost, or given back, before.
   bool lose_worker(WorkerId worker, const Error& why);
+  /// Others wait for what these workers have: gives back so many of them, those that are idle or whose tasks end first,
+  /// and with those what they have not begun. How many of its workers it will give back.
+  std::size_t recall(const std::vector<WorkerId>& workers, std::size_t count);
   /// Gives back what nobody has used for a while, asks again for what was refused, and takes back what waits behind a
   /// task that takes long. To be called from time to time, until it is false.
   bool tend();
@@ -91,9 +94,10 @@ class TaskPool final : public CallLink::Observer {
     std::shared_ptr<CallLink> link;
     Duration mean_execution;  // of the last tasks; long until known
     TimePoint last_used;
-    bool blocked = false;  // its task waits, or takes long, and it takes no other
-    bool silent = false;   // since tend() was called last, with tasks in flight
-    bool ends = false;     // and is given back when what runs there has ended
+    bool blocked = false;   // its task waits, or takes long, and it takes no other
+    bool silent = false;    // since tend() was called last, with tasks in flight
+    bool ends = false;      // and is given back when what runs there has ended
+    bool recalled = false;  // this one, or another of those
     std::size_t window() const;
   };
 
@@ -102,6 +106,11 @@ class TaskPool final : public CallLink::Observer {
   Worker* find(const CallLink& link);
   Worker* least_busy();
   void feed(Worker& worker);
+  /// What was taken out of a pool, and is to be given back without the pool's lock.
+  using Done = std::vector<Worker>;
+  void take_if_done(Worker& worker, std::size_t in_flight, Done& done);
+  void take_out(Worker& worker, Done& done);
+  void give_back(const Done& done);
   std::uint32_t leases_to_request();
   void request_leases(std::uint32_t count);
 
@@ -113,6 +122,7 @@ class TaskPool final : public CallLink::Observer {
   std::uint32_t leases_requested_ = 0;
   TimePoint refused_until_;  // the machine has as many workers as it may
   std::vector<Worker> workers_;
+  std::size_t recalls_ = 0;  // so many of those that are recalled
   std::deque<detail::CellHandle> waiting_;
   std::optional<Error> closed_;
 };

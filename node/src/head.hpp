@@ -160,6 +160,7 @@ class Head {
   void grant_lease(NodeId from, const wire::LeaseGranted& granted);
   void refuse_lease(wire::Refused refused);
   void end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ended);
+  void recall_leases(const wire::RecallLeases& recalled);
   void end_leases_of(CallerId caller);
   void lease_again(const Lease& lease);
   void lose_leases_at(NodeId node);

@@ -25,6 +25,8 @@ bool Head::on_lease_message(NodeId from, wire::Message& message) {
     end_lease(returned->worker, returned->broken, nullptr);
   } else if (const auto* const ended = std::get_if<wire::WorkerEnded>(&message)) {
     end_lease(ended->worker, false, ended);
+  } else if (const auto* const recalled = std::get_if<wire::RecallLeases>(&message)) {
+    recall_leases(*recalled);
   } else {
     return false;
   }
@@ -102,6 +104,14 @@ void Head::end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ende
     tell(lease.asked_from, *ended);
   } else {
     tell(lease.at, wire::ReturnLease{worker, lease.asker.caller, broken});
+  }
+}
+
+// All of them are one caller's. What is lost the node says again.
+void Head::recall_leases(const wire::RecallLeases& recalled) {
+  for (const WorkerId worker : recalled.workers) {
+    const auto lease = leases_.find(worker);
+    if (lease != leases_.end() && lease->second.asked_from) return tell(lease->second.asked_from, recalled);
   }
 }
 

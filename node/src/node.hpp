@@ -251,6 +251,9 @@ class Node final : public net::Peer::Owner {
   void apply(const scheduler::LeaseEffects& effects);
   void apply(const scheduler::LeaseEffect& effect);
   void grant(const scheduler::Grant& grant);
+  void recall_later();
+  void recall(const scheduler::Recall& recalled);
+  void recall_far(const wire::RecallLeases& recalled);
   void tell_load_later();
   void tell_load();
   wire::NodeLoad load() const;
@@ -337,6 +340,8 @@ class Node final : public net::Peer::Owner {
   std::size_t told_waiting_ = 0;
   std::optional<TimePoint> tells_load_at_{};
   bool drains_ = false;
+  std::optional<TimePoint> recalls_at_;  // leases that others wait for
+  int quiet_looks_ = 0;                  // for such leases, since anything has changed
   scheduler::Overflow overflow_;
   bool looks_elsewhere_ = false;           // soon
   bool has_rounds_ = false;                // of the overflow

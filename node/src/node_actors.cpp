@@ -147,7 +147,7 @@ void Node::reserve(wire::StartIncarnation start) {
   const BundleKey key{start.group, start.bundle};
   const scheduler::Allotment allotment = allotment_of(start.amounts, start.gpus);
   starting_.emplace(reservation, Starting{std::move(start), std::nullopt, false});
-  if (!key.first) return apply(leases_.reserve(reservation, allotment));
+  if (!key.first) return apply(leases_.reserve(reservation, allotment, executor_.now()));
   const auto bundle = bundles_.find(key);
   if (bundle == bundles_.end()) {
     const wire::StartIncarnation lost = starting_.extract(reservation).mapped().start;
@@ -167,7 +167,7 @@ void Node::begin(scheduler::ReservationId reservation) {
 void Node::hold_bundle(const wire::HoldBundle& hold) {
   const scheduler::ReservationId reservation{++last_number_};
   bundles_.emplace(BundleKey{hold.group, hold.bundle}, Bundle{reservation});
-  apply(leases_.reserve(reservation, allotment_of(hold.amounts, hold.gpus)));
+  apply(leases_.reserve(reservation, allotment_of(hold.amounts, hold.gpus), executor_.now()));
 }
 
 void Node::note_held(const scheduler::Reserved& reserved) {

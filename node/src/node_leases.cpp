@@ -11,12 +11,16 @@ namespace pharos::node {
 using namespace std::chrono_literals;
 
 namespace {
-constexpr auto kLoadTime = 100ms;       // between two words of what tasks have
-constexpr auto kLinesTime = 1s;         // of who waits, for people
-constexpr std::size_t kLinesMax = 16;   // of that
-constexpr auto kPatience = 10ms;        // for a worker here, before other nodes are asked
-constexpr auto kRoundTime = 100ms;      // of asking those that had none again
-constexpr Duration kDrainTime = 3600s;  // for tasks that run
+constexpr auto kLoadTime = 100ms;         // between two words of what tasks have
+constexpr auto kLinesTime = 1s;           // of who waits, for people
+constexpr std::size_t kLinesMax = 16;     // of that
+constexpr auto kPatience = 10ms;          // for a worker here, before other nodes are asked
+constexpr auto kRoundTime = 100ms;        // of asking those that had none again
+constexpr auto kRecallTime = 5ms;         // between two looks whether leases are to be recalled
+constexpr int kQuietLooksMax = 20;        // in which nothing is recalled
+constexpr auto kQuietRecallTime = 100ms;  // between two of those behind them
+constexpr auto kRecallTimeOfEach = 5us;   // that waits, longer
+constexpr Duration kDrainTime = 3600s;    // for tasks that run
 
 // Of this code callers ask again, after a pause.
 Error drains() {
@@ -41,7 +45,7 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
   const scheduler::LeaseRequestId id{++last_number_};
   const wire::LeaseWorker question{lease.demand, {client.job->id, client.caller, id.value()}, nested, true};
   lease_requests_.emplace(id, Asked{client, request, lease.demand.amounts, question});
-  auto effects = leases_.request(id, {client.job->id, client.caller, nested}, demand->amounts);
+  auto effects = leases_.request(id, {client.job->id, client.caller, nested}, demand->amounts, executor_.now());
   if (effects) {
     apply(*effects);
     wait_for_room(id, *demand);
@@ -73,6 +77,8 @@ void Node::apply(const scheduler::LeaseEffects& effects) {
   }
   applies_ = false;
   if (leases_.idle() != 0 && !std::exchange(ends_idle_workers_, true)) background_.spawn(end_idle_workers(this));
+  quiet_looks_ = 0;
+  recall_later();
   tell_load_later();
 }
 
@@ -87,6 +93,8 @@ void Node::apply(const scheduler::LeaseEffect& effect) {
     if (const auto worker = find_worker(end->worker)) end_worker(worker);
   } else if (const auto* const refused = std::get_if<scheduler::Refuse>(&effect)) {
     if (const auto asked = lease_requests_.extract(refused->request)) refuse(asked.mapped(), refused->why);
+  } else if (const auto* const recalled = std::get_if<scheduler::Recall>(&effect)) {
+    recall(*recalled);
   } else if (const auto* const reserved = std::get_if<scheduler::Reserved>(&effect)) {
     if (starting_.contains(reserved->reservation)) {
       begin(reserved->reservation);
@@ -129,6 +137,35 @@ void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& 
   if (may) return;
   refuse_it("too many others wait for connections to processes of this node");
   apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
+}
+
+// While nobody but a single program has tasks here, nothing is looked at.
+void Node::recall_later() {
+  if (!leases_.others_wait()) return;
+  const auto waiting = static_cast<std::int64_t>(leases_.waiting());
+  const Duration pause = quiet_looks_ < kQuietLooksMax ? Duration{kRecallTime} : Duration{kQuietRecallTime};
+  const TimePoint when = executor_.now() + pause + waiting * kRecallTimeOfEach;
+  if (recalls_at_ && *recalls_at_ <= when) return;
+  recalls_at_ = when;
+  executor_.run_at(when, [this, when] {
+    if (recalls_at_ != when) return;
+    recalls_at_.reset();
+    const auto effects = leases_.recall(executor_.now());
+    if (!effects.empty()) return apply(effects);
+    ++quiet_looks_;
+    recall_later();
+  });
+}
+
+void Node::recall(const scheduler::Recall& recalled) {
+  const auto worker = find_worker(recalled.workers.front());
+  if (worker == nullptr) return;
+  const wire::RecallLeases message{recalled.workers, static_cast<std::uint32_t>(recalled.count)};
+  if (worker->user != nullptr) {
+    worker->user->send(message);
+  } else if (worker->far_user) {
+    tell_head(message);
+  }
 }
 
 // Short tasks change it all the time.
@@ -297,6 +334,8 @@ bool Node::on_far_lease_message(wire::Message& message) {
     background_.spawn(reach_leased(this, *granted));
   } else if (const auto* const ended = std::get_if<wire::WorkerEnded>(&message)) {
     if (const auto held = far_leases_.extract(ended->worker); !held.empty()) held.mapped().client.peer->send(*ended);
+  } else if (const auto* const recalled = std::get_if<wire::RecallLeases>(&message)) {
+    recall_far(*recalled);
   } else {
     return false;
   }
@@ -320,7 +359,8 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
   }
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, asked);
-  auto effects = leases_.request(id, {lease.asker.job, lease.asker.caller, lease.nested}, demand->amounts);
+  const scheduler::Lessee lessee{lease.asker.job, lease.asker.caller, lease.nested};
+  auto effects = leases_.request(id, lessee, demand->amounts, executor_.now());
   if (!effects) {
     lease_requests_.erase(id);
     return refuse(asked, std::move(effects).error());
@@ -331,6 +371,14 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
   } else if (leaves_line(id)) {
     tell_load();
     refuse(asked, Error{ErrorCode::kOverloaded, "the node has no room any more"});
+  }
+}
+
+// All of them are one caller's; of some it may not know yet.
+void Node::recall_far(const wire::RecallLeases& recalled) {
+  for (const WorkerId worker : recalled.workers) {
+    const auto held = far_leases_.find(worker);
+    if (held != far_leases_.end()) return static_cast<void>(held->second.client.peer->send(recalled));
   }
 }
 

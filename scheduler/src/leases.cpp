@@ -13,7 +13,9 @@ Allotment cpus_of(const Allotment& allotment) {
 
 }  // namespace
 
-Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lessee, const Resources& demand) {
+Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lessee, const Resources& demand,
+                                     TimePoint now) {
+  now_ = now;
   if (waiting_.size() >= kWaitingMax) {
     return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests for workers are waiting",
                  "get() some results before submitting more."};
@@ -21,7 +23,7 @@ Result<LeaseEffects> Leases::request(LeaseRequestId request, const Lessee& lesse
   if (lessee.nested && demand.only_cpus() && workers() >= workers_max_) {
     return too_many();
   }
-  waiting_.push(demand, {request, lessee});
+  waiting_.push(demand, {request, lessee, now});
   LeaseEffects effects;
   grant_what_fits(effects);
   return effects;
@@ -39,6 +41,7 @@ std::optional<LeaseEffects> Leases::withdraw(LeaseRequestId request) {
 LeaseEffects Leases::worker_started(LeaseRequestId request, WorkerId worker) {
   const auto found = starting_.find(request);
   if (found == starting_.end()) return {EndWorker{worker}};  // its lessee has ended meanwhile
+  found->second.since = now_;
   leased_[worker] = std::move(found->second);
   starting_.erase(found);
   return {Grant{request, worker}};
@@ -72,6 +75,8 @@ LeaseEffects Leases::unblocked(WorkerId worker) {
 LeaseEffects Leases::returned(WorkerId worker, CallerId lessee, TimePoint now) {
   const auto found = leased_.find(worker);
   if (found == leased_.end() || found->second.lessee.caller != lessee) return {};
+  now_ = now;
+  note_returned(found->second);
   LeaseEffects effects;
   if (end_lease(worker, found->second)) {
     effects.push_back(EndWorker{worker});
@@ -86,6 +91,7 @@ LeaseEffects Leases::returned(WorkerId worker, CallerId lessee, TimePoint now) {
 LeaseEffects Leases::worker_ended(WorkerId worker) {
   std::erase_if(idle_, [worker](const Idle& idle) { return idle.worker == worker; });
   if (const auto found = leased_.find(worker); found != leased_.end()) {
+    note_returned(found->second);
     end_lease(worker, found->second);
     leased_.erase(found);
   }
@@ -122,6 +128,7 @@ LeaseEffects Leases::end_leases_if(const std::function<bool(const Lessee&)>& end
   std::erase_if(leased_, [&](const auto& entry) {
     const auto& [worker, leased] = entry;
     if (!ends(leased.lessee)) return false;
+    note_returned(leased);
     effects.push_back(EndWorker{worker});
     end_lease(worker, leased);
     return true;
@@ -140,15 +147,16 @@ bool Leases::end_lease(WorkerId worker, const Leased& leased) {
   return true;
 }
 
-LeaseEffects Leases::reserve(ReservationId reservation, const Allotment& allotment) {
-  reserving_.emplace_back(reservation, allotment);
+LeaseEffects Leases::reserve(ReservationId reservation, const Allotment& allotment, TimePoint now) {
+  now_ = now;
+  reserving_.push_back({reservation, allotment, now});
   LeaseEffects effects;
   grant_what_fits(effects);
   return effects;
 }
 
 LeaseEffects Leases::release(ReservationId reservation) {
-  std::erase_if(reserving_, [reservation](const auto& entry) { return entry.first == reservation; });
+  std::erase_if(reserving_, [reservation](const Reserving& each) { return each.reservation == reservation; });
   if (const auto held = reserved_.extract(reservation); !held.empty()) ledger_.give_back(held.mapped());
   LeaseEffects effects;
   grant_what_fits(effects);
@@ -156,6 +164,7 @@ LeaseEffects Leases::release(ReservationId reservation) {
 }
 
 LeaseEffects Leases::tick(TimePoint now) {
+  now_ = now;
   LeaseEffects effects;
   while (!idle_.empty() && now - idle_.front().since >= idle_time_) {
     effects.push_back(EndWorker{idle_.front().worker});
@@ -222,8 +231,8 @@ std::string Leases::check() const {
 
 void Leases::grant_what_fits(LeaseEffects& effects) {
   Resources room = ledger_.left();  // without what is set aside
-  std::erase_if(reserving_, [&](const auto& entry) {
-    const auto& [reservation, allotment] = entry;
+  std::erase_if(reserving_, [&](const Reserving& entry) {
+    const auto& [reservation, allotment, since] = entry;
     const bool fits = allotment.amounts.fits_in(room) && ledger_.fits(allotment);
     room -= allotment.amounts;
     if (!fits) return false;
@@ -255,7 +264,7 @@ Error Leases::too_many() const {
 }
 
 void Leases::grant(const Waiting& next, const Resources& demand, LeaseEffects& effects) {
-  Leased leased{next.lessee, ledger_.take(demand), false};
+  Leased leased{next.lessee, ledger_.take(demand), now_};
   // The one that was idle for the shortest time has the warmest caches.
   const auto idle = std::find_if(idle_.rbegin(), idle_.rend(),
                                  [&](const Idle& each) { return each.job == next.lessee.job && demand.gpus() == 0; });

@@ -32,6 +32,11 @@ std::string to_text(const LeaseEffect& effect) {
   if (const auto* const refused = std::get_if<Refuse>(&effect)) {
     return "refuse " + std::to_string(refused->request.value());
   }
+  if (const auto* const recall = std::get_if<Recall>(&effect)) {
+    std::string text = "recall " + std::to_string(recall->count) + " of";
+    for (const WorkerId worker : recall->workers) text += ' ' + std::to_string(worker.value());
+    return text;
+  }
   return "end worker " + std::to_string(std::get<EndWorker>(effect).worker.value());
 }
 
@@ -57,10 +62,10 @@ Lessee driver_of(std::uint64_t job) {
 class LeasesTest : public testing::Test {
  protected:
   Texts request(std::uint64_t id, std::uint64_t job) {
-    return texts(*leases_.request(LeaseRequestId{id}, driver_of(job), kOneCpu));
+    return texts(*leases_.request(LeaseRequestId{id}, driver_of(job), kOneCpu, now_));
   }
   Result<LeaseEffects> nested_request(std::uint64_t id, std::uint64_t job, std::uint64_t caller) {
-    return leases_.request(LeaseRequestId{id}, {JobId{job}, CallerId{caller}, true}, kOneCpu);
+    return leases_.request(LeaseRequestId{id}, {JobId{job}, CallerId{caller}, true}, kOneCpu, now_);
   }
   Texts started(std::uint64_t request, std::uint64_t worker) {
     return texts(leases_.worker_started(LeaseRequestId{request}, WorkerId{worker}));
@@ -75,7 +80,7 @@ class LeasesTest : public testing::Test {
 
 TEST_F(LeasesTest, WhoIsServedElsewhereLeavesItsPlaceInLineToThoseBehindIt) {
   request(1, 7);
-  ASSERT_TRUE(leases_.request(LeaseRequestId{2}, driver_of(7), Resources::of_cpus(2)));
+  ASSERT_TRUE(leases_.request(LeaseRequestId{2}, driver_of(7), Resources::of_cpus(2), now_));
   EXPECT_EQ(request(3, 7), Texts{}) << "what is left is set aside for the one before it";
   EXPECT_EQ(leases_.withdraw(LeaseRequestId{1}), std::nullopt) << "a worker is being started for it";
   EXPECT_TRUE(leases_.starts(LeaseRequestId{1}));
@@ -221,9 +226,9 @@ TEST_F(LeasesTest, AtTheBoundAWorkerGetsWhatItCannotRunItself) {
   }
   const Resources disk{{{"cpu", Resources::kWhole}, {"disk", Resources::kWhole}}};
   const Lessee nested{JobId{7}, CallerId{51}, true};
-  EXPECT_EQ(texts(*leases_.request(LeaseRequestId{20}, nested, disk)), (Texts{"start 20 job 7"}));
+  EXPECT_EQ(texts(*leases_.request(LeaseRequestId{20}, nested, disk, now_)), (Texts{"start 20 job 7"}));
   started(20, 90);
-  EXPECT_EQ(texts(*leases_.request(LeaseRequestId{21}, nested, disk)), Texts{}) << "there is one disk";
+  EXPECT_EQ(texts(*leases_.request(LeaseRequestId{21}, nested, disk, now_)), Texts{}) << "there is one disk";
   EXPECT_EQ(returned(90), (Texts{"grant 21 worker 90"}));
 }
 
@@ -268,8 +273,8 @@ TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
   request(1, 7);
   request(2, 7);
   for (std::size_t i = 0; i < Leases::kWaitingMax; ++i)
-    ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, driver_of(7), kOneCpu).ok());
-  const auto refused = leases_.request(LeaseRequestId{~0ull}, driver_of(7), kOneCpu);
+    ASSERT_TRUE(leases_.request(LeaseRequestId{i + 3}, driver_of(7), kOneCpu, now_).ok());
+  const auto refused = leases_.request(LeaseRequestId{~0ull}, driver_of(7), kOneCpu, now_);
   EXPECT_EQ(refused.error().code(), ErrorCode::kOverloaded);
   EXPECT_EQ(leases_.waiting(), Leases::kWaitingMax);
 }
@@ -285,7 +290,7 @@ class ShapedLeasesTest : public LeasesTest {
  protected:
   ShapedLeasesTest() { leases_ = Leases{of("cpu=2,gpu=2"), kWorkersMax, kIdleTime}; }
   LeaseEffects ask(std::uint64_t id, const std::string& demand) {
-    return *leases_.request(LeaseRequestId{id}, driver_of(7), of(demand));
+    return *leases_.request(LeaseRequestId{id}, driver_of(7), of(demand), now_);
   }
 };
 
@@ -339,7 +344,7 @@ TEST_F(ShapedLeasesTest, WhatAnActorWasGivenComesBeforeTasksThatWait) {
   ask(1, "cpu=2");
   started(1, 50);
   EXPECT_EQ(texts(ask(2, "cpu=1")), Texts{});
-  EXPECT_EQ(texts(leases_.reserve(ReservationId{9}, {of("cpu=2"), {}})), Texts{});
+  EXPECT_EQ(texts(leases_.reserve(ReservationId{9}, {of("cpu=2"), {}}, now_)), Texts{});
   EXPECT_EQ(returned(50), (Texts{"reserved 9"}));
   EXPECT_EQ(texts(leases_.release(ReservationId{9})), (Texts{"grant 2 worker 50"}));
 }
@@ -347,8 +352,8 @@ TEST_F(ShapedLeasesTest, WhatAnActorWasGivenComesBeforeTasksThatWait) {
 TEST_F(ShapedLeasesTest, AReservationWaitsForTheVeryGpuThatItWasGiven) {
   ask(1, "gpu=1");
   started(1, 50);
-  EXPECT_EQ(texts(leases_.reserve(ReservationId{9}, {of("gpu=1"), {{0, 10'000}}})), Texts{});
-  EXPECT_EQ(texts(leases_.reserve(ReservationId{10}, {of("gpu=1"), {{1, 10'000}}})), Texts{})
+  EXPECT_EQ(texts(leases_.reserve(ReservationId{9}, {of("gpu=1"), {{0, 10'000}}}, now_)), Texts{});
+  EXPECT_EQ(texts(leases_.reserve(ReservationId{10}, {of("gpu=1"), {{1, 10'000}}}, now_)), Texts{})
       << "one GPU is free, and 9 came first";
   returned(50);
   EXPECT_EQ(texts(leases_.worker_ended(WorkerId{50})), (Texts{"reserved 9", "reserved 10"}));
@@ -356,10 +361,255 @@ TEST_F(ShapedLeasesTest, AReservationWaitsForTheVeryGpuThatItWasGiven) {
 
 TEST_F(ShapedLeasesTest, AReservationThatIsGivenUpWhileItWaitsTakesNothing) {
   ask(1, "gpu=2");
-  leases_.reserve(ReservationId{9}, {of("gpu=1"), {{0, 10'000}}});
+  leases_.reserve(ReservationId{9}, {of("gpu=1"), {{0, 10'000}}}, now_);
   leases_.release(ReservationId{9});
   leases_.start_failed(LeaseRequestId{1});
   EXPECT_EQ(leases_.left(), leases_.total());
+}
+
+// ---- Leases that are asked back
+
+class RecallTest : public LeasesTest {
+ protected:
+  RecallTest() { leases_ = Leases{of("cpu=4,gpu=1"), kManyWorkers, kIdleTime}; }
+  /// A lease of this job's driver, or of another caller of it.
+  Texts ask(std::uint64_t id, std::uint64_t job, std::uint64_t caller = 0, const std::string& demand = "cpu=1") {
+    const Lessee lessee{JobId{job}, CallerId{caller == 0 ? job : caller}, caller != 0};
+    return texts(*leases_.request(LeaseRequestId{id}, lessee, of(demand), now_));
+  }
+  /// Job 7 has the workers 51 to 54 and waits for four more, as 5 to 8.
+  void let_job_7_have_all() {
+    for (std::uint64_t i = 1; i <= 8; ++i) ask(i, 7);
+    for (std::uint64_t i = 1; i <= 4; ++i) started(i, 50 + i);
+    now_ += 1s;
+  }
+  Texts recall_after(Duration time) {
+    now_ += time;
+    return texts(leases_.recall(now_));
+  }
+
+  static constexpr std::uint32_t kManyWorkers = 64;
+};
+
+TEST_F(RecallTest, ALoneProgramKeepsItsLeases) {
+  let_job_7_have_all();
+  EXPECT_FALSE(leases_.others_wait());
+  EXPECT_EQ(recall_after(1h), Texts{});
+}
+
+TEST_F(RecallTest, WhoWaitsBehindAProgramThatHasAllGetsTheNextLeaseThatEndsBeforeThatProgram) {
+  let_job_7_have_all();
+  EXPECT_EQ(ask(20, 8), Texts{});
+  EXPECT_TRUE(leases_.others_wait());
+  EXPECT_EQ(recall_after(Leases::kPatience - 1ns), Texts{});
+  EXPECT_EQ(recall_after(1ns), (Texts{"recall 1 of 51 52 53 54"}));
+  EXPECT_EQ(recall_after(5ms), Texts{}) << "once";
+  EXPECT_EQ(returned(53), (Texts{"start 20 job 8"})) << "5 has waited longer, but its program has three";
+  EXPECT_EQ(recall_after(1h), Texts{}) << "what waits now is the first program's";
+}
+
+TEST_F(RecallTest, AProgramThatWaitsForMoreGetsAsMuchAsTheOtherAndNoMore) {
+  let_job_7_have_all();
+  for (std::uint64_t i = 20; i < 24; ++i) ask(i, 8);
+  EXPECT_EQ(recall_after(10ms), (Texts{"recall 2 of 51 52 53 54"}));
+  EXPECT_EQ(returned(51), (Texts{"start 20 job 8"}));
+  EXPECT_EQ(returned(52), (Texts{"start 21 job 8"}));
+  started(20, 60);
+  started(21, 61);
+  EXPECT_EQ(recall_after(1h), Texts{}) << "both have two and wait for more";
+}
+
+TEST_F(RecallTest, TwoProgramsTakeTurnsOnOneCpu) {
+  leases_ = Leases{of("cpu=1"), kManyWorkers, kIdleTime};
+  ask(1, 7);
+  started(1, 51);
+  ask(2, 7);
+  ask(3, 8);
+  EXPECT_EQ(recall_after(Leases::kLeaseMin - 1ns), Texts{}) << "it has had it for too short a time";
+  EXPECT_EQ(recall_after(1ns), (Texts{"recall 1 of 51"}));
+  EXPECT_EQ(returned(51), (Texts{"start 3 job 8"}));
+  started(3, 61);
+  EXPECT_EQ(recall_after(Leases::kLeaseMin), (Texts{"recall 1 of 61"}));
+  EXPECT_EQ(returned(61), (Texts{"grant 2 worker 51"}));
+}
+
+TEST_F(RecallTest, AnActorGetsWhatItLacksFromWhoHasMost) {
+  ask(1, 7);
+  started(1, 51);
+  for (std::uint64_t i = 2; i <= 4; ++i) ask(i, 8);
+  for (std::uint64_t i = 2; i <= 4; ++i) started(i, 50 + i);
+  now_ += 1s;
+  EXPECT_EQ(texts(leases_.reserve(ReservationId{9}, {of("cpu=2"), {}}, now_)), Texts{});
+  EXPECT_EQ(recall_after(10ms), (Texts{"recall 2 of 52 53 54"}));
+  EXPECT_EQ(returned(52), Texts{});
+  EXPECT_EQ(returned(54), (Texts{"reserved 9"}));
+  EXPECT_EQ(recall_after(1h), Texts{});
+}
+
+TEST_F(RecallTest, AnotherCallerOfTheSameProgramThatHasNothingIsServedToo) {
+  let_job_7_have_all();
+  ask(20, 7, 51);
+  EXPECT_EQ(recall_after(10ms), (Texts{"recall 1 of 51 52 53 54"}));
+  EXPECT_EQ(returned(51), (Texts{"grant 20 worker 51"}));
+}
+
+TEST_F(RecallTest, AWorkerWhoseTaskWaitsHasNothingThatCouldBeReturned) {
+  let_job_7_have_all();
+  leases_.blocked(WorkerId{51});
+  ask(20, 8);
+  started(5, 55);  // has the CPU of 51
+  EXPECT_EQ(recall_after(1s), (Texts{"recall 1 of 52 53 54 55"}));
+}
+
+TEST_F(RecallTest, NothingIsRecalledForWhatWouldNotFitThen) {
+  leases_.reserve(ReservationId{9}, {of("cpu=1"), {}}, now_);
+  for (std::uint64_t i = 1; i <= 3; ++i) ask(i, 7);
+  for (std::uint64_t i = 1; i <= 3; ++i) started(i, 50 + i);
+  ask(20, 8, 0, "cpu=4");
+  EXPECT_EQ(recall_after(1s), Texts{});
+  leases_.release(ReservationId{9});
+  EXPECT_EQ(recall_after(1s), (Texts{"recall 3 of 51 52 53"}));
+  returned(51);
+  returned(52);
+  EXPECT_EQ(returned(53), (Texts{"start 20 job 8"}));
+}
+
+TEST_F(RecallTest, WhereTasksTakeLongAnotherOneIsRecalledAfterAWhileAndAllAreToldAgain) {
+  ask(1, 7);
+  ask(2, 7);
+  ask(3, 8);
+  ask(4, 8);
+  for (std::uint64_t i = 1; i <= 4; ++i) started(i, 50 + i);
+  now_ += 1s;
+  ask(20, 9);
+  EXPECT_EQ(recall_after(10ms), (Texts{"recall 1 of 51 52"}));
+  EXPECT_EQ(recall_after(Leases::kAnswerTime - 1ns), Texts{});
+  EXPECT_EQ(recall_after(1ns), (Texts{"recall 2 of 51 52"})) << "they are the oldest";
+  EXPECT_EQ(recall_after(Leases::kAnswerTime), (Texts{"recall 1 of 53 54"}));
+  EXPECT_EQ(recall_after(Leases::kAnswerTime), (Texts{"recall 2 of 53 54"}));
+  EXPECT_EQ(recall_after(Leases::kAnswerTime), Texts{});
+  EXPECT_EQ(recall_after(Leases::kSayAgainTime), (Texts{"recall 2 of 51 52", "recall 2 of 53 54"}));
+  EXPECT_EQ(returned(53), (Texts{"start 20 job 9"}));
+}
+
+TEST_F(RecallTest, AProcessWithAGpuIsLeftToItsProgramForLonger) {
+  ask(1, 7, 0, "gpu=1");
+  started(1, 51);
+  ask(2, 8, 0, "gpu=1");
+  EXPECT_EQ(recall_after(Leases::kGpuLeaseMin - 1ns), Texts{});
+  EXPECT_EQ(recall_after(1ns), (Texts{"recall 1 of 51"}));
+}
+
+TEST_F(RecallTest, WhatIsRecalledForOneWhoGoesIsServedInTheOldOrder) {
+  let_job_7_have_all();
+  ask(20, 8);
+  recall_after(10ms);
+  EXPECT_TRUE(leases_.withdraw(LeaseRequestId{20}));
+  EXPECT_EQ(returned(52), (Texts{"grant 5 worker 52"}));
+}
+
+/// Programs that have tasks without end, some short and some long: who keeps a worker for how long, and who waits.
+class SharedNode : public SeededTest {
+ protected:
+  struct Program {
+    Duration task;
+    std::size_t workers = 0;
+    TimePoint idle_since;  // without any
+    Duration ran{};
+    Duration longest_idle{};
+  };
+  struct Running {
+    std::size_t program;
+    TimePoint ends;
+    bool recalled = false;
+  };
+
+  void ask(std::size_t program) {
+    const std::uint64_t id = ++last_id_;
+    owner_[id] = program;
+    apply(*leases_->request(LeaseRequestId{id}, driver_of(program + 1), kOneCpu, now_));
+  }
+  void apply(const LeaseEffects& effects) {
+    for (const LeaseEffect& effect : effects) {
+      if (const auto* const start = std::get_if<StartWorker>(&effect)) {
+        apply(leases_->worker_started(start->request, WorkerId{++last_id_}));
+      } else if (const auto* const grant = std::get_if<Grant>(&effect)) {
+        run(grant->request.value(), grant->worker.value());
+      } else if (const auto* const recall = std::get_if<Recall>(&effect)) {
+        note(*recall);
+      }
+    }
+  }
+  void run(std::uint64_t request, std::uint64_t worker) {
+    ++grants_;
+    const std::size_t program = owner_.at(request);
+    Program& its = programs_[program];
+    if (its.workers++ == 0) its.longest_idle = std::max(its.longest_idle, now_ - its.idle_since);
+    running_[worker] = {program, now_ + its.task};
+    ask(program);
+  }
+  void note(const Recall& recall) {
+    for (const WorkerId worker : recall.workers) running_.at(worker.value()).recalled = false;
+    std::vector<Running*> all;
+    for (const WorkerId worker : recall.workers) all.push_back(&running_.at(worker.value()));
+    std::sort(all.begin(), all.end(), [](const Running* a, const Running* b) { return a->ends < b->ends; });
+    for (std::size_t i = 0; i < recall.count; ++i) all[i]->recalled = true;
+  }
+  void step(Duration by) {
+    now_ += by;
+    std::vector<std::uint64_t> given_back;
+    for (auto& [worker, its] : running_) {
+      programs_[its.program].ran += by;
+      if (now_ < its.ends) continue;
+      its.ends = now_ + programs_[its.program].task;
+      if (its.recalled) given_back.push_back(worker);
+    }
+    for (const std::uint64_t worker : given_back) {
+      Program& its = programs_[running_.extract(worker).mapped().program];
+      if (--its.workers == 0) its.idle_since = now_;
+      apply(leases_->returned(WorkerId{worker}, *leases_->lessee_of(WorkerId{worker}), now_));
+    }
+    apply(leases_->recall(now_));
+    ASSERT_EQ(leases_->check(), "");
+  }
+
+  TimePoint now_{1h};
+  std::optional<Leases> leases_;
+  std::vector<Program> programs_;
+  std::map<std::uint64_t, Running> running_;
+  std::map<std::uint64_t, std::size_t> owner_;
+  std::uint64_t last_id_ = 0;
+  std::size_t grants_ = 0;
+};
+
+TEST_F(SharedNode, EachProgramGetsItsShareAndHasNothingForNoLongerThanTheOthersTakeTurns) {
+  for (int round = 0; round < 20; ++round) {
+    const std::uint32_t cpus = static_cast<std::uint32_t>(between(1, 8));
+    const std::size_t programs = between(2, 6);
+    leases_.emplace(Resources::of_cpus(cpus), 100, kIdleTime);
+    running_.clear();
+    grants_ = 0;
+    programs_.assign(programs, {});
+    Duration longest_task{};
+    for (Program& each : programs_) {
+      each.idle_since = now_;
+      each.task = std::chrono::milliseconds{between(1, 120)};
+      longest_task = std::max(longest_task, each.task);
+    }
+    for (std::size_t i = 0; i < programs; ++i) ask(i);
+    constexpr int kSteps = 12'000;  // a minute
+    for (int i = 0; i < kSteps && !HasFatalFailure(); ++i) step(5ms);
+    const Duration turn = std::max(Leases::kLeaseMin, longest_task) + Leases::kPatience + longest_task;
+    const auto turns = static_cast<std::int64_t>((programs + cpus - 1) / cpus);
+    const Duration fair = kSteps * 5ms * static_cast<std::int64_t>(cpus) / static_cast<std::int64_t>(programs);
+    for (const Program& each : programs_) {
+      EXPECT_GE(each.ran, fair / 3) << cpus << " CPUs, " << programs << " programs, tasks of " << each.task / 1ms;
+      if (cpus < programs) {
+        EXPECT_LE(each.longest_idle, turns * turn) << cpus << " CPUs, " << programs;
+      }
+    }
+    EXPECT_LE(grants_, programs + cpus + kSteps * 5ms / Leases::kLeaseMin * cpus) << "to and fro";
+  }
 }
 
 class Model {
@@ -514,7 +764,7 @@ class LeasesAgainstTheModel : public SeededTest {
       if (what < 35) {
         const std::uint64_t id = ++last_id;
         const std::uint64_t job = between(1, jobs);
-        effects = *leases.request(LeaseRequestId{id}, driver_of(job), kOneCpu);
+        effects = *leases.request(LeaseRequestId{id}, driver_of(job), kOneCpu, now);
         expected = model.request(id, job);
       } else if (what < 60) {
         const std::uint64_t request = take_start();

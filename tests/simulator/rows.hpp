@@ -161,6 +161,7 @@ template <> struct RowOf<wire::Explain> { static constexpr Row kRow = kOfProcess
 template <> struct RowOf<wire::Explained> { static constexpr Row kRow = kOfProcesses; };
 template <> struct RowOf<wire::ReadStacks> { static constexpr Row kRow = kOfProcesses; };
 template <> struct RowOf<wire::Stacks> { static constexpr Row kRow = kOfProcesses; };
+template <> struct RowOf<wire::RecallLeases> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::GroupPlaces> { static constexpr Row kRow = kOfRecords; };
 // clang-format on
 

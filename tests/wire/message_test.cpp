@@ -168,6 +168,7 @@ const std::vector<Message>& one_of_each() {
       Explained{149, "step", 150, "thread 1 waits\n"},
       ReadStacks{WorkerId{151}},
       Stacks{"thread 1\n  #0 f()\n"},
+      RecallLeases{{WorkerId{152}, WorkerId{153}}, 1},
       Beat{TimePoint{201ns}},
       Confirmed{118},
       Report{{JobId{119}},
@@ -218,6 +219,10 @@ auto fields(const Holding& m) {
 auto fields(const ReturnLease& m) {
   const auto& [worker, caller, broken] = m;
   return std::tie(worker, caller, broken);
+}
+auto fields(const RecallLeases& m) {
+  const auto& [workers, count] = m;
+  return std::tie(workers, count);
 }
 auto fields(const StartActor& m) {
   const auto& [actor, label, constructor, arguments, name_space, name, type, max_restarts, detached, max_task_retries,

@@ -87,6 +87,7 @@ struct Message {
     readStacks @76 :ReadStacks;        # node to zygote; answered by stacks
     stacks @77 :Stacks;
     drainNode @78 :DrainNode;          # people to a node, which tells the head; answered by rows; and head to that node
+    recallLeases @79 :RecallLeases;    # node to caller, by way of the head if that is at another node: others wait
   }
 }
 
@@ -140,6 +141,7 @@ struct LeaseWorker {
   onlyNow @3 :Bool;  # where there is room at this moment, else refused
 }
 struct ReturnLease { worker @0 :UInt64; caller @1 :UInt64; broken @2 :Bool; }  # caller: filled in by its node
+struct RecallLeases { workers @0 :List(UInt64); count @1 :UInt32; }  # so many of these, those whose tasks end first
 struct StartActor {
   actor @0 :UInt64;
   label @1 :Text;

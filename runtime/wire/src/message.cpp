@@ -96,7 +96,8 @@ std::string_view name_of(const Message& message) {
                                                 "Explain",
                                                 "Explained",
                                                 "ReadStacks",
-                                                "Stacks"};
+                                                "Stacks",
+                                                "RecallLeases"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

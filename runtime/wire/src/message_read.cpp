@@ -359,6 +359,12 @@ std::optional<Message> read_message(schema::Message::Reader from) {
     }
     case Schema::READ_STACKS: return ReadStacks{WorkerId{from.getReadStacks().getWorker()}};
     case Schema::STACKS: return Stacks{text(from.getStacks().getText())};
+    case Schema::RECALL_LEASES: {
+      const auto r = from.getRecallLeases();
+      RecallLeases recall{{}, r.getCount()};
+      for (const std::uint64_t worker : r.getWorkers()) recall.workers.emplace_back(worker);
+      return recall;
+    }
   }
   return std::nullopt;
 }

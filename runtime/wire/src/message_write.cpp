@@ -477,6 +477,12 @@ void write_message(schema::Message::Builder to, const Message& message) {
                  },
                  [&](const ReadStacks& m) { to.initReadStacks().setWorker(m.worker.value()); },
                  [&](const Stacks& m) { to.initStacks().setText(text_of(m.text)); },
+                 [&](const RecallLeases& m) {
+                   auto b = to.initRecallLeases();
+                   auto workers = b.initWorkers(static_cast<unsigned>(m.workers.size()));
+                   for (unsigned i = 0; i < workers.size(); ++i) workers.set(i, m.workers[i].value());
+                   b.setCount(m.count);
+                 },
              },
              message);
 }

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -55,7 +58,13 @@ struct Refuse {
   LeaseRequestId request;
   Error why;
 };
-using LeaseEffect = std::variant<Grant, StartWorker, EndWorker, Reserved, Refuse>;
+/// Somebody else waits for what these workers have: their lessee is to give back so many of them, those whose tasks end
+/// first. All of them are one lessee's, and hold the same.
+struct Recall {
+  std::vector<WorkerId> workers;
+  std::size_t count = 0;
+};
+using LeaseEffect = std::variant<Grant, StartWorker, EndWorker, Reserved, Refuse, Recall>;
 using LeaseEffects = std::vector<LeaseEffect>;
 
 /// Who has what of one node: which worker process serves whose tasks, and what the processes of actors hold. Who comes
@@ -64,19 +73,30 @@ using LeaseEffects = std::vector<LeaseEffect>;
 /// A worker whose task waits for other tasks gives its CPUs to another, until there are `workers_max` processes; past
 /// that there are only those that ask for more than CPUs, which not just anybody can give, and which bounds them. One
 /// that may use GPUs ends with its lease, and what it had is free when its process is gone: until then it has memory
-/// there. Pure: events in, effects out, the time passed in. One thread. A worker runs one job's code only, so an idle
-/// worker serves its own job. Bounds: `kWaitingMax` requests wait; the next one is refused with kOverloaded, and so is
+/// there.
+/// A lessee keeps its workers for as long as it has tasks, unless somebody else has waited for longer than kPatience:
+/// an actor, a program that has less of the node, or another caller of the same program that has less. Then leases are
+/// recalled, and whoever they are recalled for goes before all others that wait. A lease of less than kLeaseMin is left
+/// alone, so that two programs on one CPU take turns of at least that.
+/// Pure: events in, effects out, the time passed in. One thread. A worker runs one job's code only, so an idle worker
+/// serves its own job. Bounds: `kWaitingMax` requests wait; the next one is refused with kOverloaded, and so is
 /// a nested one, also one that waits, while every process that may be there is there. Reservations are as many as the
 /// head makes.
 class Leases {
  public:
   static constexpr std::size_t kWaitingMax = 65536;
+  static constexpr Duration kPatience = std::chrono::milliseconds{10};
+  static constexpr Duration kLeaseMin = std::chrono::milliseconds{50};
+  static constexpr Duration kGpuLeaseMin = std::chrono::seconds{10};  ///< the next process has to load CUDA again
+  static constexpr Duration kAnswerTime =
+      std::chrono::milliseconds{100};                                 ///< of a recall; then another one is recalled
+  static constexpr Duration kSayAgainTime = std::chrono::seconds{1};  ///< when all that there is has been recalled
 
   Leases(const Resources& total, std::uint32_t workers_max, Duration idle_time)
       : ledger_{total}, workers_max_{workers_max}, idle_time_{idle_time} {}
 
   /// What could never fit waits for ever: the caller looks at could_fit() first.
-  Result<LeaseEffects> request(LeaseRequestId request, const Lessee& lessee, const Resources& demand);
+  Result<LeaseEffects> request(LeaseRequestId request, const Lessee& lessee, const Resources& demand, TimePoint now);
   /// It is served elsewhere. Nothing: it does not wait, and what was granted or is being started for it stands.
   std::optional<LeaseEffects> withdraw(LeaseRequestId request);
   LeaseEffects worker_started(LeaseRequestId request, WorkerId worker);
@@ -94,10 +114,14 @@ class Leases {
   /// Its driver is gone, and so are all its callers: its idle workers end too.
   LeaseEffects job_ended(JobId job);
   /// What the head has given to an actor: served before tasks. `release` also of one that waits still.
-  LeaseEffects reserve(ReservationId reservation, const Allotment& allotment);
+  LeaseEffects reserve(ReservationId reservation, const Allotment& allotment, TimePoint now);
   LeaseEffects release(ReservationId reservation);
   /// Ends what was idle for too long.
   LeaseEffects tick(TimePoint now);
+  /// Asks for leases back that others wait for. To be called every few milliseconds while others_wait().
+  LeaseEffects recall(TimePoint now);
+  /// Somebody waits who is not the only lessee.
+  bool others_wait() const;
 
   /// Who has it, if it is leased.
   std::optional<CallerId> lessee_of(WorkerId worker) const;
@@ -125,12 +149,27 @@ class Leases {
   struct Waiting {
     LeaseRequestId request;
     Lessee lessee;
+    TimePoint since;
+    bool first = false;  // leases were recalled for it
+  };
+  struct Reserving {
+    ReservationId reservation;
+    Allotment allotment;
+    TimePoint since;
   };
   struct Leased {
     Lessee lessee;
     Allotment allotment;
+    TimePoint since;  // as far as is known
     bool blocked = false;
   };
+  /// Leases of one caller that hold the same: any of them is as good.
+  using Kind = std::pair<CallerId, Resources>;
+  struct Recalled {
+    std::size_t count = 0;  // that have not been returned
+    TimePoint since;        // of the last one
+  };
+  class Recalling;
   struct Idle {
     WorkerId worker;
     JobId job;
@@ -141,6 +180,7 @@ class Leases {
   bool end_lease(WorkerId worker, const Leased& leased);
   void grant_what_fits(LeaseEffects& effects);
   void grant(const Waiting& next, const Resources& demand, LeaseEffects& effects);
+  void note_returned(const Leased& leased);
   Error too_many() const;
   std::size_t workers() const { return leased_.size() + starting_.size(); }
 
@@ -150,10 +190,12 @@ class Leases {
   WaitingLine<Waiting> waiting_;
   std::unordered_map<LeaseRequestId, Leased> starting_;
   std::unordered_map<WorkerId, Leased> leased_;
-  std::unordered_map<WorkerId, Allotment> ending_;              // had GPUs
-  std::deque<Idle> idle_;                                       // longest idle first
-  std::vector<std::pair<ReservationId, Allotment>> reserving_;  // in their order
+  std::unordered_map<WorkerId, Allotment> ending_;  // had GPUs
+  std::deque<Idle> idle_;                           // longest idle first
+  std::vector<Reserving> reserving_;                // in their order
   std::unordered_map<ReservationId, Allotment> reserved_;
+  std::map<Kind, Recalled> recalled_;
+  TimePoint now_;  // when something was last told with the time
 };
 
 }  // namespace pharos::scheduler

@@ -90,6 +90,11 @@ struct ReturnLease {
   CallerId caller{};    ///< filled in by its node
   bool broken = false;  ///< its connection ended first, so what it runs is for nobody
 };
+/// Others wait: the caller gives so many of these back, those whose tasks end first.
+struct RecallLeases {
+  std::vector<WorkerId> workers;  ///< of one node; leased by one caller
+  std::uint32_t count = 0;
+};
 struct StartActor {
   ActorId actor;
   std::string label{};
@@ -644,7 +649,7 @@ using Message =
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
                  NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog,
-                 LogPart, Explain, Explained, ReadStacks, Stacks>;
+                 LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases>;
 
 /// The alternative's name, for logs and errors.
 std::string_view name_of(const Message& message);

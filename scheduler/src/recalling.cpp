@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <compare>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <pharos/scheduler/leases.hpp>
+
+namespace pharos::scheduler {
+namespace {
+
+/// How much somebody has of a node, where programs are compared. Never nothing.
+std::int64_t weight_of(const Resources& amounts) {
+  return amounts.cpus() + amounts.gpus() + 1;
+}
+
+/// Whether one who waits for the first, while this much is left, gets nearer to it with the second.
+bool helps(const Allotment& wanted, const Allotment& held, const Ledger& left) {
+  const auto& names = wanted.amounts.amounts();
+  const bool brings_what_is_short = std::any_of(names.begin(), names.end(), [&](const auto& entry) {
+    const auto& [name, amount] = entry;
+    return name != "gpu" && amount > left.left().of(name) && held.amounts.of(name) > 0;
+  });
+  if (brings_what_is_short) return true;
+  if (wanted.gpus.empty()) return wanted.amounts.gpus() != 0 && !held.gpus.empty();
+  return std::any_of(held.gpus.begin(), held.gpus.end(), [&](const GpuShare& share) {
+    return std::any_of(wanted.gpus.begin(), wanted.gpus.end(),
+                       [&](const GpuShare& each) { return each.index == share.index; });
+  });
+}
+
+}  // namespace
+
+/// One look at who waits, in their order, and at whose leases they could have.
+class Leases::Recalling {
+ public:
+  Recalling(Leases& leases, TimePoint now);
+
+  void look_at(const Reserving& reserving);
+  /// True: leases are recalled for this one.
+  bool look_at(const Resources& demand, const Waiting& waiting);
+  LeaseEffects effects();
+
+ private:
+  struct Lease {
+    TimePoint since;
+    WorkerId worker;
+    const Allotment* allotment;
+    friend auto operator<=>(const Lease& a, const Lease& b) {
+      return std::tuple{a.since, a.worker.value()} <=> std::tuple{b.since, b.worker.value()};
+    }
+  };
+  struct Alike {
+    Lessee lessee;
+    std::vector<Lease> leases;  // the oldest first, of those that run something
+    std::size_t recalled = 0;   // the first of these
+    bool is_told = false;       // its lessee is to be told
+  };
+  struct Share {
+    std::int64_t of_job = 0;
+    std::int64_t of_caller = 0;
+    friend auto operator<=>(const Share&, const Share&) = default;
+  };
+
+  void gather();
+  bool is_patient(TimePoint since) const { return now_ - since < kPatience; }
+  void count(const Lessee& lessee, std::int64_t weight);
+  bool may_have(const Lessee& who, std::int64_t weight, const Alike& from);
+  Alike* choose(const Lessee* who, const Allotment& wanted);
+  void recall_one(Alike& from);
+  void take_back(Alike& from);
+  void set_aside(const Resources& demand);
+
+  Leases& leases_;
+  const TimePoint now_;
+  Ledger left_;  // when what is recalled has been returned, without what those have who came before
+  std::map<Kind, Alike> all_;
+  std::map<JobId, std::int64_t> of_jobs_;        // what runs
+  std::map<CallerId, std::int64_t> of_callers_;  // also what waits for other tasks: a caller's own, perhaps
+};
+
+Leases::Recalling::Recalling(Leases& leases, TimePoint now) : leases_{leases}, now_{now}, left_{leases.ledger_} {
+  gather();
+  for (const auto& [worker, allotment] : leases_.ending_) left_.give_back(allotment);
+  for (auto& [kind, alike] : all_) {
+    std::sort(alike.leases.begin(), alike.leases.end());
+    const auto recalled = leases_.recalled_.find(kind);
+    if (recalled == leases_.recalled_.end()) continue;
+    auto& [how_many, since] = recalled->second;
+    alike.recalled = how_many = std::min(how_many, alike.leases.size());
+    if (now_ - since >= kSayAgainTime && how_many == alike.leases.size()) alike.is_told = true;
+    if (now_ - since >= kAnswerTime) continue;  // they take long: others are looked for, too
+    for (std::size_t i = 0; i < how_many; ++i) {
+      left_.give_back(*alike.leases[i].allotment);
+      count(alike.lessee, -weight_of(kind.second));
+    }
+  }
+}
+
+void Leases::Recalling::gather() {
+  for (const auto& [request, leased] : leases_.starting_) count(leased.lessee, weight_of(leased.allotment.amounts));
+  for (const auto& [worker, leased] : leases_.leased_) {
+    const std::int64_t weight = weight_of(leased.allotment.amounts);
+    if (leased.blocked) {
+      of_callers_[leased.lessee.caller] += weight;
+      continue;
+    }
+    count(leased.lessee, weight);
+    Alike& alike = all_[{leased.lessee.caller, leased.allotment.amounts}];
+    alike.lessee = leased.lessee;
+    alike.leases.push_back({leased.since, worker, &leased.allotment});
+  }
+}
+
+void Leases::Recalling::count(const Lessee& lessee, std::int64_t weight) {
+  of_jobs_[lessee.job] += weight;
+  of_callers_[lessee.caller] += weight;
+}
+
+// The head has counted: without what tasks have there is room for it.
+void Leases::Recalling::look_at(const Reserving& reserving) {
+  while (!is_patient(reserving.since) && !left_.fits(reserving.allotment)) {
+    Alike* const from = choose(nullptr, reserving.allotment);
+    if (from == nullptr) break;
+    recall_one(*from);
+    from->is_told = true;
+  }
+  left_.take(reserving.allotment);
+}
+
+bool Leases::Recalling::look_at(const Resources& demand, const Waiting& waiting) {
+  const Allotment wanted{demand, {}};
+  std::vector<Alike*> recalled;
+  while (!left_.fits(demand)) {
+    Alike* const from = waiting.first || !is_patient(waiting.since) ? choose(&waiting.lessee, wanted) : nullptr;
+    if (from == nullptr) {  // all of it, or nothing
+      for (auto each = recalled.rbegin(); each != recalled.rend(); ++each) take_back(**each);
+      set_aside(demand);
+      return false;
+    }
+    recall_one(*from);
+    recalled.push_back(from);
+  }
+  left_.take(demand);
+  count(waiting.lessee, weight_of(demand));
+  for (Alike* const each : recalled) each->is_told = true;
+  return !recalled.empty() && !waiting.first;
+}
+
+// What is short it takes from those behind it only as far as it is there.
+void Leases::Recalling::set_aside(const Resources& demand) {
+  Resources::Amounts amounts;
+  for (const auto& [name, amount] : demand.amounts()) {
+    const std::int64_t there = std::min(amount, left_.left().of(name));
+    if (there > 0) amounts.emplace(name, there);
+  }
+  left_.take(Allotment{Resources{std::move(amounts)}, {}});
+}
+
+// Not from who has no more itself, and not to and fro: unless one of the two has nothing, both have as much then, or
+// who waits has less still.
+bool Leases::Recalling::may_have(const Lessee& who, std::int64_t weight, const Alike& from) {
+  const bool other_job = who.job != from.lessee.job;
+  if (!other_job && who.caller == from.lessee.caller) return false;
+  const std::int64_t mine = other_job ? of_jobs_[who.job] : of_callers_[who.caller];
+  const std::int64_t theirs = other_job ? of_jobs_[from.lessee.job] : of_callers_[from.lessee.caller];
+  const std::int64_t less = weight_of(from.leases.front().allotment->amounts);
+  return mine == 0 || mine + weight <= theirs - less;
+}
+
+/// Of whom a lease is to be recalled: of who has most, the oldest. None: nobody who may keep it has what is short.
+Leases::Recalling::Alike* Leases::Recalling::choose(const Lessee* who, const Allotment& wanted) {
+  Alike* best = nullptr;
+  Share most;
+  for (auto& [kind, alike] : all_) {
+    if (alike.recalled == alike.leases.size()) continue;
+    const Lease& next = alike.leases[alike.recalled];
+    const Duration least = next.allotment->gpus.empty() ? kLeaseMin : kGpuLeaseMin;
+    if (now_ - next.since < least || !helps(wanted, *next.allotment, left_)) continue;
+    if (who != nullptr && !may_have(*who, weight_of(wanted.amounts), alike)) continue;
+    const Share share{of_jobs_[alike.lessee.job], of_callers_[alike.lessee.caller]};
+    const bool is_better = best == nullptr || share > most || (share == most && next < best->leases[best->recalled]);
+    if (!is_better) continue;
+    best = &alike;
+    most = share;
+  }
+  return best;
+}
+
+void Leases::Recalling::recall_one(Alike& from) {
+  const Allotment& allotment = *from.leases[from.recalled++].allotment;
+  left_.give_back(allotment);
+  count(from.lessee, -weight_of(allotment.amounts));
+}
+
+void Leases::Recalling::take_back(Alike& from) {
+  const Allotment& allotment = *from.leases[--from.recalled].allotment;
+  left_.take(allotment);
+  count(from.lessee, weight_of(allotment.amounts));
+}
+
+LeaseEffects Leases::Recalling::effects() {
+  LeaseEffects effects;
+  for (const auto& [kind, alike] : all_) {
+    Recalled& recalled = leases_.recalled_[kind];
+    if (alike.is_told) {
+      recalled = {alike.recalled, now_};
+      Recall recall{{}, alike.recalled};
+      for (const Lease& lease : alike.leases) recall.workers.push_back(lease.worker);
+      effects.emplace_back(std::move(recall));
+    }
+    if (recalled.count == 0) leases_.recalled_.erase(kind);
+  }
+  return effects;
+}
+
+LeaseEffects Leases::recall(TimePoint now) {
+  now_ = now;
+  if (!others_wait()) return {};
+  Recalling recalling{*this, now};
+  for (const Reserving& each : reserving_) recalling.look_at(each);
+  waiting_.put_first_if([&](const Resources& demand, Waiting& waiting) {
+    const bool goes_first = recalling.look_at(demand, waiting);
+    waiting.first = waiting.first || goes_first;
+    return goes_first;
+  });
+  return recalling.effects();
+}
+
+bool Leases::others_wait() const {
+  if (!reserving_.empty()) return true;
+  if (waiting_.empty() || leased_.empty()) return false;
+  const CallerId some = leased_.begin()->second.lessee.caller;
+  const auto is_other = [some](const auto& each) { return each.lessee.caller != some; };
+  return std::any_of(leased_.begin(), leased_.end(), [&](const auto& entry) { return is_other(entry.second); }) ||
+         waiting_.any_of(is_other);
+}
+
+void Leases::note_returned(const Leased& leased) {
+  const auto recalled = recalled_.find({leased.lessee.caller, leased.allotment.amounts});
+  if (recalled != recalled_.end() && --recalled->second.count == 0) recalled_.erase(recalled);
+}
+
+}  // namespace pharos::scheduler

@@ -1,0 +1,168 @@
+// Programs that share a cluster, on the simulator's clock.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <pharos/pharos.hpp>
+
+#include "cluster.hpp"
+#include "seed.hpp"
+
+namespace pharos::simulator {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int32_t kFlood = 400;  // tasks of 100 ms
+constexpr Duration kLimit = 1h;
+constexpr Duration kWaitMax = 150ms;
+
+TimePoint now() {
+  return World::of_this_program().now();
+}
+
+std::int32_t hold(std::int64_t microseconds) {
+  Cluster::sleep(std::chrono::microseconds{microseconds});
+  return 1;
+}
+
+class Seat {
+ public:
+  std::int32_t sit() const { return 1; }
+};
+
+void flood(Runtime& runtime, std::int32_t tasks, std::chrono::microseconds each) {
+  std::vector<Ref<std::int32_t>> all;
+  for (std::int32_t i = 0; i < tasks; ++i) all.push_back(runtime.submit<&hold>(std::int64_t{each.count()}));
+  for (auto& one : all) static_cast<void>(one.get());
+}
+
+class Shares : public SeededTest {};
+
+TEST_F(Shares, AShortTaskBehindAnotherProgramsQueueWaitsForOneTaskAtMost) {
+  Cluster cluster{seed_, {.cpus = {4}}};
+  const TimePoint begin = cluster.world().now();
+  Duration longest{};
+  TimePoint flooded;
+  cluster.start_driver("flood", 0, [&](Runtime& runtime) {
+    flood(runtime, kFlood, 100ms);
+    flooded = now();
+  });
+  cluster.start_driver("short", 0, [&](Runtime& runtime) {
+    for (int i = 0; i < 12; ++i) {
+      Cluster::sleep(437ms);
+      const TimePoint before = now();
+      static_cast<void>(runtime.submit<&hold>(std::int64_t{1000}).get());
+      longest = std::max(longest, now() - before);
+      ASSERT_EQ(flooded, TimePoint{}) << "the flood is over: nothing was measured";
+    }
+  });
+  ASSERT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, kLimit)) << cluster.wrong();
+  EXPECT_LE(longest, kWaitMax);
+  EXPECT_LE(flooded - begin, 10s * 11 / 10) << "it has hardly been held up";
+  std::printf("at most %lld us\n", static_cast<long long>(longest / 1us));
+}
+
+TEST_F(Shares, AnActorThatAsksForACpuWaitsForOneTaskAtMost) {
+  Cluster cluster{seed_, {.cpus = {4}}};
+  Duration longest{};
+  bool flooded = false;
+  cluster.start_driver("flood", 0, [&](Runtime& runtime) {
+    flood(runtime, kFlood, 100ms);
+    flooded = true;
+  });
+  cluster.start_driver("actors", 0, [&](Runtime& runtime) {
+    for (int i = 0; i < 4; ++i) {
+      Cluster::sleep(437ms);
+      const TimePoint before = now();
+      const auto seat = runtime.spawn<Seat>({.cpus = 1});
+      static_cast<void>(seat.call<&Seat::sit>().get());
+      longest = std::max(longest, now() - before);
+      ASSERT_FALSE(flooded) << "the flood is over: nothing was measured";
+    }
+  });
+  ASSERT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, kLimit)) << cluster.wrong();
+  EXPECT_LE(longest, kWaitMax);
+  std::printf("at most %lld us\n", static_cast<long long>(longest / 1us));
+}
+
+TEST_F(Shares, AShortTaskIsServedSoonBehindQueuesOfAnotherNodesProgram) {
+  Cluster cluster{seed_, {.cpus = {2, 2}}};
+  Duration longest{};
+  bool flooded = false;
+  cluster.start_driver("flood", 0, [&](Runtime& runtime) {
+    flood(runtime, kFlood, 100ms);
+    flooded = true;
+  });
+  cluster.start_driver("short", 1, [&](Runtime& runtime) {
+    for (int i = 0; i < 12; ++i) {
+      Cluster::sleep(437ms);
+      const TimePoint before = now();
+      static_cast<void>(runtime.submit<&hold>(std::int64_t{1000}).get());
+      longest = std::max(longest, now() - before);
+      ASSERT_FALSE(flooded) << "the flood is over: nothing was measured";
+    }
+  });
+  ASSERT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, kLimit)) << cluster.wrong();
+  EXPECT_LE(longest, kWaitMax);
+  std::printf("at most %lld us\n", static_cast<long long>(longest / 1us));
+}
+
+/// When so many programs were done with so many tasks of 1 ms on four CPUs.
+std::vector<Duration> times_of_short_tasks(std::uint64_t seed, int programs, std::int32_t tasks) {
+  Cluster cluster{seed, {.cpus = {4}}};
+  const TimePoint begin = cluster.world().now();
+  std::vector<Duration> ends;
+  for (int i = 0; i < programs; ++i) {
+    cluster.start_driver("program" + std::to_string(i), 0, [&](Runtime& runtime) {
+      flood(runtime, tasks, 1ms);
+      ends.push_back(now() - begin);
+    });
+  }
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, kLimit)) << cluster.wrong();
+  return ends;
+}
+
+TEST_F(Shares, TwoProgramsOfShortTasksGoOnBesideEachOtherAndLoseNearlyNoTime) {
+  const auto alone = times_of_short_tasks(seed_, 1, 8000);
+  const auto ends = times_of_short_tasks(seed_, 2, 4000);
+  ASSERT_EQ(alone.size(), 1u);
+  ASSERT_EQ(ends.size(), 2u);
+  std::printf("%lld ms alone; %lld and %lld ms\n", static_cast<long long>(alone[0] / 1ms),
+              static_cast<long long>(ends[0] / 1ms), static_cast<long long>(ends[1] / 1ms));
+  EXPECT_LE(ends[1], alone[0] * 11 / 10);
+  EXPECT_GE(ends[0], ends[1] * 3 / 4) << "one waited for the other";
+}
+
+/// How long 160 tasks of 100 ms take on four nodes with two CPUs each, beside so many actors that do nothing.
+Duration time_beside(std::uint64_t seed, int actors) {
+  Cluster cluster{seed, {.cpus = {2, 2, 2, 2}}};
+  Duration took{};
+  cluster.start_driver("program", 0, [&](Runtime& runtime) {
+    std::vector<Actor<Seat>> idle;
+    for (int i = 0; i < actors; ++i) idle.push_back(runtime.spawn<Seat>());
+    for (const auto& each : idle) static_cast<void>(each.call<&Seat::sit>().get());
+    flood(runtime, 16, 10ms);  // each node has the program
+    const TimePoint before = now();
+    flood(runtime, 160, 100ms);
+    took = now() - before;
+  });
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, kLimit)) << cluster.wrong();
+  return took;
+}
+
+TEST_F(Shares, ActorsThatDoNothingKeepNoTaskFromACpu) {
+  const Duration without = time_beside(seed_, 0);
+  const Duration with = time_beside(seed_, 40);
+  std::printf("%lld ms without, %lld ms with them\n", static_cast<long long>(without / 1ms),
+              static_cast<long long>(with / 1ms));
+  EXPECT_LE(with, without * 105 / 100);
+  EXPECT_LE(without, 2600ms) << "8 CPUs would take 2 s";
+}
+
+}  // namespace
+}  // namespace pharos::simulator
