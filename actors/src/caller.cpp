@@ -26,8 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using actors::CallLink;
 
-constexpr auto kLeaseTime = 3600s;  // a lease may wait for other jobs
-constexpr auto kReasonTime = 1s;    // the node knows why a worker ended well before this
+constexpr auto kReasonTime = 1s;  // the node knows why a worker ended well before this
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
 constexpr const char* kRunAgain = "If the task may run twice, give it max_retries.";
@@ -523,9 +522,9 @@ void Caller::request_lease(actors::TaskPool& pool) {
 
 async::Async<void> Caller::lease_worker(Caller* self, actors::TaskPool* pool) {
   self->begin_to_tend();
-  const auto deadline = async::Deadline::after(kLeaseTime, self->executor_.now());
   wire::Message ask = wire::LeaseWorker{pool->shape().to_wire()};
-  auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
+  // For as long as it takes: tasks have deadlines of their own, and the wait ends with the node, or with this.
+  auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
   if (!parcel) {
     pool->lease_refused(std::move(parcel).error().with("asking for a worker"));
     co_return;

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <limits>
 
 #include <pharos/async/sleep.hpp>
 
@@ -20,7 +22,8 @@ constexpr auto kRecallTime = 5ms;         // between two looks whether leases ar
 constexpr int kQuietLooksMax = 20;        // in which nothing is recalled
 constexpr auto kQuietRecallTime = 100ms;  // between two of those behind them
 constexpr auto kRecallTimeOfEach = 5us;   // that waits, longer
-constexpr Duration kDrainTime = 3600s;    // for tasks that run
+// For tasks that run while their node drains: the most that EndWorker can say. Who drains a node may give it a limit.
+constexpr Duration kDrainTime = std::chrono::milliseconds{std::numeric_limits<std::uint32_t>::max()};
 
 // Of this code callers ask again, after a pause.
 Error drains() {

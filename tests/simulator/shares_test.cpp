@@ -164,5 +164,42 @@ TEST_F(Shares, ActorsThatDoNothingKeepNoTaskFromACpu) {
   EXPECT_LE(without, 2600ms) << "8 CPUs would take 2 s";
 }
 
+TEST_F(Shares, TasksAndActorsThatHaveNoDeadlineWaitForHours) {
+  Cluster cluster{seed_, {.cpus = {1}}};
+  std::vector<std::string> came;
+  cluster.start_driver("long", 0, [&](Runtime& runtime) { flood(runtime, 1, 2h); });
+  cluster.start_driver("task", 0, [&](Runtime& runtime) {
+    Cluster::sleep(1s);
+    const auto result = runtime.submit<&hold>(std::int64_t{1000}).try_get();
+    came.push_back(result ? "task" : result.error().message());
+  });
+  cluster.start_driver("actor", 0, [&](Runtime& runtime) {
+    Cluster::sleep(2s);
+    const auto result = runtime.spawn<Seat>({.cpus = 1}).call<&Seat::sit>().try_get();
+    came.push_back(result ? "actor" : result.error().message());
+  });
+  const TimePoint begin = cluster.world().now();
+  ASSERT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, 3h)) << cluster.wrong();
+  EXPECT_GE(cluster.world().now() - begin, 2h);
+  EXPECT_EQ(came, (std::vector<std::string>{"actor", "task"})) << "actors have what tasks return first";
+}
+
+TEST_F(Shares, ATaskOwnDeadlineStillEndsItsWait) {
+  Cluster cluster{seed_, {.cpus = {1}}};
+  Duration waited{};
+  cluster.start_driver("long", 0, [&](Runtime& runtime) { flood(runtime, 1, 10s); });
+  cluster.start_driver("task", 0, [&](Runtime& runtime) {
+    Cluster::sleep(1s);
+    const TimePoint before = now();
+    const auto result = runtime.submit<&hold>({.deadline = Deadline::after(2s, before)}, std::int64_t{1000}).try_get();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), ErrorCode::kDeadlineExceeded);
+    waited = now() - before;
+  });
+  ASSERT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, kLimit)) << cluster.wrong();
+  EXPECT_GE(waited, 2s);
+  EXPECT_LT(waited, 2010ms);
+}
+
 }  // namespace
 }  // namespace pharos::simulator
