@@ -183,6 +183,10 @@ TEST_F(AddressTest, AnEventLoopConnectsOrSaysWhyNot) {
   ASSERT_TRUE(connected.ok()) << connected.error().to_string();
   EXPECT_TRUE(set_up_far_socket(connected->get()).ok());
   EXPECT_FALSE(set_up_far_socket(socket_pair()->first.get()).ok()) << "only TCP has these timeouts";
+  EXPECT_TRUE(make_patient(connected->get()).ok());
+  EXPECT_FALSE(make_patient(socket_pair()->first.get()).ok());
+  EXPECT_EQ(far_address(connected->get())->to_string(), place.to_string());
+  EXPECT_FALSE(far_address(socket_pair()->first.get()).ok());
   const auto no_file = async::block_on(reactor, connect_to(&reactor, unix_address(folder_ / "none"), soon()));
   EXPECT_EQ(no_file.error().code(), ErrorCode::kNotFound);
 }

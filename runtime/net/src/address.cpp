@@ -204,15 +204,32 @@ Result<Fd> listen_at(const Address& address) {
   return socket;
 }
 
+namespace {
+
+Address address_of(const sockaddr_in& name) {
+  char host[INET_ADDRSTRLEN];
+  ::inet_ntop(AF_INET, &name.sin_addr, host, sizeof host);
+  return Address{.unix_socket = false, .place = host, .port = ntohs(name.sin_port)};
+}
+
+}  // namespace
+
 Result<Address> bound_address(int socket) {
   sockaddr_in name{};
   socklen_t size = sizeof name;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sin_family != AF_INET) {
     return Error::from_errno("asking where a socket listens", errno);
   }
-  char host[INET_ADDRSTRLEN];
-  ::inet_ntop(AF_INET, &name.sin_addr, host, sizeof host);
-  return Address{.unix_socket = false, .place = host, .port = ntohs(name.sin_port)};
+  return address_of(name);
+}
+
+Result<Address> far_address(int socket) {
+  sockaddr_in name{};
+  socklen_t size = sizeof name;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sin_family != AF_INET) {
+    return Error::from_errno("asking who is at the other end of a socket", errno);
+  }
+  return address_of(name);
 }
 
 Result<Fd> connect_to(const Address& address, async::Deadline deadline) {
@@ -252,6 +269,16 @@ Result<void> set_up_far_socket(int tcp_socket) {
   if (set(IPPROTO_TCP, TCP_NODELAY, kOn) && set(SOL_SOCKET, SO_KEEPALIVE, kOn) &&
       set(IPPROTO_TCP, TCP_KEEPIDLE, kProbeSeconds) && set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds) &&
       set(IPPROTO_TCP, TCP_KEEPCNT, kProbes) && set(IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMilliseconds)) {
+    return {};
+  }
+  return Error::from_errno("setting a connection's timeouts", errno);
+}
+
+// Keepalive probes end a connection after the same time.
+Result<void> make_patient(int tcp_socket) {
+  constexpr int kSilenceMilliseconds = 80'000;
+  if (::setsockopt(tcp_socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &kSilenceMilliseconds, sizeof kSilenceMilliseconds) ==
+      0) {
     return {};
   }
   return Error::from_errno("setting a connection's timeouts", errno);

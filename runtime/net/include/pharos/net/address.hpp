@@ -32,6 +32,8 @@ std::string own_place();
 /// kAlreadyExists naming it. Port 0 takes a free one: see bound_address().
 Result<Fd> listen_at(const Address& address);
 Result<Address> bound_address(int socket);
+/// Of the other end of a connected TCP socket.
+Result<Address> far_address(int socket);
 
 /// A connected socket, non-blocking. Over a Unix socket the other side must belong to this user.
 Result<Fd> connect_to(const Address& address, async::Deadline deadline);
@@ -41,6 +43,8 @@ async::Async<Result<Fd>> connect_to(Reactor* reactor, Address address, async::De
 /// Of a TCP socket between machines: sends what is written at once, and fails about 10 s after the other machine has
 /// last been heard of, also when nothing is being sent. After a shorter cut it goes on within a second.
 Result<void> set_up_far_socket(int tcp_socket);
+/// The same socket fails after 80 s only. For a connection whose user hears from elsewhere when its other end is gone.
+Result<void> make_patient(int tcp_socket);
 
 /// kPermissionDenied unless the process at the other end of a Unix socket belongs to this user.
 Result<void> check_peer_is_this_user(int unix_socket);
