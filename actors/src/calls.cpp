@@ -27,7 +27,7 @@ constexpr Duration kExitTime = 30s;    // for the call that ends its actor to co
 constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker is told to end
 constexpr auto kGiveBackTime = 200ms;  // for calls that are on their way to an actor that moves
 constexpr Duration kFlushDelayMax = 50us;
-constexpr auto kReturnTime = 60s;    // a remote caller that is cut off is dead for all others well before
+constexpr auto kReturnTime = 90s;    // a remote caller that is cut off is dead for all others well before
 constexpr auto kHandOverTime = 10s;  // to claim what came with a reply, when the connection ends right after it
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -113,6 +114,7 @@ class ManyNodes::Host final : public node::Host {
   async::Async<Result<Fd>> reach(std::string, node::Introduction, async::Deadline) override {
     co_return nothing_of_that();
   }
+  std::string machine_of(int) override { return {}; }
   Result<pid_t> start_zygote(const wire::RegisterJob&, int, Fd) override { return nothing_of_that(); }
   void kill_zygote(pid_t) override {}
   void open_program(const wire::RegisterJob&,
@@ -237,7 +239,7 @@ double ManyNodes::lose_node(std::size_t place) {
 double ManyNodes::let_a_second_pass(bool with_loads) {
   double time = 0;
   for (Node& node : nodes_) {
-    time += tell(node, wire::Beat{});
+    time += tell(node, wire::Beat{.sent = {}, .heard = std::numeric_limits<std::uint64_t>::max()});  // all of it
     if (with_loads) time += tell(node, wire::NodeLoad{{{"cpu", Resources::kWhole}}});
   }
   time += seconds_of([&] { executor_.pass(1s); });

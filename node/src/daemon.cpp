@@ -361,6 +361,7 @@ class Daemon final {
     const auto received = co_await net::receive_exactly(&self->reactor_, socket.get(),
                                                         std::as_writable_bytes(std::span{&introduction, 1}), deadline);
     if (!received) co_return;
+    if (introduction.leads_to_leased_worker() && !net::make_patient(socket.get())) co_return;
     if (introduction.purpose == Introduction::Purpose::kJoin) {
       self->membership_->add_node(std::move(socket));
     } else {

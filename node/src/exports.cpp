@@ -113,13 +113,26 @@ void Exports::on_peer_closed(net::Peer& peer, const Error&) {
   for (auto& [node, neighbour] : neighbours_) {
     if (neighbour.link.get() != &peer) continue;
     neighbour.link = nullptr;
-    executor_.run_at(executor_.now() + Imports::kGraceTime, [this, id = node, connection = neighbour.connection] {
-      const auto still = neighbours_.find(id);
-      if (still == neighbours_.end() || still->second.connection != connection) return;
-      if (still->second.link == nullptr) drop(id);
-    });
-    return;
+    return drop_if_lost(node, neighbour.connection, executor_.now() + Imports::kAwayTime);
   }
+}
+
+/// It has not come back since that connection ended.
+bool Exports::is_away(NodeId node, std::uint64_t connection) const {
+  const auto found = neighbours_.find(node);
+  return found != neighbours_.end() && found->second.connection == connection && found->second.link == nullptr;
+}
+
+void Exports::drop_if_lost(NodeId node, std::uint64_t connection, TimePoint until) {
+  executor_.run_at(executor_.now() + Imports::kGraceTime, [this, node, connection, until] {
+    if (!is_away(node, connection)) return;
+    if (executor_.now() >= until) return drop(node);
+    imports_.ask_whether_lost(node, [this, node, connection, until](bool lost) {
+      if (!is_away(node, connection)) return;
+      if (lost) return drop(node);
+      drop_if_lost(node, connection, until);
+    });
+  });
 }
 
 void Exports::drop(NodeId node) {

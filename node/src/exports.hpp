@@ -18,7 +18,8 @@
 namespace pharos::node {
 
 /// Objects of this node in which processes of other nodes have a share: each such node claims them, and this one has
-/// pins for it. When a node's connection breaks it has kGraceTime to come back; then it is as if it had released all.
+/// pins for it. When a node's connection breaks it may come back until the head says that it is lost, or
+/// Imports::kAwayTime has passed; then it is as if it had released all.
 /// Also serves pulls, of those and of what this node has imported itself: complete objects, and chunks of such as are
 /// on their way. Who pulls what another node pulls already is sent on to that one, so that they form a chain.
 ///
@@ -61,6 +62,8 @@ class Exports final : public net::Peer::Owner {
 
   Result<wire::ObjectClaimed> claim(Neighbour& neighbour, const Location& object);
   static void release(Neighbour& neighbour, const ObjectId& id);
+  bool is_away(NodeId node, std::uint64_t connection) const;
+  void drop_if_lost(NodeId node, std::uint64_t connection, TimePoint until);
   void drop(NodeId node);
   Result<Host::Offer> whole(const object_store::Wish& wish, const NodePins::Pin& pin);
   void note_begun(const object_store::Wish& wish);

@@ -55,6 +55,8 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
 void Head::remove_node(NodeId node, bool was_silent) {
   if (reporting_.erase(node) != 0) {  // it had not said what it has, and may try again
     expect(node, nodes_.extract(node).mapped().address);
+    away_.erase(node);
+    answer_who_looks_for(node);
     run_later(kReturnTime, [this] { give_up_the_overdue(); });
   } else if (const auto lost = nodes_.extract(node); !lost.empty()) {
     if (draining_.contains(node)) {
@@ -71,6 +73,8 @@ void Head::remove_node(NodeId node, bool was_silent) {
 
 void Head::lose_node(NodeId node, const std::string& reason, bool was_silent) {
   const bool drained = draining_.erase(node) != 0;
+  away_.erase(node);
+  answer_who_looks_for(node);
   if (records_ != nullptr) records_->erase(node_key(node));
   if (records_ != nullptr && drained) records_->erase(drain_key(node));
   reporting_.erase(node);
@@ -151,6 +155,8 @@ std::string Head::leftovers() const {
   count("leases", leases_.size());
   count("groups", groups_.size());
   count("nodes that are to go", draining_.size());
+  count("nodes that are away", away_.size());
+  count("who looks for these", look_for_away_.size());
   return left;
 }
 
@@ -362,13 +368,14 @@ void Head::connect_actor(NodeId from, const wire::ConnectActor& connect) {
   if (lost == nullptr) return apply(actors_.connect(request, connect.actor));
   // Nearly always the process has died, and that is known in a moment.
   lost->reconnecting.push_back(request);
+  if (away_.contains(lost->node)) return;  // until it is back or lost
   run_later(lost->node == from ? kReasonTime : kFarReasonTime,
             [this, actor = connect.actor, seen = connect.seen] { reconnect(actor, seen); });
 }
 
 void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
   Running* const running = find_running(actor, incarnation);
-  if (running == nullptr) return;
+  if (running == nullptr || away_.contains(running->node)) return;
   for (const auto request : std::exchange(running->reconnecting, {})) {
     if (requests_.contains(request)) apply(actors_.connect(request, actor));
   }
@@ -385,7 +392,25 @@ void Head::find_node(NodeId from, const wire::FindNode& find) {
     return tell(from,
                 wire::Refused{find.number, Error{ErrorCode::kNotFound, "it is no node of this cluster any more"}});
   }
+  if (away_.contains(find.node) && look_for_away_.size() < kEarlyMax) {
+    return static_cast<void>(look_for_away_.emplace(find.node, std::pair{from, find}));
+  }
   tell(from, wire::NodeFound{find.number, address_of(find.node)});
+}
+
+void Head::answer_who_looks_for(NodeId node) {
+  const auto [first, last] = look_for_away_.equal_range(node);
+  std::vector<std::pair<NodeId, wire::FindNode>> waiting;
+  for (auto each = first; each != last; ++each) waiting.push_back(each->second);
+  look_for_away_.erase(first, last);
+  for (const auto& [from, find] : waiting) find_node(from, find);
+}
+
+void Head::node_is_back(NodeId node) {
+  if (away_.erase(node) == 0) return;
+  answer_who_looks_for(node);
+  for (const auto& [actor, incarnation] : running_at(node)) reconnect(actor, incarnation);
+  end_event();
 }
 
 // Calls name functions by their numbers in one build.

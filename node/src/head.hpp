@@ -58,6 +58,10 @@ class Head {
   /// Its connection has ended: whatever was there is gone.
   /// `was_silent`: for so long that exclusive actors have ended there.
   void remove_node(NodeId node, bool was_silent = false);
+  /// Nothing comes from it, perhaps because of this machine's link. What it has is not lost, and questions about where
+  /// it or its actors are reached wait until it is back or lost. It is told what there is to tell.
+  void node_is_away(NodeId node) { away_.insert(node); }
+  void node_is_back(NodeId node);
   void on_message(NodeId from, wire::Message message);
   /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
   std::string leftovers() const;
@@ -125,6 +129,7 @@ class Head {
   void connect_actor(NodeId from, const wire::ConnectActor& connect);
   const std::string& address_of(NodeId node) const;
   void find_node(NodeId from, const wire::FindNode& find);
+  void answer_who_looks_for(NodeId node);
   Result<wire::Rows> list(const wire::ListRows& asked) const;
   wire::Rows list_nodes() const;
   /// What is in use of what is asked for, by job and demand, so that it is looked up once for all that wait for it.
@@ -233,6 +238,8 @@ class Head {
   std::unordered_map<JobId, Job> jobs_;
   std::unordered_set<JobId> maybe_over_;  // without a driver, and one of their actors has ended
   std::map<NodeId, TimePoint> draining_;  // until when
+  std::set<NodeId> away_;
+  std::multimap<NodeId, std::pair<NodeId, wire::FindNode>> look_for_away_;  // by the node that is looked for: who asks
 
   scheduler::ActorTable actors_;
   std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again

@@ -102,8 +102,10 @@ wire::Rows Head::list_nodes() const {
     std::vector<std::string> labels;
     for (const auto& [name, value] : known->labels) labels.push_back(name + "=" + value);
     all.rows.push_back({to_string(id), node.address.empty() ? "the head's" : node.address,
-                        known->closed ? "drains" : "alive", text_of(known->ledger.total()), text_of(taken),
-                        text_of(known->tasks), joined(labels)});
+                        away_.contains(id) ? "silent"
+                        : known->closed    ? "drains"
+                                           : "alive",
+                        text_of(known->ledger.total()), text_of(taken), text_of(known->tasks), joined(labels)});
   }
   return all;
 }

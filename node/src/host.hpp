@@ -47,6 +47,9 @@ class Host {
   /// Connects to another node. Both have proved themselves, and it knows what this is for.
   virtual async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) = 0;
 
+  /// Which machine is at the other end of a connection from another node. Empty: this one.
+  virtual std::string machine_of(int socket) = 0;
+
   // ---- Processes
 
   /// Of this program, which is open as `executable`. Whoever waits for children tells the node of its end.

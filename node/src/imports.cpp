@@ -82,12 +82,16 @@ async::Async<Result<object_store::Location>> Imports::import(Imports* self, std:
 
 async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location object) {
   Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "nobody was asked"};
+  const TimePoint until = self->executor_.now() + kAwayTime;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt != 0) PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
     auto link = co_await reach(self, object.node);
     if (!link) {
       answer = std::move(link).error();
       if (answer.error().code() == ErrorCode::kNotFound) break;
+      // The head does not say where it is: it waits for that node, or is away itself.
+      const bool head_waits = answer.error().code() == ErrorCode::kDeadlineExceeded;
+      if (head_waits && self->executor_.now() < until) attempt = 0;
       continue;
     }
     wire::Message ask = wire::ClaimObject{object};
@@ -238,6 +242,7 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, N
 
 async::Async<Result<std::shared_ptr<net::Peer>>> Imports::connect(Imports* self, NodeId node) {
   auto address = co_await find_address(self, node);
+  if (!address && address.error().code() == ErrorCode::kDeadlineExceeded) co_return std::move(address).error();
   if (!address) co_return not_reached(node, address.error());
   const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self->self_.value()};
   auto socket =
@@ -294,10 +299,11 @@ bool Imports::has_any_of(NodeId node) const {
 
 // It keeps what was claimed for a while.
 async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
-  const TimePoint until = self->executor_.now() + kGraceTime;
+  const TimePoint until = self->executor_.now() + kAwayTime;
   while (self->executor_.now() < until && self->has_any_of(node)) {
     const auto link = co_await reach(self, node);
     if (link) co_return;
+    if (link.error().code() == ErrorCode::kNotFound) break;
     const auto slept = co_await async::sleep(kAgainTime);
     if (!slept) co_return;
   }
@@ -305,6 +311,16 @@ async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
     if (import.origin.node == node) import.claimed = false;
   }
   self->forget_if_unused(node);
+}
+
+void Imports::ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then) {
+  background_.spawn(ask_whether_lost(this, node, std::move(then)));
+}
+
+async::Async<void> Imports::ask_whether_lost(Imports* self, NodeId node, async::UniqueFunction<void(bool lost)> then) {
+  const auto address = co_await self->find_(node);
+  if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this one ends
+  then(!address && address.error().code() == ErrorCode::kNotFound);
 }
 
 // Nodes come and go, a program's own above all.
@@ -376,8 +392,14 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
   NodeId source = origin.node;
   bool insists = false;
   std::optional<Error> why;
+  const TimePoint until = self->executor_.now() + kAwayTime;
   for (int attempts = 0; attempts < kAttempts;) {
     const std::size_t before = chunks->arrived();
+    const auto address = co_await find_address(self, source);
+    if (!address && address.error().code() == ErrorCode::kDeadlineExceeded && self->executor_.now() < until) {
+      PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away itself
+      continue;
+    }
     const auto pulled = co_await pull_from(self, source, Wish{origin, self->self_, insists}, chunks);
     if (pulled && !*pulled) co_return {};
     if (pulled && !insists) {
@@ -395,6 +417,7 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
       continue;
     }
     if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
+    self->ask_anew_where(origin.node);
     attempts = chunks->arrived() == before ? attempts + 1 : 0;
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }
@@ -404,6 +427,12 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
   }
   if (object_store::is_lost(*why)) co_return *why;
   co_return lost_with_its_node(id, *why);
+}
+
+/// Unless there is a connection to it, by which its address is the right one.
+void Imports::ask_anew_where(NodeId node) {
+  const auto found = neighbours_.find(node);
+  if (found != neighbours_.end() && found->second.link == nullptr) found->second.address.clear();
 }
 
 async::Async<Result<std::optional<NodeId>>> Imports::pull_from(Imports* self, NodeId source, Wish wish,

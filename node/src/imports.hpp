@@ -28,12 +28,13 @@ namespace pharos::node {
 /// pulls it just now. While it has a place here its node keeps it for this one, which has claimed it there; so its
 /// memory here may be taken at any time. When nobody here keeps it any more its node is told.
 ///
-/// Owned by StoreService; on the node's strand. When the connection to a node breaks, what it has is claimed still if
-/// it is back within kGraceTime; else what is not in memory here is lost.
-/// End: close(), then closed() soon.
+/// Owned by StoreService; on the node's strand. When the connection to a node breaks, what it has is claimed still
+/// until the head says that the node is lost, or kAwayTime has passed; then what is not in memory here is lost. End:
+/// close(), then closed() soon.
 class Imports final : public net::Peer::Owner {
  public:
-  static constexpr auto kGraceTime = std::chrono::seconds{10};
+  static constexpr auto kGraceTime = std::chrono::seconds{10};  ///< before the head is asked whether a node is lost
+  static constexpr Duration kAwayTime = std::chrono::seconds{90};
   static constexpr Duration kKeepTime = std::chrono::seconds{1};
   static constexpr Duration kAheadTime = std::chrono::seconds{30};
 
@@ -69,6 +70,9 @@ class Imports final : public net::Peer::Owner {
   std::shared_ptr<object_store::Chunks> begin_relay(const ObjectId& id);
   void end_relay(const ObjectId& id);
 
+  /// Whether the head says that it is no node of this cluster any more. False too if the head says nothing.
+  void ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then);
+
   /// Tells nodes of what has ended here.
   void look();
   /// What was kept for it need not be.
@@ -102,6 +106,7 @@ class Imports final : public net::Peer::Owner {
     Done done;
   };
 
+  static async::Async<void> ask_whether_lost(Imports* self, NodeId node, async::UniqueFunction<void(bool lost)> then);
   static async::Async<Result<wire::ObjectClaimed>> claim(Imports* self, Location object);
   Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed,
                            Duration time);
@@ -122,6 +127,7 @@ class Imports final : public net::Peer::Owner {
   static async::Async<Result<std::optional<NodeId>>> pull_from(Imports* self, NodeId source, object_store::Wish wish,
                                                                std::shared_ptr<object_store::Chunks> chunks);
   static async::Async<Result<void>> provide(Imports* self, Body body);
+  void ask_anew_where(NodeId node);
   void begin_pulls();
   void begin_pull(Pull pull);
 

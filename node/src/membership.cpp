@@ -23,6 +23,9 @@ constexpr auto kRejoinTime = 5s;
 constexpr Duration kFirstPause = 50ms;  // before the head is looked for again
 constexpr Duration kLongestPause = 500ms;
 constexpr auto kReopenTime = 500ms;
+// Of silence before a connection ends: then the network has ended it, and not the process at its other end.
+constexpr auto kQuietTime = 5s;
+constexpr std::uint32_t kQuietTicks = 5;
 constexpr std::size_t kOutputQueuedMax = std::size_t{16} << 20;  // to a node, of what workers elsewhere write
 
 /// So that a thousand nodes do not come in the same moment.
@@ -71,7 +74,11 @@ Head::Tell Membership::tell_own_node() {
 
 void Membership::tell_head(wire::Message message) {
   if (!head_address_.empty()) {
-    if (head_link_ != nullptr && !coming_back_) head_link_->send(message);
+    if (Session::belongs(message)) {
+      session_.say(std::move(message));
+    } else if (head_link_ != nullptr && !coming_back_) {
+      head_link_->send(message);
+    }
   } else if (head_ != nullptr) {
     executor_.post([this, to = heads_, message = std::move(message)]() mutable {
       if (head_ != nullptr && heads_ == to) head_->on_message(id_, std::move(message));
@@ -141,8 +148,12 @@ async::Async<Result<void>> Membership::start(Membership* self) {
 async::Async<void> Membership::replace_head(Membership* self, Error why) {
   log(LogLevel::kError, "the head cannot write, and starts again from what it has written", {kv("error", why)});
   self->head_.reset();
-  for (const FarNode& node : self->far_nodes_in_order()) node.peer->close();
+  for (const auto& [number, node] : self->far_nodes_) {
+    if (node.peer != nullptr) node.peer->close();
+  }
   self->far_nodes_.clear();
+  self->far_links_.clear();
+  self->silence_ = Silence{};
   co_await Records::end(std::exchange(self->records_, nullptr));
   for (;;) {
     self->host_.run_aside([store = std::shared_ptr{std::move(self->store_)}]() mutable { store.reset(); }, [] {});
@@ -161,12 +172,23 @@ async::Async<void> Membership::replace_head(Membership* self, Error why) {
 }
 
 void Membership::add_node(Fd socket) {
+  std::string machine = host_.machine_of(socket.get());
   const auto peer = link_to(std::move(socket));
-  far_nodes_.emplace(peer.get(), FarNode{.peer = peer, .id = {}, .number = ++last_far_node_});
+  const Number number = ++last_far_node_;
+  far_nodes_.emplace(number, FarNode{.peer = peer, .machine = std::move(machine), .id = {}});
+  far_links_.emplace(peer.get(), number);
+  silence_.add(number, "", executor_.now());  // until it has joined
   tick_later();
 }
 
-void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64_t request) {
+std::optional<Membership::Number> Membership::number_of(NodeId id) const {
+  const auto found =
+      std::find_if(far_nodes_.begin(), far_nodes_.end(), [id](const auto& each) { return each.second.id == id; });
+  return found == far_nodes_.end() ? std::nullopt : std::optional{found->first};
+}
+
+void Membership::admit(Number number, const wire::JoinCluster& join, std::uint64_t request) {
+  FarNode& node = far_nodes_.at(number);
   const auto refuse = [&](Error why) { node.peer->respond(request, std::move(why)); };
   if (!head_address_.empty()) {
     return refuse(
@@ -180,13 +202,13 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   if (!total) return refuse(std::move(total).error());
   if (const auto labels = scheduler::check_labels(join.labels); !labels) return refuse(labels.error());
   const Head::NodeDescription description{.address = join.address, .total = *total, .labels = join.labels};
-  if (join.again && head_->awaits_report_of(join.node)) {  // on a link that it has given up
-    const auto before = std::find_if(far_nodes_.begin(), far_nodes_.end(),
-                                     [&](const auto& each) { return each.second.id == join.node; });
-    if (before != far_nodes_.end()) {
-      const auto link = before->second.peer;
-      lose(link.get(), false);
-      link->close();
+  if (join.again) {
+    if (resume(number, join, request)) return;
+    // What it had on an earlier connection does not go on.
+    if (const auto before = number_of(join.node)) {
+      const auto link = far_nodes_.at(*before).peer;
+      lose(*before, false);
+      if (link != nullptr) link->close();
     }
   }
   if (join.again && !head_->expects(join.node)) {
@@ -196,12 +218,18 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   if (!join.again && head_->knows(join.node)) return refuse({ErrorCode::kAlreadyExists, "the node has joined before"});
   if (!join.again) head_->remove_node(join.node);  // it has heard nothing of the head before, which ended just then
   node.id = join.node;
-  auto tell_node = [peer = node.peer, request](wire::Message message) {
-    if (std::holds_alternative<wire::ClusterJoined>(message)) {
+  node.session = std::make_shared<Session>(random_u64());
+  node.session->begin(node.peer);
+  silence_.add(number, node.machine, executor_.now());
+  note_heard(number);
+  auto tell_node = [session = node.session, peer = node.peer, request](wire::Message message) {
+    if (auto* const joined = std::get_if<wire::ClusterJoined>(&message)) {
+      joined->session = session->number();
       peer->respond(request, message);
-    } else if (!std::holds_alternative<wire::Output>(message) ||
-               peer->queued() < kOutputQueuedMax) {  // else it is lost
-      peer->send(message);
+    } else if (Session::belongs(message)) {
+      session->say(std::move(message));
+    } else if (const auto& link = session->link(); link != nullptr && link->queued() < kOutputQueuedMax) {
+      link->send(message);  // else it is lost
     }
   };
   if (join.again) {
@@ -211,9 +239,53 @@ void Membership::admit(FarNode& node, const wire::JoinCluster& join, std::uint64
   }
 }
 
-void Membership::lose(const net::Peer* peer, bool was_silent) {
-  const auto gone = far_nodes_.extract(peer);
-  if (!gone.empty() && gone.mapped().id && head_ != nullptr) head_->remove_node(gone.mapped().id, was_silent);
+/// False: the node has no session with this head that can go on. One that has not reported all has to do so anew.
+bool Membership::resume(Number number, const wire::JoinCluster& join, std::uint64_t request) {
+  const auto before = number_of(join.node);
+  if (!before || head_->awaits_report_of(join.node)) return false;
+  FarNode& node = far_nodes_.at(*before);
+  if (node.session->number() != join.session || !node.session->can_resume(join.heard)) return false;
+  if (node.peer != nullptr) {
+    far_links_.erase(node.peer.get());
+    node.peer->close();
+  }
+  node.peer = far_nodes_.extract(number).mapped().peer;
+  silence_.remove(number);
+  far_links_[node.peer.get()] = *before;
+  log(LogLevel::kInfo, "a node whose connection had ended is back", {kv("node", node.id)});
+  node.peer->respond(request,
+                     wire::ClusterJoined{.session = join.session, .resumed = true, .heard = node.session->heard()});
+  node.session->resume(node.peer, join.heard);
+  note_heard(*before);
+  return true;
+}
+
+void Membership::note_heard(Number number) {
+  if (silence_.heard(number, executor_.now()) == Silence::Change::kSuspicionEnds) {
+    log(LogLevel::kWarn, "another machine is heard again: the link of this machine was down");
+  }
+  FarNode& node = far_nodes_.at(number);
+  if (std::exchange(node.away, false) && head_ != nullptr) head_->node_is_back(node.id);
+}
+
+void Membership::suspect_own_link() {
+  log(LogLevel::kWarn,
+      "nothing comes from any other machine: the link of this machine is down, perhaps; nodes may come back",
+      {kv("seconds", Silence::kSuspicionTicksMax)});
+  for (auto& [number, node] : far_nodes_) {
+    if (!silence_.is_elsewhere(number)) continue;
+    node.away = true;
+    if (head_ != nullptr) head_->node_is_away(node.id);
+  }
+}
+
+void Membership::lose(Number number, bool was_silent) {
+  const auto gone = far_nodes_.extract(number);
+  if (gone.empty()) return;
+  silence_.remove(number);
+  const FarNode& node = gone.mapped();
+  if (node.peer != nullptr) far_links_.erase(node.peer.get());
+  if (node.id && head_ != nullptr) head_->remove_node(node.id, was_silent);
 }
 
 // ---- A head elsewhere
@@ -222,17 +294,54 @@ async::Async<Result<wire::ClusterJoined>> Membership::ask_to_join(Membership* se
                                                                   async::Deadline deadline) {
   if (self->head_link_ != nullptr) self->head_link_->close();
   const auto link = self->head_link_ = self->link_to(std::move(head));
+  if (!again) {
+    self->session_ = Session{};
+    self->session_.begin(link);
+  }
   const Machine& machine = self->node_.machine();
   const wire::Beat asked{self->executor_.now()};
-  wire::Message ask =
-      wire::JoinCluster{self->id_, self->reached_at_, machine.resources.amounts(), machine.labels, again};
+  const std::uint64_t heard_before = self->session_.heard();
+  wire::Message ask = wire::JoinCluster{.node = self->id_,
+                                        .address = self->reached_at_,
+                                        .amounts = machine.resources.amounts(),
+                                        .labels = machine.labels,
+                                        .again = again,
+                                        .session = self->session_.number(),
+                                        .heard = heard_before};
   PHAROS_CO_TRY(const net::Parcel answer, co_await link->request(std::move(ask), std::vector<Fd>{}, deadline));
   const auto* const joined = std::get_if<wire::ClusterJoined>(&answer.message);
   if (joined == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
-  self->head_lasts_ = joined->lasts;
+  if (joined->resumed && !self->session_.can_resume(joined->heard)) {
+    co_return Error{ErrorCode::kInternal, "the head has heard more than this node has said"};
+  }
   if (!joined->lost) self->node_.pass_on_beat(asked);
+  if (!joined->lost) self->go_on_with(*joined, heard_before);
+  self->head_spoke_ = self->executor_.now();
   self->tick_later();
   co_return *joined;
+}
+
+/// The connection may have ended since: then nothing goes on yet. What has come behind the answer has been counted, and
+/// nothing is said between the end of the old session and the report with which a new one begins.
+void Membership::go_on_with(const wire::ClusterJoined& joined, std::uint64_t heard_before) {
+  if (joined.resumed) {
+    if (head_link_ == nullptr) return;
+    session_.resume(head_link_, joined.heard);
+    coming_back_ = false;
+    ++returns_;
+    return;
+  }
+  head_lasts_ = joined.lasts;
+  if (!coming_back_) return session_.set_number(joined.session);
+  const std::uint64_t heard = session_.heard() - heard_before;
+  session_ = Session{head_link_ == nullptr ? 0 : joined.session};
+  if (head_link_ == nullptr) return;
+  for (std::uint64_t i = 0; i < heard; ++i) session_.note_heard();
+  session_.begin(head_link_);
+  coming_back_ = false;
+  ++returns_;
+  node_.note_cluster(joined);
+  node_.return_to_head();
 }
 
 async::Async<Result<void>> Membership::join(Membership* self, ReachedAt reached_at, async::Deadline deadline) {
@@ -258,9 +367,21 @@ async::Async<Result<void>> Membership::try_to_join(Membership* self, ReachedAt r
 
 void Membership::lose_head(const Error& why) {
   head_link_.reset();
+  session_.pause();
   if (!joined_ || std::exchange(coming_back_, true)) return;
-  if (!head_lasts_) return ends_.lost(why);
+  // One that has just been heard, and will not be started again, has ended.
+  const TimePoint now = executor_.now();
+  const bool may_be_there = head_lasts_ || now - head_spoke_ >= kQuietTime || now < after_silence_;
+  if (!may_be_there) return ends_.lost(why);
   background_.spawn(come_back(this, why));
+}
+
+/// What was sent to this node before a cut, or while this process was stopped, may come just before the end of the
+/// connection: the head has been silent all the same.
+void Membership::note_head_spoke() {
+  const TimePoint now = executor_.now();
+  if (joined_ && now - head_spoke_ >= kQuietTime) after_silence_ = now + kQuietTime;
+  head_spoke_ = now;
 }
 
 async::Async<void> Membership::come_back(Membership* self, Error why) {
@@ -278,6 +399,7 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
       why = std::move(socket).error();
       continue;
     }
+    const std::uint64_t returns_before = self->returns_;
     // A head has much to do when it starts, on a slow disk perhaps: it is given up with the connection alone.
     const auto patience =
         async::Deadline::after(self->away_max_ - (self->executor_.now() - since), self->executor_.now());
@@ -291,10 +413,7 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
       self->ends_.given_up();
       co_return;
     }
-    if (self->head_link_ == nullptr) continue;
-    self->coming_back_ = false;
-    self->node_.note_cluster(*joined);
-    self->node_.return_to_head();
+    if (self->returns_ == returns_before) continue;
     log(LogLevel::kInfo, "the head is back", {kv("head", self->head_address_)});
     co_return;
   }
@@ -303,16 +422,9 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
 
 // ---- Both
 
-std::vector<Membership::FarNode> Membership::far_nodes_in_order() const {
-  std::vector<FarNode> nodes;
-  for (const auto& [peer, node] : far_nodes_) nodes.push_back(node);
-  std::sort(nodes.begin(), nodes.end(), [](const FarNode& a, const FarNode& b) { return a.number < b.number; });
-  return nodes;
-}
-
 void Membership::end_all() {
-  for (const FarNode& node : far_nodes_in_order()) {
-    if (node.id) node.peer->send(wire::EndNode{});
+  for (const auto& [number, node] : far_nodes_) {
+    if (node.session != nullptr) node.session->say(wire::EndNode{});
   }
   if (ends_.told_to) ends_.told_to();
 }
@@ -330,47 +442,71 @@ void Membership::tick() {
   if (closing_) return;
   if (!head_address_.empty()) {
     if (joined_ && head_link_ != nullptr) {
-      head_link_->send(wire::Beat{executor_.now()});
+      head_link_->send(wire::Beat{executor_.now(), coming_back_ ? 0 : session_.heard()});
       tick_later();
     }
     return;
   }
-  for (const FarNode& node : far_nodes_in_order()) {
-    if (++far_nodes_.at(node.peer.get()).silent_ticks <= kSilentTicks) continue;
-    log(LogLevel::kWarn, "nothing comes from a node, which is given up", {kv("node", node.id)});
-    lose(node.peer.get(), true);
-    node.peer->close();
+  const Silence::Tick ticked = silence_.tick();
+  if (ticked.change == Silence::Change::kSuspicionBegins) suspect_own_link();
+  for (const Number number : ticked.lost) {
+    const auto link = far_nodes_.at(number).peer;
+    log(LogLevel::kWarn, "nothing comes from a node, which is given up", {kv("node", far_nodes_.at(number).id)});
+    lose(number, true);
+    if (link != nullptr) link->close();
   }
   if (!far_nodes_.empty()) tick_later();
 }
 
 void Membership::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
+  const auto* const beat = std::get_if<wire::Beat>(&parcel.message);
   if (head_link_ != nullptr && &from == head_link_.get()) {
+    note_head_spoke();
+    if (beat != nullptr) {
+      if (!coming_back_) session_.confirm(beat->heard);
+      return node_.pass_on_beat(*beat);
+    }
+    if (Session::belongs(parcel.message)) session_.note_heard();
     if (std::holds_alternative<wire::EndNode>(parcel.message)) return end_all();
-    if (const auto* const beat = std::get_if<wire::Beat>(&parcel.message)) return node_.pass_on_beat(*beat);
     return node_.on_head_message(std::move(parcel.message));
   }
-  const auto found = far_nodes_.find(&from);
-  if (found == far_nodes_.end()) return;
-  FarNode& node = found->second;
-  node.silent_ticks = 0;
-  if (std::holds_alternative<wire::Beat>(parcel.message)) {
-    from.send(parcel.message);
+  const auto found = far_links_.find(&from);
+  if (found == far_links_.end()) return;
+  const Number number = found->second;
+  note_heard(number);
+  const FarNode& node = far_nodes_.at(number);
+  if (beat != nullptr) {
+    if (node.session != nullptr) node.session->confirm(beat->heard);
+    from.send(wire::Beat{beat->sent, node.session == nullptr ? 0 : node.session->heard()});
     return;
   }
   const auto* const join = std::get_if<wire::JoinCluster>(&parcel.message);
-  if (join != nullptr && request && !node.id) return admit(node, *join, *request);
-  if (node.id && head_ != nullptr) head_->on_message(node.id, std::move(parcel.message));
+  if (join != nullptr && request && !node.id) return admit(number, *join, *request);
+  if (!node.id) return;
+  if (Session::belongs(parcel.message)) node.session->note_heard();
+  if (head_ != nullptr) head_->on_message(node.id, std::move(parcel.message));
 }
 
 void Membership::on_peer_closed(net::Peer& peer, const Error& why) {
   if (head_link_ != nullptr && &peer == head_link_.get()) return lose_head(why);
-  const auto node = far_nodes_.find(&peer);
-  if (node != far_nodes_.end() && !closing_) {
-    log(LogLevel::kWarn, "a node's connection has ended, and it is given up",
-        {kv("node", node->second.id), kv("error", why)});
+  const auto found = far_links_.find(&peer);
+  if (found == far_links_.end()) return;
+  const Number number = found->second;
+  FarNode& node = far_nodes_.at(number);
+  const bool by_network =
+      silence_.ticks_of(number) >= kQuietTicks || (silence_.suspects_own_link() && silence_.is_elsewhere(number));
+  if (node.session != nullptr && by_network && !closing_) {
+    log(LogLevel::kInfo, "the connection of a silent node has ended; the node may come back",
+        {kv("node", node.id), kv("error", why)});
+    far_links_.erase(found);
+    node.session->pause();
+    node.peer.reset();
+    return;
   }
-  lose(&peer);
+  if (!closing_) {
+    log(LogLevel::kWarn, "a node's connection has ended, and it is given up", {kv("node", node.id), kv("error", why)});
+  }
+  lose(number, false);
 }
 
 void Membership::close() {
@@ -379,7 +515,9 @@ void Membership::close() {
   node_.close();
   if (records_ != nullptr) records_->close();
   if (head_link_ != nullptr) head_link_->close();
-  for (const FarNode& node : far_nodes_in_order()) node.peer->close();
+  for (const auto& [number, node] : far_nodes_) {
+    if (node.peer != nullptr) node.peer->close();
+  }
 }
 
 }  // namespace pharos::node

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,16 +20,23 @@
 #include "host.hpp"
 #include "node.hpp"
 #include "records.hpp"
+#include "session.hpp"
+#include "silence.hpp"
 
 namespace pharos::node {
 
 /// A node's place in its cluster: beside the head, which other nodes join here; or joined to a head elsewhere. Carries
 /// what head and nodes tell each other, and sees when one of them is gone:
-/// - A node is lost when its connection ends, or when nothing has come from it for kSilentTicks ticks of this process's
-///   own: a head that was stopped for a while has not ticked, and finds what its nodes have said meanwhile.
-/// - A node whose head is gone, and has records, keeps all it has and looks for a head at that address again: another
-///   one that has those records knows the node, and is told what there is (Head::restore). One that has given the node
-///   up says so.
+/// - A node is lost when its connection ends because its process does, or when nothing has come from it for too long
+///   (Silence). A head that hears nothing from any other machine suspects its own link, and waits.
+/// - A connection that ends after some seconds of silence is the network's fault. The node may come back until it is
+///   lost: both ends go on with their session, and say again what the other has not heard (Session). Nothing else
+///   changes: neither Head nor Node hears of it.
+/// - A node whose connection to the head has ended keeps all that it has, and looks for a head at that address again.
+///   The same head goes on with the session, or says that it has given the node up. Another head that has the records
+///   of the first one knows the node, and is told what there is (Head::restore).
+/// - When a head that keeps no records ends the connection, and was not silent before, it has ended, and so does the
+/// node.
 /// - A head that cannot write any more is made anew of what is durable, and its nodes come back to it as to another.
 /// Owned by the daemon. Everything runs on one strand.
 /// End: close(), then whatever is posted runs until closed().
@@ -80,15 +88,14 @@ class Membership final : public net::Peer::Owner {
 
  private:
   static constexpr std::size_t kWaitingMax = 64;
-  static constexpr std::uint32_t kSilentTicks = 9;
+  using Number = Silence::Number;
   struct FarNode {
-    std::shared_ptr<net::Peer> peer;
-    NodeId id;  // none until it has joined
-    std::uint32_t silent_ticks = 0;
-    std::uint64_t number = 0;  // in the order in which they came
+    std::shared_ptr<net::Peer> peer;     // null: the connection has ended, and the node may come back
+    std::string machine;                 // empty: the head's own
+    NodeId id;                           // none until it has joined
+    std::shared_ptr<Session> session{};  // the same
+    bool away = false;                   // while the head suspects its own link; nothing has come from it since
   };
-  /// In that order.
-  std::vector<FarNode> far_nodes_in_order() const;
 
   std::shared_ptr<net::Peer> link_to(Fd socket);
   void tell_head(wire::Message message);
@@ -103,14 +110,20 @@ class Membership final : public net::Peer::Owner {
   // The head here.
   static async::Async<Result<std::unique_ptr<storage::KvStore>>> open_records(Membership* self);
   static async::Async<void> replace_head(Membership* self, Error why);
-  void admit(FarNode& node, const wire::JoinCluster& join, std::uint64_t request);
-  void lose(const net::Peer* peer, bool was_silent = false);
+  void admit(Number number, const wire::JoinCluster& join, std::uint64_t request);
+  bool resume(Number number, const wire::JoinCluster& join, std::uint64_t request);
+  std::optional<Number> number_of(NodeId node) const;
+  void lose(Number number, bool was_silent);
+  void note_heard(Number number);
+  void suspect_own_link();
 
   // A head elsewhere.
   static async::Async<Result<void>> try_to_join(Membership* self, ReachedAt reached_at, async::Deadline deadline);
   static async::Async<Result<wire::ClusterJoined>> ask_to_join(Membership* self, Fd head, bool again,
                                                                async::Deadline deadline);
+  void go_on_with(const wire::ClusterJoined& joined, std::uint64_t heard_before);
   void lose_head(const Error& why);
+  void note_head_spoke();
   static async::Async<void> come_back(Membership* self, Error why);
 
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
@@ -133,12 +146,18 @@ class Membership final : public net::Peer::Owner {
   bool joined_ = false;
   bool head_lasts_ = false;
   bool coming_back_ = false;  // the head is gone
+  Session session_;           // with a head elsewhere
+  TimePoint head_spoke_;      // when something came from it
+  TimePoint after_silence_;   // until then the head's last silence explains the end of a connection
+  std::uint64_t returns_ = 0;
   bool ticks_ = false;
-  std::uint64_t last_far_node_ = 0;
+  Number last_far_node_ = 0;
   bool closing_ = false;
   std::vector<Fd> waiting_;  // drivers
   Node node_;
-  std::unordered_map<const net::Peer*, FarNode> far_nodes_;
+  std::map<Number, FarNode> far_nodes_;  // in the order in which they came
+  std::unordered_map<const net::Peer*, Number> far_links_;
+  Silence silence_;  // of far nodes
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   async::AsyncGroup background_;
 };

@@ -290,6 +290,7 @@ class Node final : public net::Peer::Owner {
     WorkerId granted{};                      // which is reached
     scheduler::LeaseRequestId waits_here{};  // for the same; other nodes were asked for it, too
     std::optional<TimePoint> asked_again{};  // for the first time: the actor could not be reached
+    TimePoint asked_at{};                    // for the last time, of these
   };
   /// Whoever asked does not wait for answers any more.
   void forget_questions(const std::function<bool(const Client&)>& of);

@@ -18,6 +18,7 @@ Error too_many_wait() {
 
 constexpr auto kReachTime = 3s;
 constexpr auto kAskAgainTime = 200ms;
+constexpr auto kHeadWaits = 3s;       // before it answers, more than for the word of how a process has ended
 constexpr auto kReachPatience = 15s;  // with an actor: longer than it takes to find that its node is lost
 
 scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vector<wire::GpuShare>& gpus) {
@@ -32,6 +33,8 @@ void Node::on_actor_alive(const wire::ActorAlive& alive) {
   const auto asked = asked_.find(alive.number);
   if (asked == asked_.end() || asked->second.reaching) return;
   const Client client = asked->second.client;
+  // The head has not said so at once: it has waited for that node.
+  if (executor_.now() - asked->second.asked_at >= kHeadWaits) asked->second.asked_again.reset();
   if (const auto worker = find_incarnation(alive.actor, alive.incarnation); worker != nullptr && !worker->crashed) {
     return hand_over_actor(worker->id, alive, std::move(asked_.extract(asked).mapped()));
   }
@@ -94,6 +97,7 @@ void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
   const Client& client = asked->second.client;
   const wire::ConnectActor question{alive.actor, alive.incarnation, {client.job->id, client.caller, alive.number}};
   asked->second.question = question;
+  asked->second.asked_at = now;
   tell_head(question);
 }
 

@@ -80,11 +80,19 @@ async::Async<Result<Fd>> ReactorHost::connect(ReactorHost* self, std::string add
   PHAROS_CO_TRY(const net::Address place, net::parse_address(address));
   PHAROS_CO_TRY(Fd socket, co_await net::connect_to(&self->reactor_, place, deadline));
   PHAROS_CO_TRY_VOID(net::set_up_far_socket(socket.get()));
+  if (introduction.leads_to_leased_worker()) PHAROS_CO_TRY_VOID(net::make_patient(socket.get()));
   const auto greeted =
       co_await net::initiate(&self->reactor_, socket.get(), self->settings_.token, self->settings_.node, deadline);
   if (!greeted) co_return greeted.error();
   PHAROS_CO_TRY_VOID(net::send_all(socket.get(), std::as_bytes(std::span{&introduction, 1}), deadline));
   co_return std::move(socket);
+}
+
+std::string ReactorHost::machine_of(int socket) {
+  const auto here = net::bound_address(socket);
+  const auto there = net::far_address(socket);
+  if (!here || !there || there->loopback() || there->place == here->place) return {};
+  return there->place;
 }
 
 // ---- Processes

@@ -33,6 +33,8 @@ class ReactorHost final : public Host {
   std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) override;
   async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) override;
 
+  std::string machine_of(int socket) override;
+
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
   void kill_zygote(pid_t pid) override;
   void open_program(const wire::RegisterJob& program,

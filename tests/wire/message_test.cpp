@@ -132,8 +132,8 @@ const std::vector<Message>& one_of_each() {
       EndIncarnation{ActorId{42}, 43, true, 44, true},
       IncarnationEnded{ActorId{44}, 45, "killed", true},
       ActorAlive{46, ActorId{47}, 48, NodeId{49}, 50, "killed by signal 9", "10.0.0.1:7400", true},
-      JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}, true},
-      ClusterJoined{76, true, true},
+      JoinCluster{NodeId{74}, "10.0.0.1:7400", {{"cpu", 75}}, {{"zone", "a"}, {"disk", "ssd"}}, true, 302, 303},
+      ClusterJoined{76, true, true, 304, true, 305},
       LeaseGranted{77, WorkerId{78}, NodeId{79}, "10.0.0.1:7400"},
       Refused{51, Error{ErrorCode::kNotFound, "there is none"}},
       WorkerCrashed{WorkerId{31}, ", in f()", "*** SIGSEGV\n  #0 f()\n"},
@@ -169,7 +169,7 @@ const std::vector<Message>& one_of_each() {
       ReadStacks{WorkerId{151}},
       Stacks{"thread 1\n  #0 f()\n"},
       RecallLeases{{WorkerId{152}, WorkerId{153}}, 1},
-      Beat{TimePoint{201ns}},
+      Beat{TimePoint{201ns}, 306},
       Confirmed{118},
       Report{{JobId{119}},
              {{CallerId{120}, JobId{121}}},
@@ -239,7 +239,7 @@ auto fields(const EndWorker& m) {
   return std::tie(m.grace_ms, m.moves);
 }
 auto fields(const Beat& m) {
-  return std::tie(m.sent);
+  return std::tie(m.sent, m.heard);
 }
 auto fields(const DrainNode& m) {
   const auto& [node, limit_ms, number] = m;
@@ -369,12 +369,12 @@ auto fields(const ActorAlive& m) {
   return std::tie(number, actor, incarnation, node, max_task_retries, ended, address, out_of_memory);
 }
 auto fields(const JoinCluster& m) {
-  const auto& [node, address, amounts, labels, again] = m;
-  return std::tie(node, address, amounts, labels, again);
+  const auto& [node, address, amounts, labels, again, session, heard] = m;
+  return std::tie(node, address, amounts, labels, again, session, heard);
 }
 auto fields(const ClusterJoined& m) {
-  const auto& [cpus, lost, lasts] = m;
-  return std::tie(cpus, lost, lasts);
+  const auto& [cpus, lost, lasts, session, resumed, heard] = m;
+  return std::tie(cpus, lost, lasts, session, resumed, heard);
 }
 auto fields(const Confirmed& m) {
   const auto& [count] = m;

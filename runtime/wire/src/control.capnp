@@ -74,7 +74,7 @@ struct Message {
     nodeLoad @63 :NodeLoad;            # node to head
     listRows @64 :ListRows;            # people's question to any node, which tells the head or asks the node; answered by rows
     rows @65 :Rows;
-    beat @66 :Beat;                    # node to head, and back as it was; and on to its exclusive actors
+    beat @66 :Beat;                    # node to head, and back; and on to its exclusive actors
     confirmed @67 :UInt64;             # head to node: so many of what it has said in vain else will outlive the head
     report @68 :Report;                # node to a head that has started again: what there is
     actorLife @69 :ActorLife;          # nobody's: what the head writes down, beside startActor and promiseActor
@@ -230,7 +230,10 @@ struct EndIncarnation {
   moves @4 :Bool;                 # it goes on elsewhere: what it has not begun goes there, too
 }
 struct EndWorker { graceMs @0 :UInt32; moves @1 :Bool; }
-struct Beat { sent @0 :Int64; }  # ns, by the node's monotonic clock
+struct Beat {
+  sent @0 :Int64;                 # ns, by the node's monotonic clock
+  heard @1 :UInt64;               # messages of this session that the sender of this beat has heard
+}
 struct DrainNode { node @0 :UInt64; limitMs @1 :UInt32; number @2 :UInt64; }  # limit 0: none; number: of the question
 struct IncarnationEnded { actor @0 :UInt64; incarnation @1 :UInt32; reason @2 :Text; outOfMemory @3 :Bool; }
 struct ActorAlive { number @0 :UInt64; actor @1 :UInt64; incarnation @2 :UInt32; node @3 :UInt64; maxTaskRetries @4 :Int32; ended @5 :Text; address @6 :Text; outOfMemory @7 :Bool; }
@@ -240,6 +243,8 @@ struct JoinCluster {
   amounts @2 :List(Amount);       # that it gives; nothing: it runs nothing
   labels @3 :List(Label);
   again @4 :Bool;                 # it has joined this cluster before
+  session @5 :UInt64;             # that it would like to go on with; 0: none
+  heard @6 :UInt64;               # messages of that session from the head
 }
 struct NodeLoad {
   tasks @0 :List(Amount);
@@ -276,6 +281,9 @@ struct ClusterJoined {
   cpus @0 :UInt32;                # of all nodes
   lost @1 :Bool;                  # the cluster has given it up: it has not joined, and may do so as another node
   lasts @2 :Bool;                 # if the head ends, another one will go on
+  session @3 :UInt64;
+  resumed @4 :Bool;               # the session that the node asked for goes on
+  heard @5 :UInt64;               # messages of that session from the node
 }
 struct Report {
   jobs @0 :List(UInt64);          # of other nodes' drivers

@@ -190,12 +190,17 @@ std::optional<Message> read_message(schema::Message::Reader from) {
     }
     case Schema::JOIN_CLUSTER: {
       const auto r = from.getJoinCluster();
-      return JoinCluster{NodeId{r.getNode()}, text(r.getAddress()), read_amounts(r.getAmounts()),
-                         read_labels(r.getLabels()), r.getAgain()};
+      return JoinCluster{NodeId{r.getNode()},
+                         text(r.getAddress()),
+                         read_amounts(r.getAmounts()),
+                         read_labels(r.getLabels()),
+                         r.getAgain(),
+                         r.getSession(),
+                         r.getHeard()};
     }
     case Schema::CLUSTER_JOINED: {
       const auto r = from.getClusterJoined();
-      return ClusterJoined{r.getCpus(), r.getLost(), r.getLasts()};
+      return ClusterJoined{r.getCpus(), r.getLost(), r.getLasts(), r.getSession(), r.getResumed(), r.getHeard()};
     }
     case Schema::LEASE_GRANTED: {
       const auto r = from.getLeaseGranted();
@@ -332,7 +337,10 @@ std::optional<Message> read_message(schema::Message::Reader from) {
       }
       return rows;
     }
-    case Schema::BEAT: return Beat{TimePoint{Duration{from.getBeat().getSent()}}};
+    case Schema::BEAT: {
+      const auto r = from.getBeat();
+      return Beat{TimePoint{Duration{r.getSent()}}, r.getHeard()};
+    }
     case Schema::CONFIRMED: return Confirmed{from.getConfirmed()};
     case Schema::REPORT: return read_report(from.getReport());
     case Schema::ACTOR_LIFE:

@@ -252,12 +252,17 @@ void write_message(schema::Message::Builder to, const Message& message) {
                    write_amounts(b.initAmounts(static_cast<unsigned>(m.amounts.size())), m.amounts);
                    write_labels(b.initLabels(static_cast<unsigned>(m.labels.size())), m.labels);
                    b.setAgain(m.again);
+                   b.setSession(m.session);
+                   b.setHeard(m.heard);
                  },
                  [&](const ClusterJoined& m) {
                    auto b = to.initClusterJoined();
                    b.setCpus(m.cpus);
                    b.setLost(m.lost);
                    b.setLasts(m.lasts);
+                   b.setSession(m.session);
+                   b.setResumed(m.resumed);
+                   b.setHeard(m.heard);
                  },
                  [&](const LeaseGranted& m) {
                    auto b = to.initLeaseGranted();
@@ -440,7 +445,11 @@ void write_message(schema::Message::Builder to, const Message& message) {
                    b.setMatching(m.matching);
                    b.setNumber(m.number);
                  },
-                 [&](const Beat& m) { to.initBeat().setSent(m.sent.time_since_epoch().count()); },
+                 [&](const Beat& m) {
+                   auto b = to.initBeat();
+                   b.setSent(m.sent.time_since_epoch().count());
+                   b.setHeard(m.heard);
+                 },
                  [&](const Confirmed& m) { to.setConfirmed(m.count); },
                  [&](const Report& m) { write_report(to.initReport(), m); },
                  [&](const ActorLife& m) { write_life(to.initActorLife(), m); },

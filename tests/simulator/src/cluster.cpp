@@ -160,6 +160,7 @@ Process& Cluster::start_driver(const std::string& name, std::size_t node, std::f
         return program;
       });
   drivers_.push_back(&process);
+  machines_.emplace(&process, host.address());
   host.serve_driver(std::move(nodes), alone);
   return process;
 }
@@ -276,6 +277,18 @@ void Cluster::hold_head_link(std::size_t place, bool to_head, bool from_head, Du
   const std::string other{node(place).what()};
   if (to_head) network_.hold(other, head, world_.now() + time);
   if (from_head) network_.hold(head, other, world_.now() + time);
+}
+
+void Cluster::cut_off(std::size_t place, Duration time) {
+  network_.cut_off(host(place).address(), world_.now() + time,
+                   [this](const Process& process) { return machine_of(process); });
+}
+
+std::string Cluster::machine_of(const Process& process) const {
+  if (const auto driver = machines_.find(&process); driver != machines_.end()) return driver->second;
+  const Process* root = &process;
+  while (root->parent() != nullptr) root = root->parent();
+  return std::string{root->what()};
 }
 
 std::vector<Process*> Cluster::machine(std::size_t place) {

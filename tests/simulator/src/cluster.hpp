@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,6 +71,9 @@ class Cluster final {
   /// For so long one of the two is not heard by the other, or neither is: the head, and the node at that place. What is
   /// between their workers and drivers passes.
   void hold_head_link(std::size_t place, bool to_head, bool from_head, Duration time);
+  /// For so long that machine and all others reach nothing of each other.
+  void cut_off(std::size_t place, Duration time);
+  SimulatedHost& host(std::size_t place) { return *std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(place)); }
   /// Its node's process, and zygotes and workers.
   std::vector<Process*> machine(std::size_t place);
   /// It has started, and goes on from its records.
@@ -89,6 +93,7 @@ class Cluster final {
 
   SimulatedHost& add_host(std::string name, std::uint32_t cpus);
   SimulatedHost* find_host(const std::string& address);
+  std::string machine_of(const Process& process) const;
   void step_done();
   std::string look_at_disk();
   std::string look_at_nodes();
@@ -104,6 +109,7 @@ class Cluster final {
   Kernel kernel_;
   std::size_t nodes_;
   std::vector<Process*> drivers_;
+  std::map<const Process*, std::string> machines_;  // of drivers
   std::uint64_t looked_at_writes_ = 0;
   std::uint64_t looked_at_runs_ = 0;      // of all nodes
   std::optional<TimePoint> twice_since_;  // an exclusive actor runs

@@ -118,11 +118,12 @@ Network::~Network() {
   }
 }
 
-std::pair<Fd, Fd> Network::connect(bool may_break) {
+std::pair<Fd, Fd> Network::connect(bool may_break, bool is_patient) {
   look_after_unopened();  // before their numbers are used again
   const auto connection = std::make_shared<Connection>();
   connection->number = ++last_number_;
   connection->may_break = may_break;
+  connection->is_patient = is_patient;
   connections_.push_back(connection);
   Fd ends[2];
   for (int side = 0; side < 2; ++side) {
@@ -198,6 +199,9 @@ TimePoint Network::next_arrival(const Connection& connection, int to) {
   if (!held_.empty() && sender != nullptr && receiver != nullptr) {
     const auto held = held_.find({std::string{sender->what()}, std::string{receiver->what()}});
     if (held != held_.end()) when = std::max(when, held->second + (when - world_.now()));
+  }
+  for (const auto& [machine, until] : cut_off_) {
+    if (until > world_.now() && is_cut_off(connection, machine)) when = std::max(when, until + (when - world_.now()));
   }
   return std::max(connection.ends[to].last_arrival + Duration{1}, when);
 }
@@ -338,12 +342,52 @@ void Network::hold(const std::string& from, const std::string& to, TimePoint unt
   held_[{from, to}] = until;
 }
 
-TimePoint Network::held_until(const std::string& one, const std::string& other) const {
+TimePoint Network::cut_off_until(const std::string& one, const std::string& other) const {
   TimePoint until;
+  for (const auto& [machine, when] : cut_off_) {
+    if (one != other && (machine == one || machine == other)) until = std::max(until, when);
+  }
+  return until;
+}
+
+TimePoint Network::held_until(const std::string& one, const std::string& other) const {
+  TimePoint until = cut_off_until(one, other);
   for (const auto& pair : {std::pair{one, other}, std::pair{other, one}}) {
     if (const auto held = held_.find(pair); held != held_.end()) until = std::max(until, held->second);
   }
   return until;
+}
+
+bool Network::is_cut_off(const Connection& connection, const std::string& machine) const {
+  const Process* const one = connection.ends[0].process;
+  const Process* const other = connection.ends[1].process;
+  if (one == nullptr || other == nullptr) return false;
+  return (machine_of_(*one) == machine) != (machine_of_(*other) == machine);
+}
+
+void Network::cut_off(const std::string& machine, TimePoint until, MachineOf machine_of) {
+  world_.note(machine, "is cut off");
+  machine_of_ = std::move(machine_of);
+  cut_off_[machine] = until;
+  if (until - world_.now() > kTimeout) world_.after(kTimeout, [this, machine] { time_out(machine); });
+}
+
+// Either end finds out for itself.
+void Network::time_out(const std::string& machine) {
+  const auto connections = connections_;
+  for (const auto& connection : connections) {
+    if (connection->is_patient || connection->cut || !is_cut_off(*connection, machine)) continue;
+    connection->cut = true;
+    world_.note("link", "times out", connection->number);
+    for (End& end : connection->ends) {
+      end.on_its_way.clear();
+      world_.after(world_.lots().between(Duration{0}, std::chrono::milliseconds{900}), [connection, &end] {
+        if (end.closed || end.over) return;
+        end.over = Error{ErrorCode::kUnavailable, "nothing came from the other machine"};
+        if (const auto link = end.link.lock()) link->come();
+      });
+    }
+  }
 }
 
 void Network::end_of(Process& process) {

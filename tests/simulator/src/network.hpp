@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,8 +49,9 @@ class Network {
   Network(Network&&) = delete;
   ~Network();
 
-  /// Both ends of a new connection. `may_break`: its ends are on different machines.
-  std::pair<Fd, Fd> connect(bool may_break);
+  /// Both ends of a new connection. `may_break`: its ends are on different machines. `is_patient`: it outlasts a cut of
+  /// more than kTimeout.
+  std::pair<Fd, Fd> connect(bool may_break, bool is_patient = false);
   /// Asks, for the end that is this descriptor, whether a process opens the other one. Answered a little later; false:
   /// nobody will.
   void when_other_opens(int end, async::UniqueFunction<void(bool opened)> then);
@@ -61,6 +63,14 @@ class Network {
   bool cut_one();
   /// Until then nothing passes from processes of the one name to those of the other. It is not lost: it comes later.
   void hold(const std::string& from, const std::string& to, TimePoint until);
+  /// Which machine a process is on.
+  using MachineOf = std::function<std::string(const Process& process)>;
+  /// Until then nothing passes between that machine and the others. Connections that are not patient end after
+  /// kTimeout, at both ends, with what is on its way; what is said on others comes later.
+  void cut_off(const std::string& machine, TimePoint until, MachineOf machine_of);
+  static constexpr Duration kTimeout = std::chrono::seconds{10};
+  /// When nothing keeps these machines apart.
+  TimePoint cut_off_until(const std::string& one, const std::string& other) const;
   /// When all that is said between the two passes, in both directions.
   TimePoint held_until(const std::string& one, const std::string& other) const;
   /// From now on faults strike control messages as `choose` says.
@@ -91,6 +101,7 @@ class Network {
   struct Connection {
     std::uint64_t number;
     bool may_break;
+    bool is_patient;
     bool cut = false;
     End ends[2];
   };
@@ -104,6 +115,8 @@ class Network {
   static void print(const Connection& connection, int to, const Segment& segment);
   Fault fault_of(const Connection& connection, const Segment& segment);
   Duration delay();
+  bool is_cut_off(const Connection& connection, const std::string& machine) const;
+  void time_out(const std::string& machine);
   TimePoint next_arrival(const Connection& connection, int to);
   void forget_closed();
   void tell_about_other(End& end, bool opened);
@@ -115,6 +128,8 @@ class Network {
   std::vector<std::shared_ptr<Connection>> connections_;
   std::map<int, std::pair<std::shared_ptr<Connection>, int>> unopened_;  // by descriptor
   std::map<std::pair<std::string, std::string>, TimePoint> held_;
+  std::map<std::string, TimePoint> cut_off_;  // machines: until when
+  MachineOf machine_of_;
   std::uint64_t last_number_ = 0;
 };
 

@@ -29,6 +29,7 @@ constexpr Duration kDiskMin = 20us;
 constexpr Duration kDiskMax = 5ms;
 constexpr Duration kLookTime = 50ms;  // at whether the sender of an object lives
 constexpr Duration kStreamTime = 20s;
+constexpr Duration kPullReachTime = 3s;
 constexpr auto kJoinTime = 9s;
 constexpr ByteCount kStoreBytes = 8_MiB;  // it can be full
 
@@ -72,7 +73,11 @@ class SimulatedHost::NodeProgram final : public Program {
                     host,
                     {.node = settings_of(host), .open_records = host.open_records(process)},
                     {.lost = [&process](const Error&) { process.exit(1); },
-                     .given_up = [&process] { process.exit(1); },
+                     .given_up =
+                         [&process, &host] {
+                           host.given_up_ = true;
+                           process.exit(1);
+                         },
                      .told_to = [&process] { process.exit(); }}},
         background_{process.executor()} {}
 
@@ -229,15 +234,17 @@ async::Async<Result<Fd>> SimulatedHost::connect(SimulatedHost* self, std::string
     co_return Error{ErrorCode::kUnavailable, "nobody listens at " + address};
   }
   // What is for callers and objects may break; a node whose connection to the head breaks is lost.
-  auto [mine, others] = self->network_.connect(introduction.purpose != node::Introduction::Purpose::kJoin);
+  auto [mine, others] = self->network_.connect(introduction.purpose != node::Introduction::Purpose::kJoin,
+                                               introduction.leads_to_leased_worker());
   other->process_.at(self->process_.now() + lots.between(Duration{0}, kHearMax),
-                     [other, introduction, socket = std::move(others)]() mutable {
-                       other->serve_node(introduction, std::move(socket));
+                     [other, from = self->address(), introduction, socket = std::move(others)]() mutable {
+                       other->serve_node(from, introduction, std::move(socket));
                      });
   co_return std::move(mine);
 }
 
-void SimulatedHost::serve_node(const node::Introduction& introduction, Fd socket) {
+void SimulatedHost::serve_node(const std::string& from, const node::Introduction& introduction, Fd socket) {
+  arrives_from_ = from;
   if (introduction.purpose == node::Introduction::Purpose::kJoin) {
     program_->membership().add_node(std::move(socket));
   } else {
@@ -363,6 +370,12 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
 void SimulatedHost::pull(std::string address, const object_store::Wish& wish,
                          std::shared_ptr<object_store::Chunks> into, Pulled done) {
   SimulatedHost* const from = find_(address);
+  if (network_.cut_off_until(this->address(), address) > process_.now()) {
+    process_.at(process_.now() + kPullReachTime, [done = std::make_shared<Pulled>(std::move(done)), address] {
+      (*done)(Error{ErrorCode::kUnavailable, "nobody answers at " + address});
+    });
+    return;
+  }
   if (from == nullptr || !from->process_.alive()) {
     process_.at(process_.now() + kGreetMin, [done = std::make_shared<Pulled>(std::move(done)), address] {
       (*done)(Error{ErrorCode::kUnavailable, "nobody listens at " + address});

@@ -48,6 +48,8 @@ class SimulatedHost final : public node::Host {
   /// How they differ from what it knows; empty if they do not.
   std::string wrong_on_disk() const;
   NodeId node_id() const { return node_id_; }
+  /// Its node has ended because it heard that the cluster has given it up. A real one joins as another node then.
+  bool given_up() const { return given_up_; }
 
   Result<net::SocketPair> make_connection() override;
   Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) override;
@@ -55,6 +57,8 @@ class SimulatedHost final : public node::Host {
   std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) override;
   async::Async<Result<Fd>> reach(std::string address, node::Introduction introduction,
                                  async::Deadline deadline) override;
+
+  std::string machine_of(int) override { return arrives_from_; }
 
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
   void kill_zygote(pid_t pid) override { kill(pid); }
@@ -86,7 +90,7 @@ class SimulatedHost final : public node::Host {
   }
   static async::Async<Result<Fd>> connect(SimulatedHost* self, std::string address, node::Introduction introduction,
                                           async::Deadline deadline);
-  void serve_node(const node::Introduction& introduction, Fd socket);
+  void serve_node(const std::string& from, const node::Introduction& introduction, Fd socket);
 
   Kernel& kernel_;
   Network& network_;
@@ -95,6 +99,8 @@ class SimulatedHost final : public node::Host {
   NodeProgram* program_ = nullptr;  // once its process has begun
   std::uint64_t checked_runs_ = 0;  // of its process
   NodeId node_id_;                  // since then
+  std::string arrives_from_;        // the machine whose connection is being served
+  bool given_up_ = false;
   Process& process_;
 };
 

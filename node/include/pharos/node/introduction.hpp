@@ -22,6 +22,10 @@ struct Introduction {
   std::uint64_t caller = 0;
   std::uint64_t actor = 0;   ///< whose worker is meant; 0: the one that is named
   std::uint64_t worker = 0;  ///< leased by the caller
+
+  /// A task cannot be sent again to the worker that runs it, so this connection has to outlast a cut of the network.
+  /// Both ends hear from their nodes when the other one is lost.
+  bool leads_to_leased_worker() const { return purpose == Purpose::kServeCaller && actor == 0; }
 };
 static_assert(sizeof(Introduction) == 32);
 

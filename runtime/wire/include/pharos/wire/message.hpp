@@ -239,12 +239,17 @@ struct JoinCluster {
   std::string address;  ///< where other nodes reach it
   Amounts amounts;      ///< that it gives; nothing: it runs nothing
   std::map<std::string, std::string> labels{};
-  bool again = false;  ///< it has joined this cluster before
+  bool again = false;         ///< it has joined this cluster before
+  std::uint64_t session = 0;  ///< the session that it had with the head and wants to go on with; 0: none
+  std::uint64_t heard = 0;    ///< how many messages of that session have come from the head
 };
 struct ClusterJoined {
   std::uint32_t cpus = 0;  ///< of all nodes
   bool lost = false;       ///< the cluster has given it up: it has not joined, and may do so as another node
   bool lasts = false;      ///< if the head ends, another one will go on
+  std::uint64_t session = 0;
+  bool resumed = false;     ///< the session that the node asked for goes on
+  std::uint64_t heard = 0;  ///< how many messages of that session have come from the node
 };
 /// Resources that are had together or not at all.
 struct PlaceGroup {
@@ -553,9 +558,10 @@ struct Stacks {
   std::string text{};  ///< for people
 };
 
-/// All is well. A node's comes back to it as it was, so that it knows since when.
+/// All is well. The head sends a node's beat back to it with the same time, so that the node knows since when.
 struct Beat {
-  TimePoint sent{};  ///< by the node's clock, which its workers share
+  TimePoint sent{};         ///< by the node's clock, which its workers share
+  std::uint64_t heard = 0;  ///< how many messages of their session the sender of this beat has heard
 };
 /// It is to end. Of the head's: with all others.
 struct EndNode {};
