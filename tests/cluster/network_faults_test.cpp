@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "nodes_apart.hpp"
@@ -104,13 +105,60 @@ TEST_F(NetworkFaultsTest, CutsThatComeAgainAndAgainAreNotSeenByAnybody) {
   expect_steady(*program);
 }
 
-enum class Cut { kOff, kToNode, kToHead };
+struct OneCluster {
+  std::unique_ptr<ChildProgram> head;
+  std::vector<std::unique_ptr<ChildProgram>> nodes;
+  std::unique_ptr<ChildProgram> program;
+};
+
+// Two clusters on the same machines, so that one cut is enough.
+TEST_F(NetworkFaultsTest, AJobLosesNothingWhenTheHeadsMachineIsCutOffFor20SecondsWhetherThereAreRecordsOrNot) {
+  must_end_within(120s);
+  std::vector<OneCluster> clusters;
+  for (const bool keeps_records : {false, true}) {
+    start_head_at(keeps_records, "cpu=1,h=4", keeps_records ? "7401" : "7400");
+    start_node_at(kB, "cpu=1,b=4");
+    start_node_at(kC, "cpu=1,c=4");
+    auto program = start_far(UNDER_FAULTS, {"around", file("stop")});
+    read_until(*program, "ready");
+    clusters.push_back({std::move(head_), std::exchange(nodes_, {}), std::move(program)});
+  }
+  const auto cut = std::chrono::steady_clock::now();
+  network_->cut_off(kHead);
+  for (const OneCluster& each : clusters) {
+    EXPECT_TRUE(each.head->error_with("nothing comes from any other machine", 12s)) << each.head->error();
+  }
+  std::this_thread::sleep_until(cut + 20s);  // what is tested
+  network_->heal();
+  for (const OneCluster& each : clusters) {
+    EXPECT_TRUE(each.head->error_with("the link of this machine was down", 10s)) << each.head->error();
+  }
+  std::this_thread::sleep_for(3s);  // calls go on
+  make("stop");
+  for (OneCluster& each : clusters) {
+    const auto ended = each.program->wait(60s);
+    EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
+    for (const char* const who : {"program to h: ", "c to h: ", "h to b: ", "h on c: "}) EXPECT_SAYS(ended.output, who);
+    for (std::size_t at = ended.output.find(", "); at != std::string::npos; at = ended.output.find(", ", at + 1)) {
+      EXPECT_EQ(ended.output.substr(at, 9), ", 0 wrong") << ended.output;
+    }
+    EXPECT_SAYS(ended.output, "out of order: 0\nthe same processes\n");
+    EXPECT_EQ(each.head->error().find("given up"), std::string::npos) << each.head->error();
+    for (auto& node : each.nodes) {
+      EXPECT_EQ(node->error().find("has given this node up"), std::string::npos) << node->error();
+      end(node);
+    }
+    end(each.head);
+  }
+}
+
+enum class Cut { kOff, kOffWithoutRecords, kToNode, kToHead };
 
 class LongCutsTest : public NetworkFaultsTest, public testing::WithParamInterface<Cut> {
  protected:
   /// The actor "moving" runs on b, and c comes afterwards.
   void begin() {
-    start_head_at(true);
+    start_head_at(GetParam() != Cut::kOffWithoutRecords);
     b_ = &start_node_at(kB, "cpu=1,b=1,both=1");
     program_ = start_far(UNDER_FAULTS, {"moving", file("stop"), file("sink")});
     read_until(*program_, "ready");
@@ -123,7 +171,8 @@ class LongCutsTest : public NetworkFaultsTest, public testing::WithParamInterfac
   }
   void cut() const {
     switch (GetParam()) {
-      case Cut::kOff: return network_->cut_off(kB);
+      case Cut::kOff:
+      case Cut::kOffWithoutRecords: return network_->cut_off(kB);
       case Cut::kToNode: return network_->cut_way(kHead, kB);
       case Cut::kToHead: return network_->cut_way(kB, kHead);
     }
@@ -178,11 +227,13 @@ TEST_P(LongCutsTest, ANodeThatIsCutOffIsGivenUpAndWhatItRanMovesAndItComesBackAs
   EXPECT_EQ(late_lines(known + 1000), (std::pair{0, 0}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, LongCutsTest, testing::Values(Cut::kOff, Cut::kToNode, Cut::kToHead),
+INSTANTIATE_TEST_SUITE_P(Ways, LongCutsTest,
+                         testing::Values(Cut::kOff, Cut::kOffWithoutRecords, Cut::kToNode, Cut::kToHead),
                          [](const auto& chosen) {
-                           return chosen.param == Cut::kOff      ? "BothWays"
-                                  : chosen.param == Cut::kToNode ? "ToTheNode"
-                                                                 : "ToTheHead";
+                           return chosen.param == Cut::kOff                 ? "BothWays"
+                                  : chosen.param == Cut::kOffWithoutRecords ? "BothWaysWithoutRecords"
+                                  : chosen.param == Cut::kToNode            ? "ToTheNode"
+                                                                            : "ToTheHead";
                          });
 
 enum class Between { kBothWays, kFromCaller, kToCaller };

@@ -81,6 +81,50 @@ void run_steady(pharos::Runtime& runtime, const std::string& file, std::size_t b
   say("out of order: " + std::to_string(wait_for(sequence.call<&Sequence::wrong>())));
 }
 
+int nap(int number) {
+  std::this_thread::sleep_for(3s);
+  return number;
+}
+/// Runs one task after the other on "c" until the file is there: they take long, and may not run twice.
+class Taskmaster {
+ public:
+  std::string run(const std::string& file) {
+    pharos::Runtime runtime;
+    int number = 0;
+    int wrong = 0;
+    while (!std::filesystem::exists(file)) {
+      const auto task = runtime.submit<&nap>({.resources = {{"c", 1}}}, ++number);
+      wrong += wait_for(task) == number ? 0 : 1;
+    }
+    return std::to_string(number) + " tasks, " + std::to_string(wrong) + " wrong";
+  }
+};
+
+/// Each of three machines calls another one: the program "h", "c" "h", and "h" "b". "h" has tasks on "c".
+void run_around(pharos::Runtime& runtime, const std::string& file) {
+  constexpr std::size_t kBytes = std::size_t{200} << 10;
+  const auto on_h = runtime.spawn<Sequence>({.resources = {{"h", 1}}});
+  const auto on_b = runtime.spawn<Sequence>({.resources = {{"b", 1}}});
+  const auto writes_on_h = runtime.spawn<Writer>({.resources = {{"h", 1}}});
+  const auto writes_on_c = runtime.spawn<Writer>({.resources = {{"c", 1}}});
+  const auto taskmaster = runtime.spawn<Taskmaster>({.resources = {{"h", 1}}});
+  const auto first = std::to_string(wait_for(on_h.call<&Sequence::process>())) + ' ' +
+                     std::to_string(wait_for(on_b.call<&Sequence::process>()));
+  const auto from_c = writes_on_c.call<&Writer::write>(on_h, 2, file, kBytes);
+  const auto from_h = writes_on_h.call<&Writer::write>(on_b, 3, file, kBytes);
+  const auto tasks = taskmaster.call<&Taskmaster::run>(file);
+  say("ready");
+  say("program to h: " + call_until(runtime, on_h, 1, file, kBytes));
+  say("c to h: " + wait_for(from_c));
+  say("h to b: " + wait_for(from_h));
+  say("h on c: " + wait_for(tasks));
+  const int wrong = wait_for(on_h.call<&Sequence::wrong>()) + wait_for(on_b.call<&Sequence::wrong>());
+  say("out of order: " + std::to_string(wrong));
+  const auto last = std::to_string(wait_for(on_h.call<&Sequence::process>())) + ' ' +
+                    std::to_string(wait_for(on_b.call<&Sequence::process>()));
+  say(first == last ? "the same processes" : "other processes");
+}
+
 /// Writes a line for each call, whose order the file keeps: "CALLER INCARNATION MILLISECONDS".
 class Marker {
  public:
@@ -199,6 +243,7 @@ int main(int argc, char** argv) {
   return pharos::cluster::report([&] {
     pharos::Runtime runtime;
     if (mode == "steady") run_steady(runtime, argv[2], argc > 3 ? std::stoul(argv[3]) : std::size_t{1} << 20);
+    if (mode == "around") run_around(runtime, argv[2]);
     if (mode == "moving") run_moving(runtime, argv[2], argv[3]);
     if (mode == "between") run_between(runtime, argv[2], argv[3]);
   });

@@ -51,8 +51,8 @@ class NodesApart : public SeveralNodes {
     return network_->start(place, PHAROS_EXECUTABLE, std::move(arguments), {{"PHAROS_RESOURCES", resources}});
   }
   /// One that keeps records has nodes that come back.
-  void start_head_at(bool keeps_records, const std::string& resources = "cpu=1") {
-    address_ = Network::address_of(kHead) + ":7400";
+  void start_head_at(bool keeps_records, const std::string& resources = "cpu=1", const std::string& port = "7400") {
+    address_ = Network::address_of(kHead) + ":" + port;
     std::vector<std::string> arguments{"--head", "--listen", address_};
     if (keeps_records) arguments.insert(arguments.end(), {"--state", folder() / "state"});
     head_ = start_at(kHead, std::move(arguments), resources);
