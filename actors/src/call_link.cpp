@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <chrono>
 
+#include "callbacks.hpp"
 #include "caller.hpp"
+#include "function_table.hpp"
+#include "refused.hpp"
+#include "running_call.hpp"
 #include "safeguard.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -21,7 +26,9 @@ constexpr std::size_t kUnacknowledgedMax = 64;
 constexpr std::size_t kUnacknowledgedBytes = 256 << 10;
 // Calls in flight that leave slower ones behind (an actor's coroutines may wait for days) do so in runs this long.
 constexpr std::size_t kRunMax = 1024;
-constexpr auto kRoomTime = std::chrono::milliseconds{100};  // then it looks again whether the worker is gone
+constexpr Duration kRoomTime = std::chrono::milliseconds{50};    // then it looks again whether the worker is gone
+constexpr Duration kStillTime = std::chrono::milliseconds{100};  // without a read, as WhenFull::kWait says
+constexpr Duration kStuckTime = std::chrono::seconds{30};
 
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
   std::uint64_t now = number.load();
@@ -43,6 +50,7 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
     const std::lock_guard lock{mutex_};
     link_ = link;
     returned_ = 0;
+    given_bytes_ = 0;
     const bool same = callee.comes_back() && callee_.actor == callee.actor && callee_.incarnation == callee.incarnation;
     callee_ = callee;
     if (why_lost_) {
@@ -78,8 +86,7 @@ std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
   stragglers_.clear();
   unacknowledged_.clear();
   unacknowledged_bytes_ = 0;
-  for (const CellHandle& cell : again) unordered_held_back_ += cell->call().unordered ? 1 : 0;
-  held_back_.insert(held_back_.begin(), again.begin(), again.end());
+  for (auto cell = again.rbegin(); cell != again.rend(); ++cell) hold_back(held_back_.begin(), std::move(*cell));
   return failed;
 }
 
@@ -174,7 +181,28 @@ std::size_t CallLink::send_now(CellHandle cell) {
   const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
   send_call(*cell, first_unanswered_ + unanswered_.size());
   unanswered_.push_back(cell.detach());
+  given_bytes_ += bytes;
   return bytes;
+}
+
+// Under the mutex.
+void CallLink::hold_back(std::deque<Held>::iterator before, CellHandle cell) {
+  if (cell->call().unordered) ++unordered_held_back_;
+  held_bytes_ += held_back_.emplace(before, std::move(cell))->bytes;
+}
+
+// Under the mutex. It is about to leave held_back_.
+void CallLink::note_sent_or_gone(const Held& held) {
+  if (held.cell->call().unordered) --unordered_held_back_;
+  held_bytes_ -= held.bytes;
+}
+
+// Under the mutex.
+CellHandle CallLink::take_held_back(std::deque<Held>::iterator held) {
+  note_sent_or_gone(*held);
+  CellHandle cell = std::move(held->cell);
+  held_back_.erase(held);
+  return cell;
 }
 
 void CallLink::hold_for_next(std::vector<CellHandle> returned) {
@@ -187,31 +215,40 @@ void CallLink::hold_for_next(std::vector<CellHandle> returned) {
   }
   in_flight_.fetch_add(returned.size(), std::memory_order_acq_rel);
   for (CellHandle& cell : returned) {
-    if (cell->call().unordered) ++unordered_held_back_;
-    held_back_.insert(held_back_.begin() + static_cast<std::ptrdiff_t>(returned_++), std::move(cell));
+    hold_back(held_back_.begin() + static_cast<std::ptrdiff_t>(returned_++), std::move(cell));
   }
 }
 
-// Under the mutex, with a link. As far as arguments are complete; and what need not wait for that.
-std::size_t CallLink::send_held_back() {
-  if (returned_ != 0) return 0;
-  std::size_t bytes = 0;
-  const auto send = [&](CellHandle cell) {
-    if (cell->call().unordered) --unordered_held_back_;
-    bytes += send_now(std::move(cell));
-  };
-  while (!held_back_.empty() && !held_back_.front()->awaits_arguments()) {
-    CellHandle cell = std::move(held_back_.front());
-    held_back_.pop_front();
-    send(std::move(cell));
+// Under the mutex, with a link. As far as arguments are complete, and what need not wait for that; and as long as there
+// is room.
+void CallLink::send_held_back() {
+  needs_room_ = false;
+  if (returned_ != 0) return;
+  const auto has_room = [this] { return link_->queued() <= net::Link::kQueuedMax; };
+  while (!held_back_.empty() && !held_back_.front().cell->awaits_arguments()) {
+    if (!has_room()) {
+      needs_room_ = true;
+      return;
+    }
+    send_now(take_held_back(held_back_.begin()));
   }
-  if (unordered_held_back_ == 0) return bytes;
-  std::erase_if(held_back_, [&](CellHandle& cell) {
-    const bool goes = cell->call().unordered && !cell->awaits_arguments();
-    if (goes) send(cell);
-    return goes;
+  if (unordered_held_back_ == 0) return;
+  std::erase_if(held_back_, [&](Held& held) {
+    if (!held.cell->call().unordered || held.cell->awaits_arguments()) return false;
+    if (!has_room()) {
+      needs_room_ = true;
+      return false;
+    }
+    note_sent_or_gone(held);
+    send_now(held.cell);
+    return true;
   });
-  return bytes;
+}
+
+// Who calls this writes what is sent here.
+void CallLink::on_room() {
+  const std::lock_guard lock{mutex_};
+  if (link_ != nullptr && !why_lost_) send_held_back();
 }
 
 void CallLink::advance() {
@@ -242,11 +279,10 @@ bool CallLink::cancel(ResultCell& cell) {
   {
     const std::lock_guard lock{mutex_};
     const auto held =
-        std::find_if(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
+        std::find_if(held_back_.begin(), held_back_.end(), [&](const Held& each) { return &*each.cell == &cell; });
     if (held != held_back_.end()) {
-      if ((*held)->call().unordered) --unordered_held_back_;
       if (static_cast<std::size_t>(held - held_back_.begin()) < returned_) --returned_;
-      held_back_.erase(held);
+      take_held_back(held);
       in_flight_.fetch_sub(1, std::memory_order_acq_rel);
       return true;
     }
@@ -263,38 +299,51 @@ bool CallLink::cancel(ResultCell& cell) {
 std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
   const std::lock_guard lock{mutex_};
   if (const auto number = number_of(cell)) return Place{true, *number};
-  const bool held =
-      std::any_of(held_back_.begin(), held_back_.end(), [&](const auto& each) { return &*each == &cell; });
-  return held ? std::optional{Place{}} : std::nullopt;
+  const bool unsent =
+      std::find(entering_.begin(), entering_.end(), &cell) != entering_.end() ||
+      std::any_of(held_back_.begin(), held_back_.end(), [&](const Held& each) { return &*each.cell == &cell; });
+  return unsent ? std::optional{Place{}} : std::nullopt;
 }
 
-void CallLink::send(CellHandle cell) {
+bool CallLink::send(CellHandle cell, WhenFull when_full) {
+  const auto fail = [&cell](const Error& why) {
+    cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+    return true;
+  };
   if (const std::size_t size = cell->arguments().size(); size > wire::kCallPayloadMax.bytes()) {
-    return cell->set_error(Error{ErrorCode::kInvalidArgument,
-                                 "the arguments have " + to_string(ByteCount{size}) + "; at most " +
-                                     to_string(wire::kCallPayloadMax) + " can travel",
-                                 "Pass them in parts."}
-                               .with_outcome(Outcome::kNotStarted));
+    return fail({ErrorCode::kInvalidArgument,
+                 "the arguments have " + to_string(ByteCount{size}) + "; at most " + to_string(wire::kCallPayloadMax) +
+                     " can travel",
+                 "Pass them in parts."});
   }
   std::unique_lock lock{mutex_};
-  if (link_ != nullptr && link_->queued() > net::Link::kQueuedMax) hold_back_user(lock);
+  bool full = link_ != nullptr && is_full();
+  if (when_full == WhenFull::kRefuse && (full || held_bytes_ > net::Link::kQueuedMax)) [[unlikely]]
+    return false;
+  if (full && when_full == WhenFull::kWait) [[unlikely]] {
+    if (const auto why = wait_for_room(lock, *cell)) {
+      lock.unlock();
+      return fail(*why);
+    }
+    full = link_ != nullptr && is_full();
+  }
   if (why_lost_) {
-    const Error why = Error{*why_lost_}.with_outcome(Outcome::kNotStarted);
+    const Error why = *why_lost_;
     lock.unlock();
-    return cell->set_error(why);
+    return fail(why);
   }
   if (in_flight() >= kInFlightMax) {
     lock.unlock();
-    return cell->set_error(Error{ErrorCode::kOverloaded,
-                                 std::to_string(kInFlightMax) + " calls to this actor have not been answered",
-                                 "get() some of their results before calling again."}
-                               .with_outcome(Outcome::kNotStarted));
+    if (when_full == WhenFull::kRefuse) return false;
+    return fail({ErrorCode::kOverloaded, std::to_string(kInFlightMax) + " calls to this actor have not been answered",
+                 "get() some of their results before calling again."});
   }
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
   const bool waits = stands(Safeguard::kOrder) && !held_back_.empty() && !cell->call().unordered;
-  if (link_ == nullptr || returned_ != 0 || waits || cell->awaits_arguments()) {
-    if (cell->call().unordered) ++unordered_held_back_;
-    return held_back_.push_back(std::move(cell));
+  if (link_ == nullptr || full || returned_ != 0 || waits || cell->awaits_arguments()) {
+    needs_room_ = needs_room_ || full;
+    hold_back(held_back_.end(), std::move(cell));
+    return true;
   }
   const bool clean = unflushed_bytes_ == 0;
   unflushed_bytes_ += send_now(std::move(cell));
@@ -305,22 +354,62 @@ void CallLink::send(CellHandle cell) {
     const auto link = link_;
     lock.unlock();
     link->flush();
-    return;
+    return true;
   }
   lock.unlock();
   if (clean) flush_queue_->add(weak_from_this());
+  return true;
 }
 
-// The bound: the calling thread waits until the worker has read some.
-void CallLink::hold_back_user(std::unique_lock<std::mutex>& lock) {
-  while (!why_lost_ && link_ != nullptr && link_->queued() > net::Link::kQueuedMax) {
-    unflushed_bytes_ = 0;
+// With the lock, which is open while this thread waits. Why the call fails; none: it may go, or be held back.
+std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
+  entering_.push_back(&cell);
+  lock.unlock();
+  if (this_thread.calls_back != nullptr) Callbacks::give_up_turn();
+  const auto note = cell.note_thread();
+  const RunningCall* const running = RunningCall::of_this_thread();
+  const Deadline deadline = cell.call().deadline;
+  std::optional<Error> why;
+  lock.lock();
+  while (!why_lost_ && link_ != nullptr && is_full()) {
+    const TimePoint now = clock_->now();
+    if (deadline.expired(now)) {
+      why = Error{ErrorCode::kDeadlineExceeded, "its deadline passed while too many calls of its actor waited",
+                  "Give it a later one, or have less under way before it."}
+                .with(readable_name(function_table()[cell.call().function].name()));
+      break;
+    }
+    if (side_ == Side::kWorker && reads_no_more(now)) {
+      if (held_bytes_ < kHeldBytesMax) break;
+      why = Error{ErrorCode::kOverloaded,
+                  to_string(ByteCount{held_bytes_ + link_->queued()}) +
+                      " of calls wait for this actor, which has taken none for " +
+                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kStuckTime).count()) + " s",
+                  "get() some of their results before calling again; the actor may be waiting for this one."};
+      break;
+    }
     const auto link = link_;
+    unflushed_bytes_ = 0;
     lock.unlock();
-    link->flush();
-    link->wait_for_room(net::Link::kQueuedMax, Deadline::after(kRoomTime, *clock_));
+    if (running != nullptr && running->cancelled()) {
+      why = actors::cancelled(cell.call().function);
+    } else {
+      link->flush();
+      link->wait_for_room(net::Link::kQueuedMax, std::min(deadline, Deadline::after(kRoomTime, now)));
+    }
     lock.lock();
+    if (why) break;
   }
+  std::erase(entering_, &cell);
+  return why;
+}
+
+// Under the mutex, with a link: whether the other end has read nothing for so long that it may be waiting for this
+// process.
+bool CallLink::reads_no_more(TimePoint now) {
+  const std::uint64_t taken = given_bytes_ - link_->queued();
+  if (taken != std::exchange(taken_bytes_, taken)) taken_at_ = now;
+  return now - taken_at_ >= (held_bytes_ < kHeldBytesMax ? kStillTime : kStuckTime);
 }
 
 void CallLink::flush() {
@@ -503,6 +592,7 @@ void CallLink::on_closed(Error) {
   {
     const std::lock_guard lock{mutex_};
     link_.reset();
+    needs_room_ = false;
     if (std::exchange(awaits_link_, true)) return;
   }
   if (const auto observer = observer_.lock()) observer->on_disconnected(*this);
@@ -515,6 +605,7 @@ void CallLink::leave(std::uint32_t incarnation) {
     const std::lock_guard lock{mutex_};
     if (link_ == nullptr || callee_.incarnation != incarnation) return;
     link = std::exchange(link_, nullptr);
+    needs_room_ = false;
     is_known = std::exchange(awaits_link_, true);
   }
   link->drop();  // calls on their way must not run there once it can be reached again
@@ -529,9 +620,11 @@ CallLink::Unanswered CallLink::take_unanswered() {
   raise(*numbers_, first_unanswered_);
   for (const auto& [number, taken] : stragglers_) unanswered.sent.emplace_back(taken);
   stragglers_.clear();
-  unanswered.unsent.assign(held_back_.begin(), held_back_.end());
+  for (Held& held : held_back_) unanswered.unsent.push_back(std::move(held.cell));
   held_back_.clear();
+  held_bytes_ = 0;
   unordered_held_back_ = 0;
+  needs_room_ = false;
   returned_ = 0;
   in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
   return unanswered;

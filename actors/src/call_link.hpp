@@ -32,11 +32,27 @@ namespace pharos::actors {
 /// back until the worker and their own arguments are there. The same for an actor and for a leased task worker. Owned
 /// by the caller's actor or task pool, and by calls that are being sent. Threads: any. Failure: when the connection
 /// ends, calls wait until lose() or cut() says what becomes of them. Calls that were never sent are "not started", the
-/// others "unknown". Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded; while more than
-/// Link::kQueuedMax bytes wait for the worker to read them, the calling thread waits too.
+/// others "unknown". Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded. While more than
+/// Link::kQueuedMax bytes wait for the worker to read them, the link is full, and each caller says what becomes of a
+/// call then (WhenFull).
 class CallLink final : public net::Link::Handler, public Flushable, public std::enable_shared_from_this<CallLink> {
  public:
   static constexpr std::size_t kInFlightMax = std::size_t{1} << 24;
+  /// So much a worker's calls may hold back beyond Link::kQueuedMax.
+  static constexpr std::size_t kHeldBytesMax = std::size_t{1} << 30;
+
+  /// What becomes of a call that finds the link full.
+  enum class WhenFull : std::uint8_t {
+    /// The calling thread waits for room, no longer than the call's deadline. In a worker it waits only as long as the
+    /// other end reads: if that has read nothing for 100 ms, it may be waiting for this worker, and the call is held
+    /// back. With kHeldBytesMax held back the thread waits again, and after 30 s without a read the call fails with
+    /// kOverloaded.
+    kWait,
+    kHold,    ///< It is held back until there is room.
+    kRefuse,  ///< It is not taken; nor where as much is held back, for want of a connection or of arguments.
+  };
+  /// What kind of process calls.
+  enum class Side : std::uint8_t { kProgram, kWorker };
 
   /// Who wants to know how it goes. Called without locks, in the order of events.
   class Observer {
@@ -66,8 +82,9 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
 
   CallLink(CallerId caller, Numbers numbers, std::shared_ptr<const Clock> clock,
            std::shared_ptr<FlushQueue> flush_queue, std::shared_ptr<LargeValues> large_values,
-           std::weak_ptr<detail::Caller> receiver, std::weak_ptr<Observer> observer)
+           std::weak_ptr<detail::Caller> receiver, std::weak_ptr<Observer> observer, Side side)
       : caller_{caller},
+        side_{side},
         numbers_{std::move(numbers)},
         clock_{std::move(clock)},
         flush_queue_{std::move(flush_queue)},
@@ -92,8 +109,9 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended);
 
   /// Sends the cell's call; or keeps its place, and those behind it, until advance(), if its arguments are not
-  /// complete. A link that is lost fails it at once.
-  void send(detail::CellHandle cell);
+  /// complete. A link that is lost fails it at once. False, and the cell is pending still: kRefuse, and the link is
+  /// full or has kInFlightMax calls in flight.
+  bool send(detail::CellHandle cell, WhenFull when_full);
   /// Its other end has begun none of these, and begins nothing more: they go before all others to the next one.
   void hold_for_next(std::vector<detail::CellHandle> returned);
   /// Sends on: the arguments of a call are complete, or it has been given up.
@@ -133,6 +151,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::uint32_t incarnation() const;
 
   void on_frames(net::FrameBatch frames, std::vector<Fd> descriptors) override;
+  void on_room() override;
   void on_closed(Error why) override;
 
  private:
@@ -148,9 +167,20 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   detail::ResultCell* take(std::uint64_t number);
   std::uint64_t all_answered_below() const;
   void acknowledge();
-  void hold_back_user(std::unique_lock<std::mutex>& lock);
+  /// A call that is not sent yet, and so not numbered.
+  struct Held {
+    explicit Held(detail::CellHandle held) : cell{std::move(held)}, bytes{cell->arguments().size()} {}
+    detail::CellHandle cell;
+    std::size_t bytes;  // of its arguments, as far as they were there when it came
+  };
+  bool is_full() const { return needs_room_ || link_->queued() > net::Link::kQueuedMax; }
+  std::optional<Error> wait_for_room(std::unique_lock<std::mutex>& lock, detail::ResultCell& cell);
+  bool reads_no_more(TimePoint now);
+  void hold_back(std::deque<Held>::iterator before, detail::CellHandle cell);
+  detail::CellHandle take_held_back(std::deque<Held>::iterator held);
+  void note_sent_or_gone(const Held& held);
   std::size_t send_now(detail::CellHandle cell);
-  std::size_t send_held_back();
+  void send_held_back();
   Result<detail::ActorHandles> receive_actors(std::span<const std::byte>& payload);
   void acknowledge_later(std::uint64_t number);
   void acknowledge_what_came_with(std::uint64_t number);
@@ -160,6 +190,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
 
   const CallerId caller_;
+  const Side side_;
   const Numbers numbers_;
   const std::shared_ptr<const Clock> clock_;
   const std::shared_ptr<FlushQueue> flush_queue_;
@@ -174,9 +205,15 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::uint64_t first_unanswered_;
   std::deque<detail::ResultCell*> unanswered_;  // from first_unanswered_ on; null once answered; each holds a reference
   std::map<std::uint64_t, detail::ResultCell*> stragglers_;  // that later calls have left behind
-  std::deque<detail::CellHandle> held_back_;                 // not sent yet, and so not numbered
-  std::size_t unordered_held_back_ = 0;                      // of these
-  std::size_t returned_ = 0;                                 // the first of these; then nothing goes over this link
+  std::deque<Held> held_back_;
+  std::size_t held_bytes_ = 0;                       // of these
+  std::size_t unordered_held_back_ = 0;              // of these
+  std::size_t returned_ = 0;                         // the first of these; then nothing goes over this link
+  bool needs_room_ = false;                          // some of these could go, if the link were not full: on_room()
+  std::vector<const detail::ResultCell*> entering_;  // whose threads wait for room
+  std::uint64_t given_bytes_ = 0;                    // to the link
+  std::uint64_t taken_bytes_ = 0;                    // of these, that it had written when somebody last looked
+  TimePoint taken_at_;                               // when that had changed
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
   // Of a remote actor: whose replies have come since the last acknowledgement.

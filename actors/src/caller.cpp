@@ -86,8 +86,8 @@ ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std:
     : caller_{caller}, id_{id}, label_{std::move(label)} {}
 
 // A call whose arguments are not there yet keeps its place in the order.
-CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function,
-                             const Arguments& arguments) {
+CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
+                             CallLink::WhenFull when_full) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(actors::stopped());
   CellHandle cell = caller->new_cell();
@@ -103,15 +103,17 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
   call.unordered = options.unordered;
   const auto incomplete = caller->prepare(cell, call, arguments);
   if (cell->ready()) return cell;
-  if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
   if (incomplete != nullptr && options.unordered) {
+    if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
     caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) mutable {
       if (missing) return cell->set_error(std::move(*missing));
-      if (!cell->ready()) link->send(std::move(cell));  // unless it has been given up
+      if (!cell->ready()) link->send(std::move(cell), CallLink::WhenFull::kHold);  // unless it has been given up
     });
     return cell;
   }
-  link_->send(cell);
+  if (!link_->send(cell, when_full)) return {};
+  // Not before: while this thread waited for room the link itself looked at the deadline.
+  if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
   if (incomplete == nullptr) return cell;
   caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) {
     if (missing) {
@@ -198,10 +200,12 @@ void ActorHandle::on_disconnected(CallLink&) {
 
 // ---- Caller
 
-Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue)
+Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue,
+               CallLink::Side side)
     : platform_{std::move(platform)},
       executor_{platform_->executor()},
       flush_queue_{std::move(flush_queue)},
+      side_{side},
       large_values_{std::make_shared<actors::LargeValues>(executor_)},
       room_{std::make_shared<actors::WaitingRoom>(
           *platform_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); },
@@ -211,8 +215,8 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
       background_{executor_} {}
 
 std::shared_ptr<Caller> Caller::make(std::shared_ptr<actors::Platform> platform,
-                                     std::shared_ptr<actors::FlushQueue> flush_queue) {
-  std::shared_ptr<Caller> caller{new Caller{std::move(platform), std::move(flush_queue)}};
+                                     std::shared_ptr<actors::FlushQueue> flush_queue, CallLink::Side side) {
+  std::shared_ptr<Caller> caller{new Caller{std::move(platform), std::move(flush_queue), side}};
   add_live(caller.get());
   return caller;
 }
@@ -233,7 +237,7 @@ void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& re
 
 std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> observer) {
   return std::make_shared<CallLink>(registered_.caller, numbers_, platform_, flush_queue_, large_values_,
-                                    weak_from_this(), std::move(observer));
+                                    weak_from_this(), std::move(observer), side_);
 }
 
 struct Caller::Incomplete {
@@ -671,6 +675,16 @@ CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, cons
   CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments);
   arguments.let_go();
   return cell;
+}
+Result<CellHandle> try_call_actor(const ActorHandle& actor, const CallOptions& options,
+                                  const RegisteredFunction& function, Arguments& arguments) {
+  CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments, CallLink::WhenFull::kRefuse);
+  arguments.let_go();
+  if (cell) return cell;
+  return Error{ErrorCode::kOverloaded,
+               "actor \"" + actor.label() + "\" has not taken the calls before this one, and no more of them may wait",
+               "Try again after a pause, or get() some of their results first."}
+      .with_outcome(Outcome::kNotStarted);
 }
 void kill_actor(const ActorHandle& actor) {
   const_cast<ActorHandle&>(actor).kill();

@@ -40,7 +40,9 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   void keep_construction(CellHandle construction) { construction_ = std::move(construction); }
   /// Its resources are a part of that.
   void keep_group(std::shared_ptr<GroupHandle> group) { group_ = std::move(group); }
-  CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
+  /// Null: kRefuse, and its queue is full.
+  CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
+                  actors::CallLink::WhenFull when_full = actors::CallLink::WhenFull::kWait);
   void kill();
   void stop(Duration grace);
   /// Ready when it is gone for good as far as this process knows, with why; before any call throws that.
@@ -85,7 +87,7 @@ struct Home {
 class Caller final : public std::enable_shared_from_this<Caller>, public actors::TaskPool::Leases {
  public:
   static std::shared_ptr<Caller> make(std::shared_ptr<actors::Platform> platform,
-                                      std::shared_ptr<actors::FlushQueue> flush_queue);
+                                      std::shared_ptr<actors::FlushQueue> flush_queue, actors::CallLink::Side side);
   ~Caller() override;
 
   /// The node has taken it in. Nothing can be called before.
@@ -152,7 +154,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
  private:
-  Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue);
+  Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue,
+         actors::CallLink::Side side);
 
   void request_lease(actors::TaskPool& pool) override;
   void return_lease(WorkerId worker) override;
@@ -206,6 +209,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   const std::shared_ptr<actors::Platform> platform_;  // handles may keep this longer than its Driver lives
   async::Executor& executor_;
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
+  const actors::CallLink::Side side_;
   const std::shared_ptr<actors::LargeValues> large_values_;
   const std::shared_ptr<actors::WaitingRoom> room_;
   const std::shared_ptr<actors::Recipes> recipes_;

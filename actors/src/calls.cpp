@@ -35,7 +35,7 @@ constexpr auto kHandOverTime = 10s;  // to claim what came with a reply, when th
 Calls::Calls(const std::shared_ptr<Platform>& platform)
     : platform_{platform},
       flush_queue_{FlushQueue::make(*platform, kFlushDelayMax)},
-      caller_{detail::Caller::make(platform, flush_queue_)},
+      caller_{detail::Caller::make(platform, flush_queue_, CallLink::Side::kWorker)},
       executor_{*platform, strand_} {}
 
 void Calls::on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel) {

@@ -214,6 +214,9 @@ class ResultCell {
     return {room_->threads(), *this, actors::WaitingThreads::Who::kCoroutine};
   }
 
+  /// This thread waits for it, or for what it waits for, as long as the note lives.
+  actors::WaitingThreads::Note note_thread() { return {room_->threads(), *this}; }
+
   /// Runs `then` once it is ready: on the thread that completes it, so it must be quick and take no lock that is held
   /// while cells are completed; or at once, if it is ready.
   /// `watcher` may forget() it.

@@ -103,7 +103,7 @@ std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests, 
   }
   Worker* const worker = waiting_.empty() ? least_busy() : nullptr;
   if (worker != nullptr) {
-    worker->link->send(std::move(cell));
+    worker->link->send(std::move(cell), CallLink::WhenFull::kHold);
   } else {
     waiting_.push_back(std::move(cell));
     requests = leases_to_request();
@@ -144,7 +144,7 @@ void TaskPool::feed(Worker& worker) {
   while (!waiting_.empty() && !worker.link->lost() && worker.link->in_flight() < window) {
     CellHandle task = std::move(waiting_.front());
     waiting_.pop_front();
-    worker.link->send(std::move(task));
+    worker.link->send(std::move(task), CallLink::WhenFull::kHold);
   }
 }
 

@@ -48,6 +48,7 @@ struct Heard {
   std::vector<Fd> descriptors;
   std::vector<Error> closed;
   int idle = 0;
+  int room = 0;
 };
 
 /// Writes down what a link tells it.
@@ -69,6 +70,9 @@ class Listener : public Link::Handler, public Watched<Heard> {
   void on_idle() override {
     change([](Heard& heard) { ++heard.idle; });
     if (idle_) idle_();
+  }
+  void on_room() override {
+    change([](Heard& heard) { ++heard.room; });
   }
   void on_closed(Error why) override {
     change([&](Heard& heard) { heard.closed.push_back(std::move(why)); });
@@ -423,6 +427,25 @@ TEST_P(SocketLinkTest, WhatIsQueuedGoesOnceThePeerReads) {
     ASSERT_TRUE(receive_all(ends_.second.get(), received, soon()).ok());
     ASSERT_EQ(header.number, number);
     ASSERT_EQ(received, payload);
+  }
+  link->close();
+}
+
+TEST_P(SocketLinkTest, WhoHasQueuedTooMuchHearsOnceThatThereIsRoom) {
+  constexpr std::size_t kFrames = 70;  // of a mebibyte: more than kQueuedMax
+  const Pollers pollers{reactor_, 1};
+  const auto link = link_on(std::move(ends_.first), listener_);
+  std::vector<std::byte> frame(std::size_t{1} << 20);
+  for (int round = 1; round <= 2; ++round) {
+    for (std::uint64_t number = 0; number < kFrames; ++number) ASSERT_TRUE(link->send(call(number), frame));
+    link->flush();
+    ASSERT_GT(link->queued(), Link::kQueuedMax);
+    listener_->look([&](const Heard& heard) { EXPECT_EQ(heard.room, round - 1); });
+    std::vector<std::byte> received(sizeof(FrameHeader) + frame.size());
+    for (std::uint64_t number = 0; number < kFrames; ++number) {
+      ASSERT_TRUE(receive_all(ends_.second.get(), received, soon()).ok());
+    }
+    EXPECT_TRUE(listener_->wait([&](const Heard& heard) { return heard.room == round; }));
   }
   link->close();
 }

@@ -58,15 +58,18 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     const auto* const bytes = reinterpret_cast<const std::byte*>(&header);
     waiting_.insert(waiting_.end(), bytes, bytes + sizeof header);
     waiting_.insert(waiting_.end(), payload.begin(), payload.end());
-    queued_.fetch_add(sizeof header + payload.size(), std::memory_order_relaxed);
+    const std::size_t added = sizeof header + payload.size();
+    if (queued_.fetch_add(added, std::memory_order_relaxed) + added > kQueuedMax) over_full_.store(true);
     return true;
   }
 
   void flush() override {
-    std::unique_lock lock{send_mutex_};
-    if (writing_ || waiting_.empty()) return;
-    writing_ = true;
-    write_out(lock);
+    do {
+      std::unique_lock lock{send_mutex_};
+      if (writing_ || waiting_.empty()) return;
+      writing_ = true;
+      write_out(lock);
+    } while (tell_of_room());
   }
 
   std::size_t queued() const override { return queued_.load(std::memory_order_relaxed); }
@@ -273,11 +276,24 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   }
 
   void continue_writing() {
-    std::unique_lock lock{send_mutex_};
-    if (!blocked_) return;
-    blocked_ = false;
-    reactor_.change(socket_.get(), EPOLLIN);
-    write_out(lock);
+    {
+      std::unique_lock lock{send_mutex_};
+      if (!blocked_) return;
+      blocked_ = false;
+      reactor_.change(socket_.get(), EPOLLIN);
+      write_out(lock);
+    }
+    if (tell_of_room()) flush();
+  }
+
+  // Without locks. True: the handler was told, and may have sent more.
+  bool tell_of_room() {
+    if (!over_full_.load(std::memory_order_relaxed) || queued() > kQueuedMax) return false;
+    if (!over_full_.exchange(false)) return false;
+    const auto handler = handler_.lock();
+    if (handler == nullptr || closed_.load(std::memory_order_relaxed)) return false;
+    handler->on_room();
+    return true;
   }
 
   // With writing_ set by this thread: writes until everything is out, or the peer takes no more.
@@ -386,6 +402,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::deque<Attachment> attachments_out_;
   std::size_t written_ = 0;
   std::atomic<std::size_t> queued_ = 0;
+  std::atomic<bool> over_full_ = false;  // more than kQueuedMax was queued, and the handler will be told of room
 };
 
 }  // namespace

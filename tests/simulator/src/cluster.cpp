@@ -36,8 +36,8 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
  public:
   DriverProgram(Process& process, Fd node)
       : process_{process},
-        caller_{
-            detail::Caller::make(process.platform(), actors::FlushQueue::make(*process.platform(), kFlushDelayMax))} {
+        caller_{detail::Caller::make(process.platform(), actors::FlushQueue::make(*process.platform(), kFlushDelayMax),
+                                     actors::CallLink::Side::kProgram)} {
     const auto link = process.network().open(std::move(node), process);
     node_ = net::Peer::make(process.executor(), link, *this);
     link->start(node_);

@@ -41,29 +41,23 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
     std::memcpy(frame.bytes.data(), &header, sizeof header);
     if (!payload.empty()) std::memcpy(frame.bytes.data() + sizeof header, payload.data(), payload.size());
     queued_ += frame.bytes.size();
+    over_full_ = over_full_ || queued_ > kQueuedMax;
     waiting_.push_back(std::move(frame));
     return true;
   }
 
-  // In writes of one frame or more.
   void flush() override {
-    while (!waiting_.empty() && !here().closed) {
-      Segment write = std::move(waiting_.front());
-      waiting_.pop_front();
-      while (!waiting_.empty() && write.descriptors.empty() && waiting_.front().descriptors.empty() &&
-             !network_.world_.lots().one_in(4)) {
-        write.bytes.insert(write.bytes.end(), waiting_.front().bytes.begin(), waiting_.front().bytes.end());
-        waiting_.pop_front();
-      }
-      queued_ -= write.bytes.size();
-      network_.transmit(connection_, 1 - side_, std::move(write));
-    }
+    do {
+      write();
+    } while (tell_of_room());
   }
 
   std::size_t queued() const override { return queued_; }
-  void wait_for_room(std::size_t queued_max, async::Deadline) override {
+  void wait_for_room(std::size_t queued_max, async::Deadline deadline) override {
     flush();
-    PHAROS_CHECK(queued_ <= queued_max || here().closed);
+    while (queued_ > queued_max && !here().closed && !deadline.expired(process_.now())) {
+      process_.park_until_something(deadline);
+    }
   }
   void close() override { network_.close(connection_, side_); }
   void drop() override { close(); }
@@ -76,7 +70,42 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
   }
 
  private:
+  // As a socket has buffers: so much may be on its way, or there and not read.
+  static constexpr std::size_t kUnreadMax = std::size_t{1} << 20;
+
   End& here() const { return connection_->ends[side_]; }
+  End& there() const { return connection_->ends[1 - side_]; }
+
+  // In writes of one frame or more.
+  void write() {
+    while (!waiting_.empty() && !here().closed && there().unread < kUnreadMax) {
+      Segment write = std::move(waiting_.front());
+      waiting_.pop_front();
+      while (!waiting_.empty() && write.descriptors.empty() && waiting_.front().descriptors.empty() &&
+             !network_.world_.lots().one_in(4)) {
+        write.bytes.insert(write.bytes.end(), waiting_.front().bytes.begin(), waiting_.front().bytes.end());
+        waiting_.pop_front();
+      }
+      queued_ -= write.bytes.size();
+      network_.transmit(connection_, 1 - side_, std::move(write));
+    }
+  }
+
+  bool tell_of_room() {
+    if (queued_ > kQueuedMax || !std::exchange(over_full_, false)) return false;
+    const auto handler = handler_.lock();
+    if (handler == nullptr || here().closed) return false;
+    handler->on_room();
+    return true;
+  }
+
+  /// The other end has read some.
+  void write_on() {
+    if (waiting_.empty()) return;
+    process_.soon([weak = weak_from_this()] {
+      if (const auto link = weak.lock()) link->flush();
+    });
+  }
 
   void deliver() {
     const auto handler = handler_.lock();
@@ -87,6 +116,9 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
     while (!here().closed && !here().arrived.empty() && handler->wants_more()) {
       Segment segment = std::move(here().arrived.front());
       here().arrived.pop_front();
+      const bool was_full = here().unread >= kUnreadMax;
+      here().unread -= segment.bytes.size();
+      if (const auto other = there().link.lock(); was_full && other != nullptr) other->write_on();
       const net::ReceiveBuffer buffer{segment.bytes.size()};
       std::memcpy(buffer.bytes(), segment.bytes.data(), segment.bytes.size());
       delivered = true;
@@ -107,6 +139,7 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
   std::weak_ptr<Handler> handler_;
   std::deque<Segment> waiting_;
   std::size_t queued_ = 0;
+  bool over_full_ = false;  // more than kQueuedMax was queued, and the handler will be told of room
   bool delivering_ = false;
 };
 
@@ -209,6 +242,7 @@ TimePoint Network::next_arrival(const Connection& connection, int to) {
 void Network::transmit(const std::shared_ptr<Connection>& connection, int to, Segment segment) {
   End& end = connection->ends[to];
   if (connection->cut || end.closed) return;
+  end.unread += segment.bytes.size();
   end.on_its_way.push_back(std::move(segment));
   end.last_arrival = next_arrival(*connection, to);
   world_.at(end.last_arrival, [this, connection, to] { arrive(connection, to); });
@@ -281,6 +315,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
       break;
     case Fault::kTwice: {
       Segment again{segment.bytes, {}};
+      end.unread += again.bytes.size();
       pass_on(std::move(segment));
       pass_on(std::move(again));
     } break;

@@ -95,6 +95,7 @@ class Network {
     std::deque<Segment> on_its_way;  // to here
     TimePoint last_arrival;
     std::deque<Segment> arrived;
+    std::size_t unread = 0;     // bytes of these two
     std::optional<Error> over;  // nothing comes after what has arrived
     async::UniqueFunction<void(bool opened)> waits_for_other;
   };

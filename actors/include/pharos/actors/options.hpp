@@ -47,7 +47,7 @@ struct TaskOptions {
 
 /// How one call of an actor is made: `actor.call<&T::m>({.deadline = …}, arguments…)`.
 struct CallOptions {
-  /// As for a task.
+  /// As for a task; also of the time that call() waits for room in a full queue.
   Deadline deadline = Deadline::never();
   /// It need not wait for earlier calls whose arguments are not there yet.
   bool unordered = false;

@@ -126,7 +126,8 @@ class PHAROS_API Runtime {
   /// Waits for nothing that was submitted: get() first what is needed.
   ~Runtime();
 
-  /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once. A Ref may stand for an
+  /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once: the task waits here for a
+  /// worker. With 4 million tasks that wait, the Ref of the next one throws Overloaded. A Ref may stand for an
   /// argument: the task waits until its result is there. What may be named: functions and static methods, one of
   /// several by `overload`, instances of templates, lambdas that capture nothing, objects that are constants.
   template <auto F, class... Args>

@@ -72,7 +72,7 @@ class FrameBatch {
 /// Failure: the first error closes it, and the handler is told once. What was queued then is lost; whoever needs an
 /// answer keeps its own account of what is unanswered.
 /// Bounds: queues what the peer does not read. queued() says how much; whoever sends on a user's behalf holds back at
-/// kQueuedMax, and the link closes itself at twice as much.
+/// kQueuedMax until Handler::on_room(), and the link closes itself at twice as much.
 class Link {
  public:
   static constexpr std::size_t kQueuedMax = std::size_t{64} << 20;
@@ -86,6 +86,9 @@ class Link {
     virtual bool wants_more() { return true; }
     /// After on_frames, on the same thread, while other threads may read on: the place for what takes long.
     virtual void on_idle() {}
+    /// More than kQueuedMax bytes were queued, and now it is no more than that. On a thread that writes, which calls
+    /// this without locks and then writes what was sent here.
+    virtual void on_room() {}
     /// The last call, unless close() was called here first.
     virtual void on_closed(Error why) = 0;
   };

@@ -1,0 +1,253 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/pharos.hpp>
+
+#include "child_program.hpp"
+#include "cluster_test.hpp"
+
+namespace pharos::cluster::full_queues {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What becomes of calls whose actor does not read them.
+
+constexpr std::size_t kCallBytes = 64 << 10;                   // below what goes through the object store
+constexpr int kMoreThanAQueue = (96 << 20) / int{kCallBytes};  // a queue is full with 64 MiB
+
+/// Where two methods wait until both of them run.
+class Meeting {
+ public:
+  Async<void> come() {
+    ++there_;
+    while (there_ < 2) {
+      const auto slept = co_await async::sleep(1ms);
+      if (!slept) co_return;
+    }
+  }
+
+ private:
+  int there_ = 0;
+};
+
+class Peer {
+ public:
+  void take(const std::string& text) {
+    ++calls_;
+    bytes_ += text.size();
+  }
+  int calls() const { return calls_; }
+
+  /// Calls so often, and waits for no result.
+  int flood(const Actor<Peer>& other, int calls, const Actor<Meeting>& meeting) {
+    meeting.call<&Meeting::come>().get();
+    const std::string text(kCallBytes, 'x');
+    std::vector<Ref<void>> made;
+    for (int i = 0; i < calls; ++i) made.push_back(other.call<&Peer::take>(text));
+    return calls;
+  }
+  /// Waits for a result of the other one, whose method floods this one.
+  int ask(const Actor<Peer>& other, const Actor<Meeting>& meeting) {
+    meeting.call<&Meeting::come>().get();
+    return other.call<&Peer::calls>().get();
+  }
+  /// Until somebody opens the pipe to write.
+  void hold(const std::string& pipe) { ::close(::open(pipe.c_str(), O_RDONLY | O_CLOEXEC)); }
+  void take_slowly(const std::string&) { std::this_thread::sleep_for(20ms); }
+  /// Calls one that reads, but more slowly than it is called.
+  int flood_until_cancelled(const Actor<Peer>& slow) {
+    const std::string text(kCallBytes, 'x');
+    std::vector<Ref<void>> made;
+    while (!cancelled()) made.push_back(slow.call<&Peer::take_slowly>(text));
+    return static_cast<int>(made.size());
+  }
+  int process() { return ::getpid(); }
+
+ private:
+  int calls_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+/// Is there when somebody opens the pipe to write.
+class Late {
+ public:
+  explicit Late(const std::string& pipe) { ::close(::open(pipe.c_str(), O_RDONLY | O_CLOEXEC)); }
+  int take(const std::string&) { return ++calls_; }
+
+ private:
+  int calls_ = 0;
+};
+
+class FullQueuesTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    must_end_within(120s);
+  }
+  std::string pipe() {
+    const std::string path = census().folder() / "pipe";
+    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    return path;
+  }
+  /// Opened to write, and gone.
+  static void release(const std::string& pipe) {
+    ::close(::open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+    std::filesystem::remove(pipe);
+  }
+  /// Calls until the queue is full.
+  std::vector<Ref<void>> fill(const Actor<Peer>& actor) {
+    std::vector<Ref<void>> made;
+    const std::string text(kCallBytes, 'x');
+    for (;;) {
+      auto ref = actor.try_call<&Peer::take>(text);
+      if (!ref) {
+        EXPECT_EQ(ref.error().code(), ErrorCode::kOverloaded);
+        EXPECT_EQ(ref.error().outcome(), Outcome::kNotStarted);
+        return made;
+      }
+      made.push_back(*ref);
+    }
+  }
+};
+
+TEST_F(FullQueuesTest, TwoActorsThatFloodEachOtherBothFinish) {
+  Runtime runtime;
+  const auto meeting = runtime.spawn<Meeting>();
+  const auto a = runtime.spawn<Peer>();
+  const auto b = runtime.spawn<Peer>();
+  const auto of_a = a.call<&Peer::flood>(b, kMoreThanAQueue, meeting);
+  const auto of_b = b.call<&Peer::flood>(a, kMoreThanAQueue, meeting);
+  EXPECT_EQ(of_a.get(Deadline::in(60s)), kMoreThanAQueue);
+  EXPECT_EQ(of_b.get(Deadline::in(60s)), kMoreThanAQueue);
+  for (const auto& each : {a, b}) {
+    eventually([&] { return each.call<&Peer::calls>().get() == kMoreThanAQueue; }, 60s);
+    EXPECT_EQ(each.call<&Peer::calls>().get(), kMoreThanAQueue);
+  }
+}
+
+TEST_F(FullQueuesTest, OneThatWaitsForTheActorThatFloodsItIsAnswered) {
+  Runtime runtime;
+  const auto meeting = runtime.spawn<Meeting>();
+  const auto a = runtime.spawn<Peer>();
+  const auto b = runtime.spawn<Peer>();
+  const auto of_a = a.call<&Peer::flood>(b, kMoreThanAQueue, meeting);
+  const auto of_b = b.call<&Peer::ask>(a, meeting);
+  EXPECT_EQ(of_b.get(Deadline::in(60s)), 0);
+  EXPECT_EQ(of_a.get(Deadline::in(60s)), kMoreThanAQueue);
+}
+
+TEST_F(FullQueuesTest, ADeadlineBoundsACallThatWaitsForRoom) {
+  Runtime runtime;
+  const auto actor = runtime.spawn<Peer>();
+  actor.call<&Peer::process>().get(Deadline::in(30s));  // it is there
+  const std::string held = pipe();
+  const auto holding = actor.call<&Peer::hold>(held);
+  const auto made = fill(actor);
+  const std::string text(kCallBytes, 'x');
+  std::optional<Ref<void>> late;
+  const auto took = time_of([&] { late = actor.call<&Peer::take>({.deadline = Deadline::in(200ms)}, text); });
+  EXPECT_GE(took, 200ms);
+  EXPECT_LT(took, 2s);
+  ASSERT_TRUE(late->ready());
+  const auto ended = late->try_get();
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code(), ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(ended.error().outcome(), Outcome::kNotStarted);
+  release(held);
+  holding.get(Deadline::in(30s));
+  EXPECT_EQ(actor.call<&Peer::calls>().get(Deadline::in(30s)), static_cast<int>(made.size()));
+}
+
+TEST_F(FullQueuesTest, TryCallIntoAFullQueueSendsNothing) {
+  Runtime runtime;
+  const auto actor = runtime.spawn<Peer>();
+  actor.call<&Peer::process>().get(Deadline::in(30s));  // it is there
+  const std::string held = pipe();
+  const auto holding = actor.call<&Peer::hold>(held);
+  const auto made = fill(actor);
+  EXPECT_GT(made.size(), (std::size_t{64} << 20) / kCallBytes - 1);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(actor.try_call<&Peer::calls>().ok());
+  release(held);
+  holding.get(Deadline::in(30s));
+  for (const auto& each : made) each.get(Deadline::in(30s));
+  const auto ref = actor.try_call<&Peer::calls>();
+  ASSERT_TRUE(ref.ok()) << "the queue is empty again";
+  EXPECT_EQ(ref->get(Deadline::in(30s)), static_cast<int>(made.size()));
+}
+
+TEST_F(FullQueuesTest, TryCallIsRefusedByAnActorThatIsNotThereYetWhenAsMuchIsKept) {
+  Runtime runtime;
+  const std::string held = pipe();
+  const auto actor = runtime.spawn<Late>(held);
+  const std::string text(kCallBytes, 'x');
+  std::vector<Ref<int>> made;
+  for (auto each = actor.try_call<&Late::take>(text); each; each = actor.try_call<&Late::take>(text)) {
+    made.push_back(*each);
+  }
+  EXPECT_EQ(made.size(), (std::size_t{64} << 20) / kCallBytes);
+  release(held);
+  for (std::size_t i = 0; i < made.size(); ++i) ASSERT_EQ(made[i].get(Deadline::in(30s)), static_cast<int>(i) + 1);
+}
+
+TEST_F(FullQueuesTest, MoreThanALinkBearsWaitsForAnActorThatIsNotThereYet) {
+  Runtime runtime;
+  const std::string held = pipe();
+  const auto actor = runtime.spawn<Late>(held);
+  const std::string text(kCallBytes, 'x');
+  std::vector<Ref<int>> made;
+  for (int i = 0; i < 2 * kMoreThanAQueue; ++i) made.push_back(actor.call<&Late::take>(text));
+  release(held);
+  for (int i = 0; i < 2 * kMoreThanAQueue; ++i) {
+    ASSERT_EQ(made[static_cast<std::size_t>(i)].get(Deadline::in(30s)), i + 1);
+  }
+}
+
+TEST_F(FullQueuesTest, ACallerThatIsHeldBackGoesOnWhenTheActorReads) {
+  Runtime runtime;
+  const auto actor = runtime.spawn<Peer>();
+  actor.call<&Peer::process>().get(Deadline::in(30s));  // it is there
+  const std::string held = pipe();
+  const auto holding = actor.call<&Peer::hold>(held);
+  const auto made = fill(actor);
+  std::thread waits{[&] { actor.call<&Peer::take>(std::string(kCallBytes, 'x')).get(Deadline::in(60s)); }};
+  release(held);
+  waits.join();
+  EXPECT_EQ(actor.call<&Peer::calls>().get(Deadline::in(30s)), static_cast<int>(made.size()) + 1);
+}
+
+TEST_F(FullQueuesTest, AWorkerWhoseMethodFloodsAnotherIsReachedMeanwhile) {
+  Runtime runtime;
+  const auto slow = runtime.spawn<Peer>({.name = "slow"});
+  const auto flooder = runtime.spawn<Peer>({.name = "flooder"});
+  const int process = flooder.call<&Peer::process>().get(Deadline::in(30s));
+  const auto flooding = flooder.call<&Peer::flood_until_cancelled>(slow);
+  std::string said;
+  eventually(
+      [&] {
+        said = ChildProgram{PHAROS_EXECUTABLE, {"stack", "flooder"}}.wait().output;
+        return said.find("Peer::take_slowly of actor \"slow\"\n    queued in") != std::string::npos;
+      },
+      60s);
+  EXPECT_SAYS(said, "pid " + std::to_string(process));
+  EXPECT_SAYS(said, "Peer::flood_until_cancelled for ");
+  flooding.cancel();
+  EXPECT_GT(flooding.get(Deadline::in(10s)), kMoreThanAQueue / 2);
+  const auto again = flooder.call<&Peer::flood_until_cancelled>(slow);
+  flooder.kill();
+  const auto ended = again.try_get(Deadline::in(10s));
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code(), ErrorCode::kActorDied);
+}
+
+}  // namespace
+}  // namespace pharos::cluster::full_queues
