@@ -220,8 +220,8 @@ void GroupCore::make_spare(Seat seat) {
 void GroupCore::fail(const Error& why) {
   failed_ = why;
   give_up_growth(why);
-  for (const Seat& seat : members_) seat.actor->kill();
-  for (const Seat& seat : spares_) seat.actor->kill();
+  for (const Seat& seat : members_) seat.actor->kill(why);
+  for (const Seat& seat : spares_) seat.actor->kill(why);
   spares_.clear();
   begin_term();
 }

@@ -138,12 +138,13 @@ void ActorHandle::stop(Duration grace) {
   caller->tell_node(wire::KillActor{id_, {}, true, static_cast<std::uint32_t>(milliseconds.count())});
 }
 
-void ActorHandle::kill() {
+void ActorHandle::kill(const std::optional<Error>& why) {
   const auto caller = caller_.lock();
   if (caller == nullptr || caller->abandoned() || ended_.exchange(true)) return;
   caller->tell_node(wire::KillActor{id_});
-  caller->lose_actor(*this, Error{ErrorCode::kActorDied, "actor \"" + label_ + "\" was killed by this program",
-                                  "Spawn another where it is still wanted."});
+  caller->lose_actor(*this, why ? *why
+                                : Error{ErrorCode::kActorDied, "actor \"" + label_ + "\" was killed by this program",
+                                        "Spawn another where it is still wanted."});
 }
 
 CellHandle ActorHandle::loss() {

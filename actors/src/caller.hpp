@@ -43,7 +43,8 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   /// Null: kRefuse, and its queue is full.
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
                   actors::CallLink::WhenFull when_full = actors::CallLink::WhenFull::kWait);
-  void kill();
+  /// `why`: what its calls fail with; none: that this program has killed it.
+  void kill(const std::optional<Error>& why = std::nullopt);
   void stop(Duration grace);
   /// Ready when it is gone for good as far as this process knows, with why; before any call throws that.
   CellHandle loss();

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include <pharos/actors/wait.hpp>
@@ -134,6 +135,15 @@ struct Watching {
 };
 
 }  // namespace
+
+void fail_with_first(const CellHandle& made, const std::vector<CellHandle>& cells) {
+  for (std::size_t rank = 0; rank < cells.size(); ++rank) {
+    cells[rank].when_ready([made, rank, cell = &*cells[rank]] {
+      if (cell->error() == nullptr) return;
+      made.set_error(Error{*cell->error()}.with("rank " + std::to_string(rank)));
+    });
+  }
+}
 
 CellHandle first_ready(const std::vector<CellHandle>& cells) {
   CellHandle made = cells.front().offspring();

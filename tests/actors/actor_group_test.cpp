@@ -46,6 +46,16 @@ class Worker {
   }
   void crash() const { ::raise(SIGKILL); }
   void stay() const { std::this_thread::sleep_for(20s); }
+  /// One rank throws, and the others wait for it in vain.
+  int throw_at(std::uint32_t rank) const {
+    if (pharos::member().rank == rank) throw std::runtime_error{"the disk of this rank is full"};
+    std::this_thread::sleep_for(20s);
+    return 0;
+  }
+  void die_at(std::uint32_t rank) const {
+    if (pharos::member().rank == rank) ::raise(SIGKILL);
+    std::this_thread::sleep_for(20s);
+  }
 
  private:
   int start_;
@@ -178,6 +188,41 @@ TEST_F(ActorGroupTest, AGroupThatFailsWithAMemberEndsAsAWholeAndSaysWho) {
   for (const auto& ref : group.call_all<&Worker::start>()) message_of<ActorDied>([&] { ref.get(soon()); });
   message_of<ActorDied>([&] { group.resize(4).get(soon()); });
   for (const int process : processes) EXPECT_TRUE(eventually([&] { return !lives(process); }));
+}
+
+TEST_F(ActorGroupTest, CallsOfAllMembersSayWhichOneHasDiedAndOfWhat) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.name = "trainers", .size = 3}, 1);
+  group.ready().get(soon());
+  const auto calls = group.call_all<&Worker::die_at>(1U);
+  const auto took = time_of([&] {
+    for (const std::size_t rank : {0U, 2U}) {
+      const std::string text = message_of<ActorDied>([&] { calls[rank].get(soon()); });
+      EXPECT_SAYS(text, "group \"trainers\" has lost member 1: ");
+      EXPECT_SAYS(text, "SIGKILL");
+    }
+  });
+  EXPECT_LT(took, 5s);
+}
+
+TEST_F(ActorGroupTest, WhatIsGatheredFailsWithTheFirstFailureItsRankAndItsWordsAtOnce) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.name = "trainers", .size = 3}, 1);
+  group.ready().get(soon());
+  const auto took = time_of([&] {
+    const std::string text = message_of<UserError>([&] { group.gather<&Worker::throw_at>(1U).get(soon()); });
+    EXPECT_SAYS(text, "rank 1: ");
+    EXPECT_SAYS(text, "the disk of this rank is full");
+  });
+  EXPECT_LT(took, 5s);
+  const auto dies = runtime.spawn_group<Worker>({.name = "mortals", .size = 3}, 1);
+  dies.ready().get(soon());
+  const auto died = time_of([&] {
+    const std::string text = message_of<ActorDied>([&] { dies.gather<&Worker::die_at>(1U).get(soon()); });
+    EXPECT_SAYS(text, "mortals/1");
+    EXPECT_SAYS(text, "SIGKILL");
+  });
+  EXPECT_LT(died, 5s);
 }
 
 TEST_F(ActorGroupTest, AMemberIsMadeAnewInItsPlace) {

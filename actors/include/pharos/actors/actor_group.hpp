@@ -28,7 +28,7 @@ namespace pharos {
 /// What becomes of a group when the process of a member dies. With all but kFail a member whose node drains is stopped,
 /// with notice, and counts as one that has died.
 enum class OnDeath : std::uint8_t {
-  kFail,     ///< All members are ended, and all calls throw why.
+  kFail,     ///< All members are ended, and all calls throw which member has died, and of what.
   kRestart,  ///< Another one is made in its place, where there is room for it.
   kShrink,   ///< The others go on without it; those of higher rank move up.
   kSpare,    ///< A spare takes its place, and another spare is made. Without one: as kRestart.
@@ -125,6 +125,9 @@ class PHAROS_API WorkList {
 /// When a member is lost, and when the size changes, a new term begins: calls made afterwards go to the members of that
 /// term, and say so; a member that has heard of a later term refuses them (FailedPrecondition). Calls that were under
 /// way at a member that is lost throw ActorDied; the next ones reach who is there then.
+///
+/// Calls of a group wait for room in a member's full queue as Actor::call() does; those that do not want to wait use
+/// member(rank).try_call().
 template <class T>
 class ActorGroup {
  public:
@@ -150,7 +153,8 @@ class ActorGroup {
     if (term->failed) return Ref<detail::ResultOf<Method>>{detail::failed_cell(*core_, *term->failed)};
     return call_in<Method>(*term, rank, std::forward<Args>(args)...);
   }
-  /// Calls all of them with the same arguments. The results are in the order of the ranks.
+  /// Calls all of them with the same arguments. The results are in the order of the ranks, and each is that of its rank
+  /// alone: see gather() for the first failure among them.
   template <auto Method, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> call_all(const Args&... args) const {
     return call_ranks<Method>(
@@ -177,10 +181,11 @@ class ActorGroup {
       return call_in<Method>(term, rank, std::vector<Item>(part(rank), part(rank + 1)), args...);
     });
   }
-  /// Calls all of them, and brings the results together.
+  /// Calls all of them, and brings the results together. When a call fails, get() throws that at once, with its rank,
+  /// and does not wait for the others, which may themselves be waiting for that rank; they go on.
   template <auto Method, class... Args>
   auto gather(const Args&... args) const {
-    return when_all(call_all<Method>(args...));
+    return detail::all_of(call_all<Method>(args...), detail::Failure::kInTime);
   }
   /// Calls `Method` with each item, at whichever member has the least to do. The results are in the order of the items.
   template <auto Method, class Item>

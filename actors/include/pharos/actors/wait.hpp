@@ -108,16 +108,25 @@ std::vector<Ref<T>> wait(RefSet<T>& refs, const WaitOptions& options = {}) {
 
 namespace detail {
 
-/// Runs `make` on the thread for callbacks when all cells are ready; what it returns or throws is the result. The first
-/// error among the cells passes by.
+/// Which error a result of several has.
+enum class Failure : std::uint8_t {
+  kInOrder,  ///< that of the first in the list, when all are ready
+  kInTime,   ///< the one that came first, at once; it says "rank" and the place in the list
+};
+/// As soon as one of the cells has an error, `made` has it too.
+PHAROS_API void fail_with_first(const CellHandle& made, const std::vector<CellHandle>& cells);
+
+/// Runs `make` on the thread for callbacks when all cells are ready; what it returns or throws is the result. An error
+/// among the cells passes by.
 template <class R, class Make>
-Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make) {
+Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make, Failure failure = Failure::kInOrder) {
   if (cells.empty()) {
     throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
   }
   CellHandle made = cells.front().offspring();
+  if (failure == Failure::kInTime) fail_with_first(made, cells);
   call_back_when_ready(cells, [made, cells, make = std::move(make)] {
-    if (made.ready()) return;  // cancelled
+    if (made.ready()) return;  // cancelled, or failed
     for (const CellHandle& cell : cells) {
       if (auto bytes = cell.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
     }
@@ -133,22 +142,29 @@ std::vector<CellHandle> cells_of(const std::vector<Ref<T>>& refs) {
   return cells;
 }
 
-}  // namespace detail
-
-/// All results in one, in their order; the first error, if there is one, once all have ended.
 template <class T>
-auto when_all(const std::vector<Ref<T>>& refs) {
+auto all_of(const std::vector<Ref<T>>& refs, Failure failure) {
   if constexpr (std::is_void_v<T>) {
-    return detail::when_ready<void>(detail::cells_of(refs), [refs] {
+    const auto make = [refs] {
       for (const Ref<void>& ref : refs) ref.get();
-    });
+    };
+    return when_ready<void>(cells_of(refs), make, failure);
   } else {
-    return detail::when_ready<std::vector<T>>(detail::cells_of(refs), [refs] {
+    const auto make = [refs] {
       std::vector<T> results;
       for (const Ref<T>& ref : refs) results.push_back(ref.get());
       return results;
-    });
+    };
+    return when_ready<std::vector<T>>(cells_of(refs), make, failure);
   }
+}
+
+}  // namespace detail
+
+/// All results in one, in their order; the first error in that order, if there is one, once all have ended.
+template <class T>
+auto when_all(const std::vector<Ref<T>>& refs) {
+  return detail::all_of(refs, detail::Failure::kInOrder);
 }
 template <class... T>
 Ref<std::tuple<T...>> when_all(const Ref<T>&... refs) {
