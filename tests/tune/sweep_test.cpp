@@ -497,6 +497,33 @@ TEST_F(Kept, ANewSweepIsNotBegunWhereThereIsOne) {
   EXPECT_THROW(static_cast<void>(simulate(std::move(again), 2, learns)), AlreadyExists);
 }
 
+TEST_F(Kept, ASweepThatIsRefusedLeavesTheOtherOneItsReports) {
+  const auto files = [&] {
+    std::map<std::string, std::string> texts;
+    for (const auto& each : std::filesystem::recursive_directory_iterator{folder.path()}) {
+      if (!each.is_regular_file()) continue;
+      std::ifstream file{each.path(), std::ios::binary};
+      texts[each.path()] = {std::istreambuf_iterator<char>{file}, {}};
+    }
+    return texts;
+  };
+  const auto with_tensorboard = [&] {
+    auto made = options(3);
+    made.tensorboard = true;
+    made.at_once = 2;
+    return made;
+  };
+  static_cast<void>(run(with_tensorboard(), 2, learns));
+  const auto before = files();
+  ASSERT_GT(before.at((folder.path() / "reports.csv").string()).size(), 20U);
+  EXPECT_THROW(static_cast<void>(simulate(with_tensorboard(), 2, learns)), AlreadyExists);
+  EXPECT_EQ(files(), before);
+  const auto runs = Journal::open(folder.path() / "journal", false);
+  ASSERT_TRUE(runs.ok());
+  EXPECT_THROW(static_cast<void>(run(with_tensorboard(), 2, learns)), FailedPrecondition);
+  EXPECT_EQ(files(), before);
+}
+
 TEST_F(Kept, OnlyWhatTheBestHaveSavedIsKeptAtTheEnd) {
   auto more = options(12);
   more.checkpoints = 2;

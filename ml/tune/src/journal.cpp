@@ -133,18 +133,21 @@ Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& fi
                                                  bool durable) {
   // Complete under its name or not there at all.
   const std::filesystem::path begun = file.string() + ".begun";
-  Fd fd{::open(begun.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  Fd fd{::open(begun.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)};
   if (!fd) return with_path(Error::from_errno("making it", errno, "Give a folder that can be written to."), file);
   std::vector<std::byte> start(kStartBytes);
   std::memcpy(start.data(), kMagic, sizeof kMagic);
   std::memcpy(start.data() + sizeof kMagic, &kVersion, sizeof kVersion);
   PHAROS_TRY(auto journal, take(std::move(fd), durable, file));
+  PHAROS_TRY_VOID(journal->go_on_at(0));  // it may be what is left of another one; not before it is taken
   journal->pending_ = std::move(start);
   PHAROS_TRY(const auto payload, to_bytes(head));
   journal->append_frame(payload);
   if (auto synced = journal->sync(); !synced) return with_path(std::move(synced).error(), file);
   if (::link(begun.c_str(), file.c_str()) != 0) {
-    if (errno != EEXIST) return with_path(Error::from_errno("making it", errno), file);
+    const int why = errno;
+    ::unlink(begun.c_str());
+    if (why != EEXIST) return with_path(Error::from_errno("making it", why), file);
     return with_path({ErrorCode::kAlreadyExists, "there is a sweep in this folder",
                       "restore() goes on with it; run() wants a folder of its own."},
                      file);

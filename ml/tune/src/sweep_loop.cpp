@@ -43,16 +43,16 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
     return Error::from_errno("making the sweep's folder " + folder.string(), error.value(),
                              "Give a folder that can be written to.");
   }
-  if (keeps.log_reports) {
-    PHAROS_TRY(log_, ReportLog::make(folder, {"trial", "step"}));
-  }
-  if (keeps.tensorboard) {
-    PHAROS_TRY(board_, TensorBoard::make(folder / "tensorboard", space_, sweep_.rules().metric));
-  }
   const auto file = folder / "journal";
   std::map<std::uint64_t, std::uint64_t> saved;
-  if (std::filesystem::exists(file, error) && existing == Existing::kContinued) {
-    PHAROS_TRY(journal_, Journal::open(file, keeps.durable));
+  // Whoever has the journal has the folder. Nothing else of a sweep that runs there is touched before.
+  const bool goes_on = std::filesystem::exists(file, error) && existing == Existing::kContinued;
+  PHAROS_TRY(journal_, goes_on ? Journal::open(file, keeps.durable) : Journal::create(file, head, keeps.durable));
+  if (auto begun = begin_logs(); !begun) {
+    if (!goes_on) std::filesystem::remove(file, error);  // else the next attempt would find a sweep here
+    return begun;
+  }
+  if (goes_on) {
     const auto take = [&](const SweepEvent& event) -> Result<void> {
       PHAROS_TRY_VOID(sweep_.replay(event));
       before_ = std::max(before_, seconds_of(event));
@@ -65,8 +65,6 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
     for (const TrialResult& trial : sweep_.trials()) {
       if (const std::uint64_t step = sweep_.saved_step(trial.number); step != 0) saved.emplace(trial.number, step);
     }
-  } else {
-    PHAROS_TRY(journal_, Journal::create(file, head, keeps.durable));
   }
   PHAROS_TRY(files_, CheckpointFiles::open(folder / "checkpoints", saved));
   for (const auto& [trial, step] : saved) {
@@ -82,6 +80,16 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
         state != TrialResult::State::kWaiting && state != TrialResult::State::kPaused) {
       trial_is_over(trial);
     }
+  }
+  return {};
+}
+
+Result<void> SweepLoop::begin_logs() {
+  if (keeps_.log_reports) {
+    PHAROS_TRY(log_, ReportLog::make(folder_, {"trial", "step"}));
+  }
+  if (keeps_.tensorboard) {
+    PHAROS_TRY(board_, TensorBoard::make(folder_ / "tensorboard", space_, sweep_.rules().metric));
   }
   return {};
 }

@@ -80,6 +80,7 @@ class SweepLoop {
   void forget(std::uint64_t trial);
   void forget_paused();
   void look_at_times();
+  Result<void> begin_logs();
   Result<void> write();
   void note(const SweepEvent& event);
   void note_in_log(const SweepEvent& event);
