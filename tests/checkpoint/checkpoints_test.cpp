@@ -69,6 +69,30 @@ TEST_F(CheckpointFolder, KeepsTheLastAndTheBest) {
   EXPECT_EQ(steps(), (std::vector<std::uint64_t>{6, 5, 4, 1}));
 }
 
+TEST_F(CheckpointFolder, OfEqualsTheEarliestStaysTheBest) {
+  for (const bool lower : {true, false}) {
+    CheckpointOptions kept = options(1);
+    kept.folder /= lower ? "lower" : "higher";
+    kept.keep_best = 1;
+    kept.is_better_lower = lower;
+    Checkpoints checkpoints{Communicator::alone(), kept};
+    PlainModel model{0, 1};
+    const auto steps_after = [&](std::uint64_t step, double loss) {
+      checkpoints.save(model.state(), {.step = step, .metrics = {{"loss", loss}}});
+      checkpoints.finish();
+      std::vector<std::uint64_t> found;
+      for (const SavedCheckpoint& each : checkpoints_in(kept.folder)) found.push_back(each.moment.step);
+      return found;
+    };
+    const double best = lower ? 1 : 9;
+    steps_after(1, 5);
+    EXPECT_EQ(steps_after(2, best), (std::vector<std::uint64_t>{2}));
+    EXPECT_EQ(steps_after(3, best), (std::vector<std::uint64_t>{3, 2}));
+    EXPECT_EQ(steps_after(4, 5), (std::vector<std::uint64_t>{4, 2}));
+    EXPECT_EQ(steps_after(5, best), (std::vector<std::uint64_t>{5, 2}));
+  }
+}
+
 TEST_F(CheckpointFolder, HoldsWholeTensorsForOthers) {
   save(3, {4});
   verify_checkpoint(saved()[0].path);
@@ -348,7 +372,9 @@ TEST_F(CheckpointFolder, OfANewerFormatIsPerhapsTheBest) {
   make_of_newer_format(saved().at(0).path / "manifest.json");
   Checkpoints checkpoints{Communicator::alone(), {.folder = options().folder, .keep_last = 1, .keep_best = 1}};
   PlainModel model{0, 1};
-  for (const std::uint64_t step : {6, 7}) checkpoints.save(model.state(), {.step = step, .metrics = {{"loss", 1.0}}});
+  for (const std::uint64_t step : {6, 7}) {
+    checkpoints.save(model.state(), {.step = step, .metrics = {{"loss", 1.0 / double(step)}}});
+  }
   checkpoints.finish();
   EXPECT_EQ(steps(), std::vector<std::uint64_t>{7});
   EXPECT_EQ(folders(), 2U) << "with the one that cannot be compared";

@@ -412,7 +412,8 @@ Result<void> SaveWriter::remove_old(const std::string& own) const {
   for (std::size_t i = 0; kept.size() < options_.keep_last && i < names.size(); ++i) kept.insert(names[i]);
   if (options_.keep_best != 0) {
     std::vector<std::pair<double, std::string>> ranked;
-    for (const std::string& name : names) {
+    for (auto each = names.rbegin(); each != names.rend(); ++each) {  // the oldest first
+      const std::string& name = *each;
       const auto manifest = read_manifest(options_.folder / name);
       // Damaged, or perhaps the best.
       if (!manifest && manifest.error().code() != ErrorCode::kCorrupt) kept.insert(name);
@@ -423,6 +424,7 @@ Result<void> SaveWriter::remove_old(const std::string& own) const {
         }
       }
     }
+    // Of equals the oldest: it was the best when it came, and nothing has been better since.
     std::ranges::stable_sort(ranked, {}, [](const auto& each) { return each.first; });
     for (std::size_t i = 0; i < options_.keep_best && i < ranked.size(); ++i) kept.insert(ranked[i].second);
   }

@@ -30,7 +30,7 @@ struct CheckpointOptions {
   std::filesystem::path folder{};
   /// So many of the newest stay.
   std::size_t keep_last = 2;
-  /// And so many of the best by that metric.
+  /// And so many of the best by that metric; of equals the earliest.
   std::size_t keep_best = 0;
   std::string metric = "loss";
   bool is_better_lower = true;
