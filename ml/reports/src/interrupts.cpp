@@ -1,4 +1,7 @@
+#include <time.h>
+
 #include <atomic>
+#include <cstdint>
 
 #include <pharos/ml/interrupts.hpp>
 
@@ -6,14 +9,29 @@ namespace pharos::ml {
 namespace {
 
 std::atomic<bool> interrupt_asked = false;
+std::atomic<std::int64_t> first_at = 0;  // of the first SIGINT, in nanoseconds; 0: none has come
+
+// In a signal handler.
+void on_interrupt(int signal) {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  std::int64_t first = 0;
+  if (first_at.compare_exchange_strong(first, now)) {
+    interrupt_asked = true;
+  } else if (now - first >= Interrupts::kSameTime.count()) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // when this handler has returned
+  }
+}
 
 }  // namespace
 
 Interrupts::Interrupts() {
   interrupt_asked = false;
+  first_at = 0;
   struct sigaction wanted {};
-  wanted.sa_handler = [](int) { interrupt_asked = true; };
-  wanted.sa_flags = SA_RESETHAND;
+  wanted.sa_handler = &on_interrupt;
   if (::sigaction(SIGINT, nullptr, &before_) != 0 || before_.sa_handler != SIG_DFL) return;
   ours_ = ::sigaction(SIGINT, &wanted, nullptr) == 0;
 }
