@@ -24,6 +24,24 @@ function(pharos_compile_together target)
   endif()
 endfunction()
 
+# pharos_shared_library(<target> NAME <of the file> MODULES <target> … LINK <foreign library> …)
+# Makes a shared library beside libpharos.so, of whole modules, that exports the names of the namespace pharos alone.
+# The modules' own dependencies are not linked: all that they use of Pharos is what libpharos.so exports, so that no
+# program has a second copy of a module's code or state.
+function(pharos_shared_library target)
+  cmake_parse_arguments(ARG "" "NAME" "MODULES;LINK" ${ARGN})
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/pharos.map)
+  list(TRANSFORM ARG_MODULES REPLACE ".+" "$<TARGET_OBJECTS:\\0>" OUTPUT_VARIABLE objects)
+  add_library(${target} SHARED ${objects})
+  target_link_libraries(${target} PUBLIC pharos ${ARG_LINK})
+  target_link_options(${target} PRIVATE -Wl,--version-script=${exports} -Wl,--no-undefined)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${ARG_NAME} LINKER_LANGUAGE CXX LINK_DEPENDS ${exports})
+  foreach(module IN LISTS ARG_MODULES)
+    target_include_directories(${target} INTERFACE
+      $<TARGET_GENEX_EVAL:${module},$<TARGET_PROPERTY:${module},INTERFACE_INCLUDE_DIRECTORIES>>)
+  endforeach()
+endfunction()
+
 # pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds])
 # A GoogleTest program, one ctest entry, called <name>. Those that start clusters run one at a time. TORCH: its files
 # include <torch/torch.h>.

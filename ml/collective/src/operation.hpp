@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <pharos/base/error.hpp>
+#include <pharos/base/export.hpp>
 #include <pharos/ml/dtype.hpp>
 
 namespace pharos::ml {
@@ -34,8 +35,10 @@ struct Operation {
   bool operator==(const Operation&) const = default;
 };
 
+// What is marked PHAROS_API here is for libpharos_nccl.so, whose backend is one more of these.
+
 /// For people: "all_reduce(sum of 1024 f32)", "message(7 f64 from rank 0 to rank 1)".
-std::string to_string(const Operation& operation);
+PHAROS_API std::string to_string(const Operation& operation);
 
 /// A rank's part of data that all ranks reduce: bytes. No two of them write to one cache line.
 struct Part {
@@ -47,8 +50,8 @@ Part part_of(std::size_t bytes, std::uint32_t rank, std::uint32_t ranks);
 // What all ranks are told, whatever they reach each other by.
 
 /// `when`: "round 7".
-Error disagreement(std::uint32_t rank, const Operation& its, std::uint32_t other, const Operation& others,
-                   const std::string& when);
+PHAROS_API Error disagreement(std::uint32_t rank, const Operation& its, std::uint32_t other, const Operation& others,
+                              const std::string& when);
 /// `waits`: "barrier, round 7,".
 Error has_died(std::uint32_t rank, const std::string& waits);
 Error has_left(std::uint32_t rank, const std::string& waits);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <pharos/base/export.hpp>
+
 namespace pharos {
 
 /// An open file descriptor, closed by whoever holds it last.
@@ -22,7 +24,7 @@ class Fd {
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
-  void reset();
+  PHAROS_API void reset();
 
  private:
   int fd_ = -1;

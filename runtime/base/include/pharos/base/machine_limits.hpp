@@ -6,12 +6,13 @@
 #include <vector>
 
 #include <pharos/base/byte_count.hpp>
+#include <pharos/base/export.hpp>
 
 namespace pharos {
 
 /// What this process may use of its machine: what there is, or less, as its cgroups and those above them allow, of
 /// version 1 and version 2. Knows where to look from the start on, and looks anew each time. A value; any thread.
-class MachineLimits {
+class PHAROS_API MachineLimits {
  public:
   /// Of which the largest part is in use: the machine's memory, or that of one of the cgroups.
   struct MemoryUse {
