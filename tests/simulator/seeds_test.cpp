@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "seed.hpp"
 #include "workload.hpp"
@@ -10,7 +11,8 @@ namespace {
 
 constexpr std::uint64_t kSeeds = 500;
 
-/// PHAROS_TEST_SEED: that one alone. PHAROS_SIMULATOR_SEEDS: so many, from that one on.
+/// PHAROS_TEST_SEED: that one alone. PHAROS_SIMULATOR_SEEDS: so many, from that one on. PHAROS_SIMULATOR_HASHES: a file
+/// to which each seed and the hash of its history are written.
 struct Seeds {
   std::uint64_t first = 1;
   std::uint64_t count = kSeeds;
@@ -34,9 +36,12 @@ TEST(Seeds, WhateverFailsEveryInvariantHolds) {
   const auto [first, count] = seeds();
   std::size_t calls = 0;
   std::size_t answered = 0;
+  std::ofstream hashes;
+  if (const char* const file = std::getenv("PHAROS_SIMULATOR_HASHES")) hashes.open(file);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const SeedRun run = run_workload(seed);
     ASSERT_EQ(run.wrong, "") << "PHAROS_TEST_SEED=" << seed << " repeats it, PHAROS_SIMULATOR_TRACE=1 shows it";
+    if (hashes.is_open()) hashes << seed << ' ' << std::hex << run.hash << std::dec << '\n';
     calls += run.calls;
     answered += run.answered;
   }
