@@ -69,6 +69,12 @@ class Report {
 
 /// What the machine allows, measured in the same run.
 void measure_limits(Report& report);
+/// Those of them that ranks of one machine are measured beside.
+void measure_limits_of_ranks(Report& report);
+/// The argument with which this program ends at once.
+inline constexpr const char* kDoNothing = "do-nothing";
+/// Calls by Boost.Asio.
+void measure_asio(Report& report);
 /// Tasks and actors.
 void measure_core(Report& report, int argc, char** argv);
 /// Values that are put and got.

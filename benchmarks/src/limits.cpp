@@ -1,23 +1,30 @@
-// What the machine allows: a copy into shared memory, a socket's round trip, and calls between two processes that are a
-// Cap'n Proto message each way over a Unix socket, all queued frames in one write. No futures, no ordering, no user
-// types: limits, not designs.
+// What the machine allows: copies into shared memory, a socket's round trip, processes that begin and end, and calls
+// between two processes that are a Cap'n Proto message each way over a Unix socket, all queued frames in one write. No
+// futures, no ordering, no user types: limits, not designs.
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <new>
 #include <span>
+#include <string>
+#include <thread>
 
 #include "figures.hpp"
 #include "limit_call.capnp.h"
+#include "one_cpu.hpp"
 
 namespace bench {
 namespace {
@@ -75,8 +82,42 @@ double round_trip_us(int processes, int rounds) {
   return us;
 }
 
-/// Into shared memory whose pages are there and in the page table.
-double warm_copy_gib_per_s() {
+/// A number there and back in memory that two processes share, while both look for it all the time.
+double memory_round_trip_us() {
+  struct Line {
+    alignas(64) std::atomic<std::uint32_t> there{0};
+    alignas(64) std::atomic<std::uint32_t> back{0};
+  };
+  constexpr std::uint32_t kRounds = 401;
+  constexpr std::uint32_t kTrips = 100;  // in a round, so that the clock costs little
+  void* const memory = ::mmap(nullptr, sizeof(Line), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  require(memory != MAP_FAILED, "mmap");
+  auto* const line = new (memory) Line;
+  const pid_t child = ::fork();
+  require(child >= 0, "fork");
+  if (child == 0) {
+    for (std::uint32_t trip = 1; trip <= kRounds * kTrips; ++trip) {
+      while (line->there.load(std::memory_order_acquire) != trip) {
+      }
+      line->back.store(trip, std::memory_order_release);
+    }
+    ::_exit(0);
+  }
+  std::uint32_t trip = 0;
+  const double us = median_us(kRounds, [&] {
+    for (std::uint32_t i = 0; i < kTrips; ++i) {
+      line->there.store(++trip, std::memory_order_release);
+      while (line->back.load(std::memory_order_acquire) != trip) {
+      }
+    }
+  });
+  ::waitpid(child, nullptr, 0);
+  ::munmap(memory, sizeof(Line));
+  return us / kTrips;
+}
+
+/// So many threads copy into shared memory whose pages are there and in the page table.
+double warm_copy_gib_per_s(std::size_t threads) {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const std::vector<char> from(kBytes, 'x');
   const int file = ::memfd_create("limit", MFD_CLOEXEC);
@@ -85,12 +126,32 @@ double warm_copy_gib_per_s() {
   require(to != MAP_FAILED, "mmap");
   std::memset(to, 1, kBytes);
   const double us = median_us(15, [&] {
-    std::memcpy(to, from.data(), kBytes);
-    asm volatile("" ::: "memory");  // the copy is wanted, though nobody reads it
+    const auto copy_part = [&](std::size_t part) {
+      const std::size_t size = kBytes / threads;
+      std::memcpy(static_cast<char*>(to) + part * size, from.data() + part * size, size);
+      asm volatile("" ::: "memory");  // the copy is wanted, though nobody reads it
+    };
+    std::vector<std::jthread> others;
+    for (std::size_t part = 1; part < threads; ++part) others.emplace_back(copy_part, part);
+    copy_part(0);
   });
   ::munmap(to, kBytes);
   ::close(file);
   return static_cast<double>(kBytes) / (1 << 30) / us * 1e6;
+}
+
+/// This program as a process that does nothing, from its start to its end.
+double exec_s() {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  std::string nothing = kDoNothing;
+  char* const words[] = {nothing.data(), nothing.data(), nullptr};
+  return median_us(51,
+                   [&] {
+                     pid_t child = 0;
+                     require(::posix_spawn(&child, self.c_str(), nullptr, nullptr, words, environ) == 0, "posix_spawn");
+                     ::waitpid(child, nullptr, 0);
+                   }) /
+         1e6;
 }
 
 class Connection {
@@ -225,15 +286,35 @@ void measure_calls(Report& report) {
 
 }  // namespace
 
+void measure_limits_of_ranks(Report& report) {
+  if (report.wants("limit_uds_fan_out_8_median")) {
+    report.add("limit_uds_fan_out_8_median", round_trip_us(8, 5000), "us");
+  }
+  // On one CPU each would look until its time is up.
+  if (report.wants("limit_memory_rtt_median") && std::thread::hardware_concurrency() > 1) {
+    report.add("limit_memory_rtt_median", memory_round_trip_us(), "us");
+  }
+}
+
 void measure_limits(Report& report) {
   if (report.wants("limit_uds_rtt_unpinned_median")) {
     report.add("limit_uds_rtt_unpinned_median", round_trip_us(1, 20000), "us");
   }
-  if (report.wants("limit_uds_fan_out_8_median")) {
-    report.add("limit_uds_fan_out_8_median", round_trip_us(8, 5000), "us");
+  if (report.wants("limit_uds_rtt_pinned_median")) {
+    const OneCpu one;
+    report.add("limit_uds_rtt_pinned_median", round_trip_us(1, 20000), "us");
+  }
+  measure_limits_of_ranks(report);
+  if (report.wants_any({"limit_exec", "limit_execs_per_s"})) {
+    const double seconds = exec_s();
+    report.add("limit_exec", seconds, "s");
+    report.add("limit_execs_per_s", 1 / seconds, "/s");
   }
   if (report.wants("limit_memcpy_warm_shm_1_thread")) {
-    report.add("limit_memcpy_warm_shm_1_thread", warm_copy_gib_per_s(), "GiB/s");
+    report.add("limit_memcpy_warm_shm_1_thread", warm_copy_gib_per_s(1), "GiB/s");
+  }
+  if (report.wants("limit_memcpy_warm_shm_2_threads")) {
+    report.add("limit_memcpy_warm_shm_2_threads", warm_copy_gib_per_s(2), "GiB/s");
   }
   if (report.wants_any({"limit_call_sync_median", "limit_call_pipelined"})) measure_calls(report);
 }

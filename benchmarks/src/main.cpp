@@ -48,6 +48,7 @@ int run(int argc, char** argv) {
     std::fputs(kHelp, stdout);
     return 0;
   }
+  if (argc == 2 && std::strcmp(argv[1], bench::kDoNothing) == 0) return 0;
   if (argc == 3 && std::strcmp(argv[1], "counted-calls") == 0)
     return bench::run_counted_calls(argc, argv, std::atoi(argv[2]));
   if (argc == 3 && std::strcmp(argv[1], "broadcast-once") == 0)
@@ -81,6 +82,7 @@ int run(int argc, char** argv) {
   if (what == "scale") {
     bench::measure_scale(report, size);
   } else if (what == "collective") {
+    bench::measure_limits_of_ranks(report);
     bench::measure_collective(report);
   } else if (what == "ddp" || what == "sharding" || what == "trainer") {
     bench::measure_with_torch(report, what);
@@ -92,6 +94,7 @@ int run(int argc, char** argv) {
   } else {
     bench::measure_limits(report);
   }
+  if (what == "core") bench::measure_asio(report);
   if (what == "core") bench::measure_core(report, argc, argv);
   if (what == "core" || what == "store") bench::measure_objects(report, argc, argv);
   if (what == "core") bench::measure_refs(report, argc, argv);

@@ -1,6 +1,7 @@
 // Values: small ones, which stay in their process, and large ones, which lie in the object store.
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,21 @@ void measure_small(Report& report, pharos::Runtime& runtime) {
   constexpr int kValues = 100'000;
   std::vector<double> puts;
   std::vector<double> gets;
+  std::vector<double> made;
+  std::vector<double> copied;
   for (int round = 0; round < 5; ++round) {
+    std::vector<std::shared_ptr<int>> ints;
+    ints.reserve(kValues);
+    const auto begun = Clock::now();
+    for (int i = 0; i < kValues; ++i) ints.push_back(std::make_shared<int>(i));
+    made.push_back(kValues / seconds_since(begun));
+    const auto begun_copying = Clock::now();
+    for (const auto& each : ints) {
+      const std::shared_ptr<int> copy = each;
+      asm volatile("" : : "r"(copy.get()) : "memory");  // the copy is wanted, though nobody reads it
+    }
+    copied.push_back(kValues / seconds_since(begun_copying));
+
     std::vector<pharos::Ref<int>> refs;
     refs.reserve(kValues);
     auto start = Clock::now();
@@ -32,6 +47,9 @@ void measure_small(Report& report, pharos::Runtime& runtime) {
     for (const auto& ref : refs) ref.get();
     gets.push_back(kValues / seconds_since(start));
   }
+  // What a small value that is put and got is at the least, in a program with several threads.
+  report.add("limit_shared_ints_made", median(made), "/s");
+  report.add("limit_shared_ints_copied", median(copied), "/s");
   report.add("puts_small", median(puts), "/s");
   report.add("gets_small", median(gets), "/s");
 }
@@ -66,11 +84,14 @@ void measure_argument(Report& report, pharos::Runtime& runtime) {
 }  // namespace
 
 void measure_objects(Report& report, int argc, char** argv) {
-  if (!report.wants_any({"puts_small", "gets_small", "put_64MiB", "get_64MiB_us", "actor_call_1MiB_arg_median"})) {
+  if (!report.wants_any({"limit_shared_ints_made", "limit_shared_ints_copied", "puts_small", "gets_small", "put_64MiB",
+                         "get_64MiB_us", "actor_call_1MiB_arg_median"})) {
     return;
   }
   pharos::Runtime runtime{argc, argv};
-  if (report.wants_any({"puts_small", "gets_small"})) measure_small(report, runtime);
+  if (report.wants_any({"limit_shared_ints_made", "limit_shared_ints_copied", "puts_small", "gets_small"})) {
+    measure_small(report, runtime);
+  }
   if (report.wants_any({"put_64MiB", "get_64MiB_us"})) measure_large(report, runtime);
   if (report.wants("actor_call_1MiB_arg_median")) measure_argument(report, runtime);
 }
