@@ -1,6 +1,7 @@
 #include "actor_group.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "caller.hpp"
 #include "function_table.hpp"
 #include "refused.hpp"
+#include "result_cell.hpp"
 #include "running_call.hpp"
 
 namespace pharos {
@@ -28,7 +30,34 @@ Member member() {
 namespace detail {
 namespace {
 
-constexpr Duration kStopTime = std::chrono::seconds{30};  // for a member that is not wanted any more
+constexpr Duration kStopTime = std::chrono::seconds{30};   // for a member that is not wanted any more
+constexpr Duration kGoesOnTime = std::chrono::seconds{1};  // at a call that another rank has thrown out of
+
+/// Thrown by the user's function, and not because another rank is gone, or for want of time.
+bool is_own(const Error& why) {
+  switch (why.code()) {
+    case ErrorCode::kActorDied:
+    case ErrorCode::kWorkerDied:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kObjectLost:
+    case ErrorCode::kDeadlineExceeded:
+    case ErrorCode::kRuntimeStopped:
+    case ErrorCode::kCancelled: return false;
+    default: return true;
+  }
+}
+
+/// A call of all members.
+struct CallOfAll {
+  std::shared_ptr<const GroupTerm> term;
+  std::shared_ptr<const OnThrow> on_throw;
+  std::vector<CellHandle> cells;  // the watchers of these keep this, until they are ready
+  std::atomic<bool> has_thrown = false;
+
+  bool goes_on() const {
+    return std::any_of(cells.begin(), cells.end(), [](const CellHandle& each) { return !each.ready(); });
+  }
+};
 
 bool is_empty(const Bundle& bundle) {
   return bundle.cpus == 0 && bundle.gpus == 0 && bundle.memory == ByteCount{} && bundle.resources.empty() &&
@@ -352,6 +381,42 @@ void GroupCore::end(std::optional<Duration> grace) {
   begin_term();
 }
 
+// ---- Calls of all members
+
+void GroupCore::set_on_throw(OnThrow then) {
+  const std::lock_guard lock{mutex_};
+  on_throw_ = std::make_shared<const OnThrow>(std::move(then));
+}
+
+void GroupCore::watch_for_throw(const std::shared_ptr<const GroupTerm>& term, const std::vector<CellHandle>& cells) {
+  std::shared_ptr<const OnThrow> on_throw;
+  {
+    const std::lock_guard lock{mutex_};
+    on_throw = on_throw_;
+  }
+  if (on_throw == nullptr) return;
+  const std::shared_ptr<CallOfAll> call{new CallOfAll{term, std::move(on_throw), cells}};
+  for (std::uint32_t rank = 0; rank < cells.size(); ++rank) {
+    cells[rank].when_ready([call, rank, caller = caller_] {
+      const Error* const why = call->cells[rank]->error();
+      if (why == nullptr || !is_own(*why) || call->has_thrown.exchange(true)) return;
+      const auto there = caller.lock();
+      if (there == nullptr) return;
+      there->run_later(kGoesOnTime, [call, rank] {
+        if (!call->goes_on()) return;
+        call->cells[rank].call_back([call, rank] {
+          if (!call->goes_on()) return;
+          try {
+            (*call->on_throw)(*call->term, rank, *call->cells[rank]->error());
+          } catch (const Exception& e) {
+            log(LogLevel::kWarn, "the other ranks were not told that one has thrown", {kv("why", e.error())});
+          }
+        });
+      });
+    });
+  }
+}
+
 CellHandle GroupCore::new_cell() const {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(actors::stopped());
@@ -360,6 +425,13 @@ CellHandle GroupCore::new_cell() const {
 
 std::shared_ptr<const GroupTerm> term_of(GroupCore& core) {
   return core.term();
+}
+void set_on_throw(GroupCore& core, OnThrow then) {
+  core.set_on_throw(std::move(then));
+}
+void watch_for_throw(GroupCore& core, const std::shared_ptr<const GroupTerm>& term,
+                     const std::vector<CellHandle>& cells) {
+  core.watch_for_throw(term, cells);
 }
 CellHandle resize_group(GroupCore& core, std::size_t size) {
   return core.resize(size);

@@ -27,6 +27,8 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   /// Without grace: at once.
   void end(std::optional<Duration> grace);
   CellHandle new_cell() const;
+  void set_on_throw(OnThrow then);
+  void watch_for_throw(const std::shared_ptr<const GroupTerm>& term, const std::vector<CellHandle>& cells);
 
  private:
   /// Where an actor is, or was, and another one may be.
@@ -72,6 +74,7 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   };
   std::optional<Growth> growth_;
   std::optional<Error> failed_;
+  std::shared_ptr<const OnThrow> on_throw_;
 };
 
 }  // namespace pharos::detail

@@ -129,6 +129,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   void tell_node(wire::Message message);
   /// Waits until the node has been told what was to be told before. Not on the strand.
   void finish_telling_node();
+  /// Runs it on the strand after so long, unless the Runtime has ended.
+  void run_later(Duration time, async::Callback then) { executor_.run_at(executor_.now() + time, std::move(then)); }
   /// Runs it on the strand once the node has been told what was to be told before.
   void after_telling_node(async::Callback then) { executor_.post(std::move(then)); }
   void actor_disconnected(std::shared_ptr<ActorHandle> actor);

@@ -47,6 +47,11 @@ class Trainer {
     std::vector<float> data(100'000, 1);
     for (;;) ml::communicator().all_reduce(std::span{data}, ml::Reduction::kMean);
   }
+  /// The others wait for that rank.
+  double throw_at(std::uint32_t rank) const {
+    if (ml::communicator().rank() == rank) throw std::runtime_error{"the disk of this rank is full"};
+    return sum(1000);
+  }
   int process() const { return ::getpid(); }
 };
 
@@ -152,6 +157,32 @@ TEST_F(GroupCommunicators, WhenOneIsKilledTheOthersHearWhoAndGoOnInANewTerm) {
     expect_sums(group);
   }
   told.expect_within(kDeathIsToldIn);
+}
+
+TEST_F(GroupCommunicators, WhenOneThrowsTheOthersHearWhoAndItsWordsAtOnce) {
+  Runtime runtime;
+  for (const bool share_memory : {true, false}) {
+    const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 3});
+    ml::connect(group, {.share_memory = share_memory});
+    const auto calls = group.call_all<&Trainer::throw_at>(1U);
+    const auto took = time_of([&] {
+      for (const std::size_t rank : {0U, 2U}) {
+        const std::string text = message_of<Cancelled>([&] { calls[rank].get(soon()); });
+        EXPECT_SAYS(text, "rank 1 has given up: ");
+        EXPECT_SAYS(text, "the disk of this rank is full");
+      }
+    });
+    EXPECT_LT(took, 5s);
+    message_of<UserError>([&] { calls[1].get(soon()); });
+    const std::string first = message_of<UserError>([&] {
+      ml::connect(group, {.share_memory = share_memory});
+      group.gather<&Trainer::throw_at>(1U).get(soon());
+    });
+    EXPECT_SAYS(first, "rank 1: ");
+    EXPECT_SAYS(first, "the disk of this rank is full");
+    ml::connect(group, {.share_memory = share_memory});
+    expect_sums(group);
+  }
 }
 
 TEST_F(GroupCommunicators, WhenOneIsStoppedItIsKilledAndTheOthersGoOnInANewTerm) {

@@ -87,6 +87,11 @@ void join_members(const std::vector<RankOffer>& offers, const RankKey& key, cons
   membership.communicator.emplace(std::make_shared<Core>(*std::move(backend), options));
 }
 
+void give_up_member(const std::string& why) {
+  Membership& membership = Memberships::of_process().of(pharos::member());
+  if (membership.communicator) membership.communicator->abort(why);
+}
+
 }  // namespace detail
 
 Communicator& communicator() {

@@ -96,6 +96,13 @@ PHAROS_API std::shared_ptr<GroupCore> make_group(const std::shared_ptr<Caller>& 
                                                  const ActorGroupOptions& options, MemberKind kind);
 /// As far as this process knows by now.
 PHAROS_API std::shared_ptr<const GroupTerm> term_of(GroupCore& core);
+/// What is to be done when a call of all members has thrown, at one rank, and other ranks are at it a second later:
+/// they may be waiting for that rank. On the thread for callbacks.
+using OnThrow = std::function<void(const GroupTerm& term, std::uint32_t rank, const Error& why)>;
+PHAROS_API void set_on_throw(GroupCore& core, OnThrow then);
+/// `cells`: the results of a call of all members, by rank.
+PHAROS_API void watch_for_throw(GroupCore& core, const std::shared_ptr<const GroupTerm>& term,
+                                const std::vector<CellHandle>& cells);
 PHAROS_API CellHandle resize_group(GroupCore& core, std::size_t size);
 PHAROS_API void stop_group(GroupCore& core, Duration grace);
 PHAROS_API void kill_group(GroupCore& core);
@@ -243,6 +250,7 @@ class ActorGroup {
         results.push_back(call(*term, rank));
       }
     }
+    if (!term->failed) detail::watch_for_throw(*core_, term, detail::cells_of(results));
     return results;
   }
   std::shared_ptr<const detail::GroupTerm> term_with(std::size_t rank) const {

@@ -49,6 +49,24 @@ auto answers(const std::vector<Ref<R>>& calls, const CommunicatorOptions& option
   return when_all(calls).get();
 }
 
+/// In the running member: the others' operations end, and say why, if its group is connected.
+PHAROS_API void give_up_member(const std::string& why);
+template <class T>
+void give_up(T&, const std::string& why) {
+  give_up_member(why);
+}
+/// By whoever has connected the group, when a call of all members has thrown at that rank.
+template <class T>
+void tell_of_throw(const pharos::detail::GroupTerm& term, std::uint32_t rank, const Error& why) {
+  using Function = pharos::detail::GroupMethod<T, &give_up<T>>;
+  const pharos::detail::ActorHandle& actor = *term.actors[rank];
+  pharos::detail::Arguments& arguments = pharos::detail::scratch_arguments(actor, *Function::registered);
+  Member place = term.place;
+  place.rank = rank;
+  Function::encode(arguments, place, why.story());
+  static_cast<void>(pharos::detail::call_actor(actor, {}, *Function::registered, arguments));
+}
+
 template <class T>
 RankOffer offer(T&, const CommunicatorOptions& options) {
   return offer_member(options);
@@ -64,6 +82,9 @@ void join(T&, const std::vector<RankOffer>& offers, const RankKey& key, const Co
 /// from then on. A new term needs this again. Waits for all of them to come; throws what has kept one from it, or which
 /// ones have not answered in the options' time and some seconds: they are stopped, or busy with other calls. Those of
 /// one machine share memory; between machines they use TCP.
+/// When a call of all members (call_all(), call_each(), scatter(), gather()) throws on one rank and other ranks are at
+/// it a second later, that rank gives its communicator up: the others' operations throw which rank it was and what it
+/// threw, and the group needs this again.
 template <class T>
 void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}) {
   for (;;) {
@@ -71,6 +92,7 @@ void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}
     try {
       const auto offers = detail::answers(group.template call_all<&detail::offer<T>>(options), options);
       detail::answers(group.template call_all<&detail::join<T>>(offers, detail::new_rank_key(), options), options);
+      pharos::detail::set_on_throw(*group.core(), &detail::tell_of_throw<T>);
       return;
     } catch (const Exception&) {
       if (group.term() == term) throw;  // else: those that are there now
