@@ -171,7 +171,8 @@ TEST_F(FullQueuesTest, ADeadlineBoundsACallThatWaitsForRoom) {
   std::optional<Ref<void>> late;
   std::chrono::milliseconds took{};
   // The worker reads some more ahead of what it runs; so much that it does not take another one, in the end.
-  for (int i = 0; i < 1000 && took < 200ms; ++i) {
+  int accepted = -1;  // of these; the last one is not
+  for (; accepted < 1000 && took < 200ms; ++accepted) {
     took = time_of([&] { late = actor.call<&Peer::take>({.deadline = Deadline::in(200ms)}, text); });
   }
   EXPECT_GE(took, 200ms);
@@ -183,7 +184,10 @@ TEST_F(FullQueuesTest, ADeadlineBoundsACallThatWaitsForRoom) {
   EXPECT_EQ(ended.error().outcome(), Outcome::kNotStarted);
   release(held);
   holding.get(Deadline::in(30s));
-  EXPECT_EQ(actor.call<&Peer::calls>().get(Deadline::in(30s)), static_cast<int>(made.size()));
+  // A call's time runs anew where it is read: those that were accepted may still have begun.
+  const int calls = actor.call<&Peer::calls>().get(Deadline::in(30s));
+  EXPECT_GE(calls, static_cast<int>(made.size()));
+  EXPECT_LE(calls, static_cast<int>(made.size()) + accepted);
 }
 
 TEST_F(FullQueuesTest, TryCallIntoAFullQueueSendsNothing) {
