@@ -47,7 +47,7 @@ constexpr Gate kGates[] = {
     {"core", "actor_private_mib", Gate::kAtMost, 1.75},
     {nullptr, "call_instructions", Gate::kAtMost, 6000},
     {"core", "put_64MiB", Gate::kAtLeast, 0.63, kMemcpy2},
-    {"core", "get_64MiB_us", Gate::kAtMost, 1.7, kPinned},
+    {"core", "get_64MiB_us", Gate::kAtMost, 2.1, kPinned},
     {"core", "puts_small", Gate::kAtLeast, 0.21, kIntsMade},
     {"core", "gets_small", Gate::kAtLeast, 0.7, kIntsCopied},
     {"core", "wait_1k_refs", Gate::kAtLeast, 0.000175, kCalls},

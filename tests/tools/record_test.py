@@ -39,6 +39,11 @@ class Compare(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("hashes of 1 seeds differ: 2\n", text)
 
+    def test_a_seed_on_which_one_build_does_not_agree_is_not_compared(self) -> None:
+        status, text = self.compare(self.write("before", {1: "a", 2: "-"}, {}), self.write("after", {1: "a", 2: "c"}, {}))
+        self.assertEqual(status, 0, text)
+        self.assertIn("hashes of 1 seeds are the same", text)
+
     def test_a_seed_that_one_of_them_lacks_differs(self) -> None:
         status, text = self.compare(self.write("before", {1: "a", 2: "b"}, {}), self.write("after", {1: "a"}, {}))
         self.assertEqual(status, 1)
