@@ -26,6 +26,9 @@ constexpr auto kReopenTime = 500ms;
 // Of silence before a connection ends: then the network has ended it, and not the process at its other end.
 constexpr auto kQuietTime = 5s;
 constexpr std::uint32_t kQuietTicks = 5;
+// A head without records takes nobody back that has been silent for longer than 70 s, and none that was started again
+// does.
+constexpr Duration kAwayMaxWithoutRecords = 90s;
 constexpr std::size_t kOutputQueuedMax = std::size_t{16} << 20;  // to a node, of what workers elsewhere write
 
 /// So that a thousand nodes do not come in the same moment.
@@ -388,7 +391,8 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
   log(LogLevel::kWarn, "the head is gone, and is looked for again",
       {kv("head", self->head_address_), kv("error", why)});
   const TimePoint since = self->executor_.now();
-  for (Duration pause = kFirstPause; self->executor_.now() - since < self->away_max_;
+  const Duration away_max = self->head_lasts_ ? self->away_max_ : std::min(self->away_max_, kAwayMaxWithoutRecords);
+  for (Duration pause = kFirstPause; self->executor_.now() - since < away_max;
        pause = std::min(2 * pause, kLongestPause)) {
     const auto slept = co_await async::sleep(about(pause));
     if (!slept) co_return;
@@ -401,8 +405,7 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
     }
     const std::uint64_t returns_before = self->returns_;
     // A head has much to do when it starts, on a slow disk perhaps: it is given up with the connection alone.
-    const auto patience =
-        async::Deadline::after(self->away_max_ - (self->executor_.now() - since), self->executor_.now());
+    const auto patience = async::Deadline::after(away_max - (self->executor_.now() - since), self->executor_.now());
     const auto joined = co_await ask_to_join(self, *std::move(socket), true, patience);
     if (!joined) {
       if (joined.error().code() == ErrorCode::kCancelled) co_return;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <utility>
 
 #include <pharos/base/log.hpp>
 
@@ -59,7 +61,12 @@ void Node::close() {
   background_.cancel();
   store_.close();
   waiting_hand_overs_.clear();
-  for (const auto& [id, client] : clients_) client.peer->close();
+  // In an order that is the same in each run: addresses are not.
+  std::multimap<std::pair<JobId, CallerId>, std::shared_ptr<net::Peer>> peers;
+  for (const auto& [peer, client] : clients_) {
+    peers.emplace(std::pair{client.job == nullptr ? JobId{} : client.job->id, client.caller}, client.peer);
+  }
+  for (const auto& [whose, peer] : peers) peer->close();
 }
 
 std::string Node::leftovers() const {

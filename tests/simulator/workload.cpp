@@ -600,7 +600,9 @@ std::string let_it_end(Cluster& cluster, const std::function<TimePoint()>& fault
     cluster.start_driver("janitor", 0, &end_detached);
     if (const std::string wrong = let_drivers_end(); !wrong.empty()) return wrong;
   }
-  cluster.run_for(cluster.durable() ? 26s : 12s);  // idle workers go, and nodes that a head waits for are given up
+  // Idle workers go, and nodes that a head waits for are given up. Nodes look for a head that kept no records for 90 s.
+  const bool is_looked_for = !cluster.durable() && !cluster.has_head();
+  cluster.run_for(cluster.durable() ? 26s : is_looked_for ? 110s : 12s);
   if (!cluster.wrong().empty()) return cluster.wrong();
   std::string wrong;
   if (const std::string left = cluster.leftovers(); !left.empty()) wrong += "left behind:\n" + left;
