@@ -19,7 +19,7 @@ double height(const ml::Params& at) {
 int main(int argc, char** argv) {
   pharos::Runtime runtime{argc, argv};
   const ml::Space space{{"x", ml::uniform(-5, 5)}, {"y", ml::uniform(-5, 5)}};
-  ml::Tuner tuner{runtime, {.space = space, .trials = 100, .searcher = ml::tpe(space, {.seed = 1})}};
+  ml::Tuner tuner{runtime, {.space = space, .trials = 100}};
   const ml::SweepResults results = tuner.run<&height>();
   std::cout << results.summary() << "\n\n" << results.table(3);
 }

@@ -83,6 +83,15 @@ for name in "${@:4}"; do if [[ $name != ccache ]]; then echo "ii  $name"; fi; do
         self.assertIn("--without-torch", run.stderr)
         self.assertFalse((self.root / "third_party/libtorch").exists())
 
+    def test_libtorch_alone_needs_no_apt(self):
+        self.nothing_is_installed()
+        self.apt_get("Inst cmake")
+        (self.root / "third_party/libtorch").mkdir(parents=True)
+        shutil.copy(ROOT / "tools/libtorch.txt", self.root / "third_party/libtorch")
+        run = self.setup("--only-torch")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.called(), "")
+
     def test_a_second_call_ends_at_once(self):
         self.stand_in("dpkg-query", 'for name in "${@:4}"; do echo "ii  $name"; done')
         self.apt_get("")

@@ -108,12 +108,14 @@ std::string to_svg(const Curve& curve) {
   svg +=
       format("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\" fill=\"#555\">", kLeft + kWidth / 2, kTop + kHeight + 42) +
       xml_text(curve.x_name) + "</text>\n";
+  svg += "<text x=\"784\" y=\"24\" text-anchor=\"end\" fill=\"#555\">dots: each value; line: smoothed</text>\n";
   for (const double mark : curve.marks) {
     svg += format("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"#2ca02c\" stroke-dasharray=\"4 3\"/>\n",
                   x(mark), x(mark), kTop, kTop + kHeight);
   }
   if (!curve.marks.empty()) {
-    svg += "<text x=\"784\" y=\"24\" text-anchor=\"end\" fill=\"#2ca02c\">" + xml_text(curve.mark_name) + "</text>\n";
+    svg += format("<text x=\"%.1f\" y=\"%g\" fill=\"#2ca02c\">", x(curve.marks.front()) + 6, kTop + 16) +
+           xml_text(curve.mark_name) + "</text>\n";
   }
   const std::size_t stride = std::max<std::size_t>(frame.points.size() / kPointsDrawn, 1);
   std::string line;

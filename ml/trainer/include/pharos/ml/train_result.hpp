@@ -52,7 +52,7 @@ struct PHAROS_API TrainResult {
   std::optional<double> last(std::string_view name) const;
   /// Over the reports that have it.
   std::optional<double> mean(std::string_view name) const;
-  /// Where its values went, as a picture. Lines mark the steps at which the training had restarts.
+  /// Where its values went, as a picture. Lines mark the steps that restarts interrupted.
   std::string to_svg() const;
   /// For a terminal.
   std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;
