@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,12 +27,17 @@ using namespace std::chrono_literals;
 constexpr int kControl = 3;  // the daemon's end of the connection, as `pharos keeper` expects it
 constexpr auto kConnectTime = 10s;
 
+/// Absolute. Of a program that has the runtime in itself the linker knows only what it was called by, which may be a
+/// relative path, or a name that was found in PATH.
 std::string folder_of_this_library() {
   Dl_info found{};
   if (::dladdr(reinterpret_cast<void*>(&find_daemon), &found) == 0 || found.dli_fname == nullptr) return ".";
-  const std::string path = found.dli_fname;
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
+  const bool is_path = std::string_view{found.dli_fname}.find('/') != std::string_view::npos;
+  const std::unique_ptr<char, decltype(&std::free)> whole{
+      ::realpath(is_path ? found.dli_fname : "/proc/self/exe", nullptr), &std::free};
+  if (whole == nullptr) return ".";
+  const std::string path = whole.get();
+  return path.substr(0, path.rfind('/'));
 }
 
 bool executable(const std::string& path) {
