@@ -284,8 +284,9 @@ void TaskPool::take_if_done(Worker& worker, std::size_t in_flight, Done& done) {
 }
 
 void TaskPool::take_out(Worker& worker, Done& done) {
+  const std::ptrdiff_t place = &worker - workers_.data();
   done.push_back(std::move(worker));
-  workers_.erase(workers_.begin() + (&worker - workers_.data()));
+  workers_.erase(workers_.begin() + place);
 }
 
 void TaskPool::give_back(const Done& done) {
