@@ -23,7 +23,7 @@ constexpr auto kRejoinTime = 5s;
 constexpr Duration kFirstPause = 50ms;  // before the head is looked for again
 constexpr Duration kLongestPause = 500ms;
 constexpr auto kReopenTime = 500ms;
-// Of silence before a connection ends: then the network has ended it, and not the process at its other end.
+// After so much silence the end of a connection is the network's doing, and not that of the process at its other end.
 constexpr auto kQuietTime = 5s;
 constexpr std::uint32_t kQuietTicks = 5;
 // A head without records takes nobody back that has been silent for longer than 70 s, and none that was started again

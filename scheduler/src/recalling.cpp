@@ -169,7 +169,7 @@ bool Leases::Recalling::may_have(const Lessee& who, std::int64_t weight, const A
   return mine == 0 || mine + weight <= theirs - less;
 }
 
-/// Of whom a lease is to be recalled: of who has most, the oldest. None: nobody who may keep it has what is short.
+/// Whose lease is to be recalled: who has most, the oldest of equals. None: nobody who may keep it has what is short.
 Leases::Recalling::Alike* Leases::Recalling::choose(const Lessee* who, const Allotment& wanted) {
   Alike* best = nullptr;
   Share most;

@@ -424,7 +424,7 @@ Result<void> SaveWriter::remove_old(const std::string& own) const {
         }
       }
     }
-    // Of equals the oldest: it was the best when it came, and nothing has been better since.
+    // The oldest of equals stays: it was the best when it came, and nothing has been better since.
     std::ranges::stable_sort(ranked, {}, [](const auto& each) { return each.first; });
     for (std::size_t i = 0; i < options_.keep_best && i < ranked.size(); ++i) kept.insert(ranked[i].second);
   }

@@ -100,7 +100,7 @@ class WaitingLine {
 
   static constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 62;  // those below are of who was put first
 
-  /// Of the first one whose number is not below this.
+  /// Finds the first one whose number is not below this.
   static typename Line::iterator place_of(Line& line, std::uint64_t number) {
     return std::lower_bound(line.begin(), line.end(), number,
                             [](const Waiting& each, std::uint64_t sought) { return each.number < sought; });

@@ -32,7 +32,7 @@ std::string own_place();
 /// kAlreadyExists naming it. Port 0 takes a free one: see bound_address().
 Result<Fd> listen_at(const Address& address);
 Result<Address> bound_address(int socket);
-/// Of the other end of a connected TCP socket.
+/// The address of the other end of a connected TCP socket.
 Result<Address> far_address(int socket);
 
 /// A connected socket, non-blocking. Over a Unix socket the other side must belong to this user.
