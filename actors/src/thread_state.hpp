@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 
 #include <pharos/base/thread_local.hpp>
@@ -23,6 +25,7 @@ struct ThreadState {
   bool is_runtimes = false;              ///< it is no thread of the user's
   std::uint64_t last_trace = 0;          ///< of the calls that it has made; 0 before the first
   Scratch* scratch = nullptr;            ///< where it encodes what it sends; null before the first
+  pid_t number = 0;                      ///< what the kernel calls it; 0 until it first waits for a result
 };
 extern PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
 /// The thread, or what has its state, is at its end.

@@ -3,20 +3,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <pharos/base/thread_local.hpp>
-
 #include "result_cell.hpp"
 #include "running_call.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::actors {
 namespace {
 
-PHAROS_THREAD_LOCAL constinit pid_t known_number = 0;
-
 pid_t number_of_this_thread() {
-  if (known_number == 0) [[unlikely]]
-    known_number = static_cast<pid_t>(::syscall(SYS_gettid));
-  return known_number;
+  if (this_thread.number == 0) [[unlikely]]
+    this_thread.number = static_cast<pid_t>(::syscall(SYS_gettid));
+  return this_thread.number;
 }
 
 const char* function_that_runs() {

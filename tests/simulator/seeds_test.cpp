@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 
 #include "seed.hpp"
+#include "temporary_folder.hpp"
 #include "workload.hpp"
 
 namespace pharos::simulator {
@@ -12,7 +16,7 @@ namespace {
 constexpr std::uint64_t kSeeds = 500;
 
 /// PHAROS_TEST_SEED: that one alone. PHAROS_SIMULATOR_SEEDS: so many, from that one on. PHAROS_SIMULATOR_HASHES: a file
-/// to which each seed and the hash of its history are written.
+/// to which each seed and the hash of its history are written. PHAROS_SIMULATOR_BACKWARDS: the last seed runs first.
 struct Seeds {
   std::uint64_t first = 1;
   std::uint64_t count = kSeeds;
@@ -38,7 +42,9 @@ TEST(Seeds, WhateverFailsEveryInvariantHolds) {
   std::size_t answered = 0;
   std::ofstream hashes;
   if (const char* const file = std::getenv("PHAROS_SIMULATOR_HASHES")) hashes.open(file);
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+  const bool backwards = std::getenv("PHAROS_SIMULATOR_BACKWARDS") != nullptr;
+  for (std::uint64_t done = 0; done < count; ++done) {
+    const std::uint64_t seed = backwards ? first + count - 1 - done : first + done;
     const SeedRun run = run_workload(seed);
     ASSERT_EQ(run.wrong, "") << "PHAROS_TEST_SEED=" << seed << " repeats it, PHAROS_SIMULATOR_TRACE=1 shows it";
     if (hashes.is_open()) hashes << seed << ' ' << std::hex << run.hash << std::dec << '\n';
@@ -61,6 +67,30 @@ TEST(Seeds, TheSameSeedIsTheSameRun) {
   for (std::uint64_t seed = first; seed < first + (count > kSeeds ? count : std::min<std::uint64_t>(count, 50));
        ++seed) {
     ASSERT_EQ(run_workload(seed).hash, run_workload(seed).hash) << "seed " << seed;
+  }
+}
+
+// The other process has other numbers and addresses, and each seed has other seeds before it. In seeds 34 and 48 a node
+// is told which threads wait.
+TEST(Seeds, ASeedIsTheSameRunInAnotherProcessAndAfterOtherSeeds) {
+  constexpr std::uint64_t kFirst = 34;
+  constexpr std::uint64_t kCount = 15;
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "hashes";
+  const std::string other_process = "PHAROS_TEST_SEED=" + std::to_string(kFirst) +
+                                    " PHAROS_SIMULATOR_SEEDS=" + std::to_string(kCount) +
+                                    " PHAROS_SIMULATOR_BACKWARDS=1 PHAROS_SIMULATOR_HASHES='" + file.string() + "' '" +
+                                    std::filesystem::read_symlink("/proc/self/exe").string() +
+                                    "' --gtest_filter=Seeds.WhateverFailsEveryInvariantHolds";
+  ASSERT_EQ(std::system(other_process.c_str()), 0);
+  std::map<std::uint64_t, std::uint64_t> hashes;
+  std::ifstream written{file};
+  std::uint64_t seed = 0;
+  std::uint64_t hash = 0;
+  while (written >> std::dec >> seed >> std::hex >> hash) hashes.emplace(seed, hash);
+  ASSERT_EQ(hashes.size(), kCount);
+  for (seed = kFirst; seed < kFirst + kCount; ++seed) {
+    EXPECT_EQ(run_workload(seed).hash, hashes.at(seed)) << "seed " << seed;
   }
 }
 

@@ -100,7 +100,8 @@ struct Fibre::Context {
   }
 };
 
-Fibre::Fibre() : context_{std::make_unique<Context>()} {
+Fibre::Fibre(pid_t number) : context_{std::make_unique<Context>()} {
+  state_.number = number;
   context_->inside = fiber{std::allocator_arg, Stacks{&context_->stack}, [this](fiber&& outside) {
                              context_->outside = std::move(outside);
                              context_->arrive(true);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,7 +16,8 @@ namespace pharos::simulator {
 /// keeps for each thread (actors::ThreadState, exceptions under way) goes with it.
 class Fibre {
  public:
-  Fibre();
+  /// `number` is what the simulated kernel calls this thread. The node is told which thread waits for what.
+  explicit Fibre(pid_t number);
   Fibre(Fibre&&) = delete;
   /// Only when idle.
   ~Fibre();

@@ -253,7 +253,7 @@ void Process::soon(async::Callback work) {
 void Process::run(async::Callback work) {
   const std::vector<Parked> watching = std::exchange(watching_, {});
   auto idle = std::find_if(fibres_.begin(), fibres_.end(), [](const Fibre& fibre) { return fibre.idle(); });
-  if (idle == fibres_.end()) idle = fibres_.emplace(fibres_.end());
+  if (idle == fibres_.end()) idle = fibres_.emplace(fibres_.end(), static_cast<pid_t>(fibres_.size() + 1));
   enter(*idle, std::move(work));
   for (const Parked& each : watching) wake(*each.fibre, each.park);
 }
