@@ -332,10 +332,11 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
     lock.unlock();
     return fail(why);
   }
-  if (in_flight() >= kInFlightMax) {
+  if (in_flight() >= bounds_.in_flight) {
     lock.unlock();
     if (when_full == WhenFull::kRefuse) return false;
-    return fail({ErrorCode::kOverloaded, std::to_string(kInFlightMax) + " calls to this actor have not been answered",
+    return fail({ErrorCode::kOverloaded,
+                 std::to_string(bounds_.in_flight) + " calls to this actor have not been answered",
                  "get() some of their results before calling again."});
   }
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
@@ -380,7 +381,7 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
       break;
     }
     if (side_ == Side::kWorker && reads_no_more(now)) {
-      if (held_bytes_ < kHeldBytesMax) break;
+      if (held_bytes_ < bounds_.held_bytes) break;
       why = Error{ErrorCode::kOverloaded,
                   to_string(ByteCount{held_bytes_ + link_->queued()}) +
                       " of calls wait for this actor, which has taken none for " +
@@ -409,7 +410,7 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
 bool CallLink::reads_no_more(TimePoint now) {
   const std::uint64_t taken = given_bytes_ - link_->queued();
   if (taken != std::exchange(taken_bytes_, taken)) taken_at_ = now;
-  return now - taken_at_ >= (held_bytes_ < kHeldBytesMax ? kStillTime : kStuckTime);
+  return now - taken_at_ >= (held_bytes_ < bounds_.held_bytes ? kStillTime : kStuckTime);
 }
 
 void CallLink::flush() {

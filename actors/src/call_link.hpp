@@ -40,6 +40,11 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   static constexpr std::size_t kInFlightMax = std::size_t{1} << 24;
   /// So much a worker's calls may hold back beyond Link::kQueuedMax.
   static constexpr std::size_t kHeldBytesMax = std::size_t{1} << 30;
+  /// How much may be under way before a call fails.
+  struct Bounds {
+    std::size_t in_flight = kInFlightMax;
+    std::size_t held_bytes = kHeldBytesMax;
+  };
 
   /// What becomes of a call that finds the link full.
   enum class WhenFull : std::uint8_t {
@@ -92,6 +97,9 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
         receiver_{std::move(receiver)},
         observer_{std::move(observer)},
         first_unanswered_{numbers_->load()} {}
+
+  /// Sets lower bounds, which a test can reach; is called before the first send().
+  void set_bounds(const Bounds& bounds) { bounds_ = bounds; }
 
   /// The other end of a connection.
   struct Callee {
@@ -191,6 +199,7 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
 
   const CallerId caller_;
   const Side side_;
+  Bounds bounds_;
   const Numbers numbers_;
   const std::shared_ptr<const Clock> clock_;
   const std::shared_ptr<FlushQueue> flush_queue_;

@@ -97,7 +97,7 @@ void TaskPool::submit(CellHandle cell) {
 std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests, bool& asks_later) {
   const std::lock_guard lock{mutex_};
   if (closed_) return closed_;
-  if (waiting_.size() >= kWaitingMax) {
+  if (waiting_.size() >= waiting_max_) {
     return Error{ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " tasks wait for workers",
                  "get() some results before submitting more."};
   }

@@ -47,6 +47,8 @@ class TaskPool final : public CallLink::Observer {
   /// Of each of its tasks.
   const Shape& shape() const { return shape_; }
 
+  /// Sets a lower bound than kWaitingMax, which a test can reach; is called before the first submit().
+  void set_waiting_max(std::size_t tasks) { waiting_max_ = tasks; }
   /// How many leases are asked for at once.
   void set_requests_max(std::uint32_t requests);
 
@@ -117,6 +119,7 @@ class TaskPool final : public CallLink::Observer {
   Leases& leases_;
   const Clock& clock_;
   const Shape shape_;
+  std::size_t waiting_max_ = kWaitingMax;
   std::mutex mutex_;
   std::uint32_t requests_max_ = 1;
   std::uint32_t leases_requested_ = 0;
