@@ -24,6 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kCallBytes = 64 << 10;                   // below what goes through the object store
 constexpr int kMoreThanAQueue = (96 << 20) / int{kCallBytes};  // a queue is full with 64 MiB
+const std::string kText(kCallBytes, 'x');
 
 /// Where two methods wait until both of them run.
 class Meeting {
@@ -48,13 +49,9 @@ class Peer {
   }
   int calls() const { return calls_; }
 
-  /// Calls so often, and waits for no result.
   int flood(const Actor<Peer>& other, int calls, const Actor<Meeting>& meeting) {
     meeting.call<&Meeting::come>().get();
-    const std::string text(kCallBytes, 'x');
-    std::vector<Ref<void>> made;
-    for (int i = 0; i < calls; ++i) made.push_back(other.call<&Peer::take>(text));
-    return calls;
+    return call_often(other, calls);
   }
   /// Waits for a result of the other one, whose method floods this one.
   int ask(const Actor<Peer>& other, const Actor<Meeting>& meeting) {
@@ -62,9 +59,7 @@ class Peer {
     return other.call<&Peer::calls>().get();
   }
   int flood_itself(const Actor<Peer>& self, int calls) {
-    const std::string text(kCallBytes, 'x');
-    std::vector<Ref<void>> made;
-    for (int i = 0; i < calls; ++i) made.push_back(self.call<&Peer::take>(text));
+    call_often(self, calls);
     return calls_;
   }
   /// Until somebody opens the pipe to write.
@@ -72,14 +67,20 @@ class Peer {
   void take_slowly(const std::string&) { std::this_thread::sleep_for(20ms); }
   /// Calls one that reads, but more slowly than it is called.
   int flood_until_cancelled(const Actor<Peer>& slow) {
-    const std::string text(kCallBytes, 'x');
     std::vector<Ref<void>> made;
-    while (!cancelled()) made.push_back(slow.call<&Peer::take_slowly>(text));
+    while (!cancelled()) made.push_back(slow.call<&Peer::take_slowly>(kText));
     return static_cast<int>(made.size());
   }
   int process() { return ::getpid(); }
 
  private:
+  /// Waits for no result.
+  static int call_often(const Actor<Peer>& other, int calls) {
+    std::vector<Ref<void>> made;
+    for (int i = 0; i < calls; ++i) made.push_back(other.call<&Peer::take>(kText));
+    return calls;
+  }
+
   int calls_ = 0;
   std::size_t bytes_ = 0;
 };
@@ -88,6 +89,7 @@ class Peer {
 class Late {
  public:
   explicit Late(const std::string& pipe) { ::close(::open(pipe.c_str(), O_RDONLY | O_CLOEXEC)); }
+  /// How many calls have come, with this one.
   int take(const std::string&) { return ++calls_; }
 
  private:
@@ -100,22 +102,32 @@ class FullQueuesTest : public ClusterTest {
     ClusterTest::SetUp();
     must_end_within(120s);
   }
-  std::string pipe() {
-    const std::string path = census().folder() / "pipe";
-    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    return path;
+  std::string pipe() const { return census().folder() / "pipe"; }
+  std::string make_pipe() const {
+    EXPECT_EQ(::mkfifo(pipe().c_str(), 0600), 0);
+    return pipe();
   }
-  /// Opened to write, and gone.
-  static void release(const std::string& pipe) {
-    ::close(::open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
-    std::filesystem::remove(pipe);
+  /// The pipe is opened to write, and removed.
+  void release() const {
+    ::close(::open(pipe().c_str(), O_WRONLY | O_CLOEXEC));
+    std::filesystem::remove(pipe());
+  }
+
+  /// An actor that is there, and reads nothing until release().
+  struct Held {
+    Actor<Peer> actor;
+    Ref<void> holding;
+  };
+  Held hold(Runtime& runtime) const {
+    const auto actor = runtime.spawn<Peer>();
+    actor.call<&Peer::process>().get(Deadline::in(30s));
+    return {actor, actor.call<&Peer::hold>(make_pipe())};
   }
   /// Calls until the queue is full.
-  std::vector<Ref<void>> fill(const Actor<Peer>& actor) {
+  static std::vector<Ref<void>> fill(const Actor<Peer>& actor) {
     std::vector<Ref<void>> made;
-    const std::string text(kCallBytes, 'x');
     for (;;) {
-      auto ref = actor.try_call<&Peer::take>(text);
+      auto ref = actor.try_call<&Peer::take>(kText);
       if (!ref) {
         EXPECT_EQ(ref.error().code(), ErrorCode::kOverloaded);
         EXPECT_EQ(ref.error().outcome(), Outcome::kNotStarted);
@@ -123,6 +135,15 @@ class FullQueuesTest : public ClusterTest {
       }
       made.push_back(*ref);
     }
+  }
+  static void expect_calls(const Actor<Peer>& actor, int calls) {
+    eventually([&] { return actor.call<&Peer::calls>().get() == calls; }, 60s);
+    EXPECT_EQ(actor.call<&Peer::calls>().get(), calls);
+  }
+  /// They run in the order in which they were made.
+  static void expect_in_order(const std::vector<Ref<int>>& made) {
+    int ordinal = 0;
+    for (const auto& each : made) ASSERT_EQ(each.get(Deadline::in(30s)), ++ordinal);
   }
 };
 
@@ -135,10 +156,7 @@ TEST_F(FullQueuesTest, TwoActorsThatFloodEachOtherBothFinish) {
   const auto of_b = b.call<&Peer::flood>(a, kMoreThanAQueue, meeting);
   EXPECT_EQ(of_a.get(Deadline::in(60s)), kMoreThanAQueue);
   EXPECT_EQ(of_b.get(Deadline::in(60s)), kMoreThanAQueue);
-  for (const auto& each : {a, b}) {
-    eventually([&] { return each.call<&Peer::calls>().get() == kMoreThanAQueue; }, 60s);
-    EXPECT_EQ(each.call<&Peer::calls>().get(), kMoreThanAQueue);
-  }
+  for (const auto& each : {a, b}) expect_calls(each, kMoreThanAQueue);
 }
 
 TEST_F(FullQueuesTest, OneThatWaitsForTheActorThatFloodsItIsAnswered) {
@@ -156,24 +174,19 @@ TEST_F(FullQueuesTest, AnActorThatFloodsItselfGoesOn) {
   Runtime runtime;
   const auto actor = runtime.spawn<Peer>();
   EXPECT_EQ(actor.call<&Peer::flood_itself>(actor, kMoreThanAQueue).get(Deadline::in(60s)), 0);
-  eventually([&] { return actor.call<&Peer::calls>().get() == kMoreThanAQueue; }, 60s);
-  EXPECT_EQ(actor.call<&Peer::calls>().get(), kMoreThanAQueue);
+  expect_calls(actor, kMoreThanAQueue);
 }
 
 TEST_F(FullQueuesTest, ADeadlineBoundsACallThatWaitsForRoom) {
   Runtime runtime;
-  const auto actor = runtime.spawn<Peer>();
-  actor.call<&Peer::process>().get(Deadline::in(30s));  // it is there
-  const std::string held = pipe();
-  const auto holding = actor.call<&Peer::hold>(held);
-  const auto made = fill(actor);
-  const std::string text(kCallBytes, 'x');
+  const Held held = hold(runtime);
+  const auto made = fill(held.actor);
   std::optional<Ref<void>> late;
   std::chrono::milliseconds took{};
   // The worker reads some more ahead of what it runs; so much that it does not take another one, in the end.
   int accepted = -1;  // of these; the last one is not
   for (; accepted < 1000 && took < 200ms; ++accepted) {
-    took = time_of([&] { late = actor.call<&Peer::take>({.deadline = Deadline::in(200ms)}, text); });
+    took = time_of([&] { late = held.actor.call<&Peer::take>({.deadline = Deadline::in(200ms)}, kText); });
   }
   EXPECT_GE(took, 200ms);
   EXPECT_LT(took, 2s);
@@ -182,77 +195,63 @@ TEST_F(FullQueuesTest, ADeadlineBoundsACallThatWaitsForRoom) {
   ASSERT_FALSE(ended.ok());
   EXPECT_EQ(ended.error().code(), ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(ended.error().outcome(), Outcome::kNotStarted);
-  release(held);
-  holding.get(Deadline::in(30s));
+  release();
+  held.holding.get(Deadline::in(30s));
   // A call's time runs anew where it is read: those that were accepted may still have begun.
-  const int calls = actor.call<&Peer::calls>().get(Deadline::in(30s));
+  const int calls = held.actor.call<&Peer::calls>().get(Deadline::in(30s));
   EXPECT_GE(calls, static_cast<int>(made.size()));
   EXPECT_LE(calls, static_cast<int>(made.size()) + accepted);
 }
 
 TEST_F(FullQueuesTest, TryCallIntoAFullQueueSendsNothing) {
   Runtime runtime;
-  const auto actor = runtime.spawn<Peer>();
-  actor.call<&Peer::process>().get(Deadline::in(30s));  // it is there
-  const std::string held = pipe();
-  const auto holding = actor.call<&Peer::hold>(held);
-  auto made = fill(actor);
+  const Held held = hold(runtime);
+  auto made = fill(held.actor);
   EXPECT_GT(made.size(), (std::size_t{64} << 20) / kCallBytes - 1);
   int refused = 0;
   for (int i = 0; i < 200; ++i) {  // the worker reads a few more ahead of what it runs
-    if (auto more = actor.try_call<&Peer::take>(std::string(kCallBytes, 'x'))) {
+    if (auto more = held.actor.try_call<&Peer::take>(kText)) {
       made.push_back(*more);
     } else {
       ++refused;
     }
   }
   EXPECT_GT(refused, 100);
-  release(held);
-  holding.get(Deadline::in(30s));
+  release();
+  held.holding.get(Deadline::in(30s));
   for (const auto& each : made) each.get(Deadline::in(30s));
-  const auto ref = actor.try_call<&Peer::calls>();
+  const auto ref = held.actor.try_call<&Peer::calls>();
   ASSERT_TRUE(ref.ok()) << "the queue is empty again";
   EXPECT_EQ(ref->get(Deadline::in(30s)), static_cast<int>(made.size()));
 }
 
 TEST_F(FullQueuesTest, TryCallIsRefusedByAnActorThatIsNotThereYetWhenAsMuchIsKept) {
   Runtime runtime;
-  const std::string held = pipe();
-  const auto actor = runtime.spawn<Late>(held);
-  const std::string text(kCallBytes, 'x');
+  const auto actor = runtime.spawn<Late>(make_pipe());
   std::vector<Ref<int>> made;
-  for (auto each = actor.try_call<&Late::take>(text); each; each = actor.try_call<&Late::take>(text)) {
-    made.push_back(*each);
-  }
+  while (const auto each = actor.try_call<&Late::take>(kText)) made.push_back(*each);
   EXPECT_EQ(made.size(), (std::size_t{64} << 20) / kCallBytes);
-  release(held);
-  for (std::size_t i = 0; i < made.size(); ++i) ASSERT_EQ(made[i].get(Deadline::in(30s)), static_cast<int>(i) + 1);
+  release();
+  expect_in_order(made);
 }
 
 TEST_F(FullQueuesTest, MoreThanALinkBearsWaitsForAnActorThatIsNotThereYet) {
   Runtime runtime;
-  const std::string held = pipe();
-  const auto actor = runtime.spawn<Late>(held);
-  const std::string text(kCallBytes, 'x');
+  const auto actor = runtime.spawn<Late>(make_pipe());
   std::vector<Ref<int>> made;
-  for (int i = 0; i < 2 * kMoreThanAQueue; ++i) made.push_back(actor.call<&Late::take>(text));
-  release(held);
-  for (int i = 0; i < 2 * kMoreThanAQueue; ++i) {
-    ASSERT_EQ(made[static_cast<std::size_t>(i)].get(Deadline::in(30s)), i + 1);
-  }
+  for (int i = 0; i < 2 * kMoreThanAQueue; ++i) made.push_back(actor.call<&Late::take>(kText));
+  release();
+  expect_in_order(made);
 }
 
 TEST_F(FullQueuesTest, ACallerThatIsHeldBackGoesOnWhenTheActorReads) {
   Runtime runtime;
-  const auto actor = runtime.spawn<Peer>();
-  actor.call<&Peer::process>().get(Deadline::in(30s));  // it is there
-  const std::string held = pipe();
-  const auto holding = actor.call<&Peer::hold>(held);
-  const auto made = fill(actor);
-  std::thread waits{[&] { actor.call<&Peer::take>(std::string(kCallBytes, 'x')).get(Deadline::in(60s)); }};
-  release(held);
+  const Held held = hold(runtime);
+  const auto made = fill(held.actor);
+  std::thread waits{[&] { held.actor.call<&Peer::take>(kText).get(Deadline::in(60s)); }};
+  release();
   waits.join();
-  EXPECT_EQ(actor.call<&Peer::calls>().get(Deadline::in(30s)), static_cast<int>(made.size()) + 1);
+  EXPECT_EQ(held.actor.call<&Peer::calls>().get(Deadline::in(30s)), static_cast<int>(made.size()) + 1);
 }
 
 TEST_F(FullQueuesTest, AWorkerWhoseMethodFloodsAnotherIsReachedMeanwhile) {
