@@ -41,16 +41,10 @@ std::string text_of(Strategy strategy) {
   return "";
 }
 
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
-}
-
 std::string text_of(const std::vector<scheduler::Demand>& bundles) {
   std::vector<std::string> parts;
   for (const scheduler::Demand& bundle : bundles) parts.push_back(bundle.to_string());
-  return joined(parts);
+  return listed(parts);
 }
 
 bool is_placed(const std::vector<NodeId>& nodes) {
@@ -105,7 +99,7 @@ wire::Rows Head::list_nodes() const {
                         away_.contains(id) ? "silent"
                         : known->closed    ? "drains"
                                            : "alive",
-                        text_of(known->ledger.total()), text_of(taken), text_of(known->tasks), joined(labels)});
+                        text_of(known->ledger.total()), text_of(taken), text_of(known->tasks), listed(labels)});
   }
   return all;
 }
@@ -157,7 +151,7 @@ wire::Rows Head::list_groups() const {
     const bool placed = is_placed(group.nodes);
     const std::string state = !placed ? "waits for room" : group.unheld.empty() ? "ready" : "waits for tasks to end";
     all.rows.push_back({to_string(id), group.label, text_of(group.strategy), state, text_of(group.bundles),
-                        joined(nodes), to_string(group.asker.job)});
+                        listed(nodes), to_string(group.asker.job)});
   }
   return all;
 }

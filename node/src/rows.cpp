@@ -1,22 +1,15 @@
 #include "rows.hpp"
 
 #include <algorithm>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace pharos::node {
 namespace {
 
 constexpr std::size_t kBytesMax = 3 << 20;  // of the cells; a message has an end
+constexpr std::string_view kBetween = ", ";
 
 using Row = std::vector<std::string>;
-
-std::string listed(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
-}
 
 std::size_t bytes_of(const Row& row) {
   constexpr std::size_t kCellBytes = 16;  // its place, and what rounds it up
@@ -32,9 +25,7 @@ void cut(std::vector<Row>& rows, std::size_t limit) {
   rows.erase(past, rows.end());
 }
 
-/// "zone=a, disk=ssd" lists both.
 bool is_or_lists(std::string_view cell, std::string_view value) {
-  constexpr std::string_view kBetween = ", ";
   for (std::string_view rest = cell; cell != value; rest.remove_prefix(rest.find(kBetween) + kBetween.size())) {
     if (rest.substr(0, rest.find(kBetween)) == value) return true;
     if (rest.find(kBetween) == std::string_view::npos) return false;
@@ -43,6 +34,12 @@ bool is_or_lists(std::string_view cell, std::string_view value) {
 }
 
 }  // namespace
+
+std::string listed(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text.append(text.empty() ? "" : kBetween).append(part);
+  return text;
+}
 
 Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked) {
   for (const wire::RowFilter& filter : asked.filters) {
