@@ -51,6 +51,8 @@ class Backend {
   virtual std::uint32_t rank() const = 0;
   virtual std::uint32_t ranks() const = 0;
   virtual bool shares_memory() const = 0;
+  /// Places are memory of a GPU.
+  virtual bool is_on_gpu() const { return false; }
   /// Over TCP.
   virtual std::uint64_t bytes_sent() const = 0;
 

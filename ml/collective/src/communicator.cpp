@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -19,7 +20,16 @@ namespace {
 
 constexpr Duration kLookTime = std::chrono::milliseconds{100};
 
+std::atomic<OnGpu> on_gpu_offered{nullptr};
+
 }  // namespace
+
+void offer_on_gpu(OnGpu make) {
+  on_gpu_offered = make;
+}
+OnGpu offered_on_gpu() {
+  return on_gpu_offered;
+}
 
 std::shared_ptr<Work> Core::begin(const Operation& operation, const Places& places) {
   if (recent_.size() == kRecent) recent_.pop_front();
@@ -153,6 +163,12 @@ std::uint32_t Communicator::size() const {
 }
 bool Communicator::shares_memory() const {
   return core_->backend().shares_memory();
+}
+Duration Communicator::timeout() const {
+  return core_->timeout();
+}
+bool Communicator::is_on_gpu() const {
+  return core_->backend().is_on_gpu();
 }
 std::uint64_t Communicator::bytes_sent() const {
   return core_->backend().bytes_sent();

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
@@ -94,7 +95,9 @@ class NcclBackend::Running final : public detail::Work {
   Running(const Operation& operation_given, const detail::Places& places_given)
       : operation{operation_given}, places{places_given} {}
   ~Running() override {
-    if (event != nullptr) ::cudaEventDestroy(event);
+    for (const cudaEvent_t each : {given, event}) {
+      if (each != nullptr) ::cudaEventDestroy(each);
+    }
   }
 
   const Operation operation;
@@ -103,7 +106,8 @@ class NcclBackend::Running final : public detail::Work {
   std::vector<std::uint8_t> all{};  // what each rank wants
   HostRoom message{};
   std::optional<Pending> agreement{};  // a message's: the message itself
-  cudaEvent_t event = nullptr;         // of its end on the GPU; of a message that goes, of its copy
+  cudaEvent_t given = nullptr;         // what the default stream had been given when it was begun has ended
+  cudaEvent_t event = nullptr;         // it has ended on the GPU; of a message that goes: its copy has
   bool ended = false;
 
   std::size_t bytes() const { return operation.count * size_of(operation.dtype); }
@@ -127,10 +131,32 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int de
   return backend;
 }
 
+/// NCCL takes no two ranks of one machine that have the same GPU. They are on machines of their own for it, then, and
+/// their data goes over sockets.
+Result<void> NcclBackend::name_machine() {
+  cudaDeviceProp own{};
+  PHAROS_TRY_VOID(
+      done(::cudaGetDeviceProperties(&own, device_), "asking GPU " + std::to_string(device_) + " its name"));
+  constexpr std::size_t kSize = sizeof own.uuid;
+  std::vector<std::byte> all(kSize * ranks());
+  const auto uuid = std::as_bytes(std::span{&own.uuid, 1});
+  PHAROS_TRY_VOID(tried([&] { host_.all_gather(uuid, std::span{all}); }));
+  for (std::uint32_t other = 0; other < ranks(); ++other) {
+    const auto its = std::span{all}.subspan(other * kSize, kSize);
+    if (other == rank() || !std::ranges::equal(its, uuid)) continue;
+    const std::string name = "pharos-rank-" + std::to_string(rank());
+    ::setenv("NCCL_HOSTID", name.c_str(), /*overwrite=*/0);
+    return {};
+  }
+  return {};
+}
+
 Result<void> NcclBackend::start() {
   const OnDevice on_device{device_};
-  PHAROS_TRY_VOID(done(::cudaStreamCreate(&stream_), "making a stream"));
-  PHAROS_TRY_VOID(done(::cudaStreamCreate(&messages_), "making a stream"));
+  PHAROS_TRY_VOID(name_machine());
+  for (cudaStream_t* const each : {&stream_, &messages_}) {
+    PHAROS_TRY_VOID(done(::cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "making a stream"));
+  }
   ncclUniqueId id{};
   if (rank() == 0) PHAROS_TRY_VOID(done(::ncclGetUniqueId(&id), "asking NCCL for a name"));
   PHAROS_TRY_VOID(tried([&] { host_.broadcast(std::as_writable_bytes(std::span{&id, 1}), 0); }));
@@ -150,7 +176,7 @@ NcclBackend::~NcclBackend() {
       ::ncclCommAbort(comm_);
     }
   }
-  for (cudaStream_t each : {stream_, messages_}) {
+  for (const cudaStream_t each : {stream_, messages_}) {
     if (each != nullptr) ::cudaStreamDestroy(each);
   }
 }
@@ -180,10 +206,17 @@ std::shared_ptr<detail::Work> NcclBackend::begin(const Operation& operation, con
   auto running = std::make_shared<Running>(operation, places);
   running_.push_back(running);
   if (!failed_) {
-    if (const auto begun = begin_agreement(*running); !begun) give_up(begun.error());
+    auto begun = mark_begin(*running);
+    if (begun) begun = begin_agreement(*running);
+    if (!begun) give_up(begun.error());
   }
   static_cast<void>(advance_all());
   return running;
+}
+
+Result<void> NcclBackend::mark_begin(Running& running) {
+  PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.given, cudaEventDisableTiming), "making an event"));
+  return done(::cudaEventRecord(running.given, cudaStreamLegacy), "recording an event");
 }
 
 /// Rule 1. A message is the two's alone, and goes through the host.
@@ -207,6 +240,7 @@ Result<void> NcclBackend::begin_message(Running& running) {
     return tried(
         [&] { running.agreement.emplace(host_.begin_receive(operation.dtype, running.on_host(), operation.root)); });
   }
+  PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(messages_, running.given), "waiting for a message's data"));
   PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.on_host().data(), running.places.from, running.bytes(),
                                          cudaMemcpyDeviceToHost, messages_),
                        "copying a message from the GPU"));
@@ -252,6 +286,7 @@ Result<void> NcclBackend::launch(Running& running) {
   if (operation.kind == Kind::kMessage) {
     running.ended = operation.root == rank();
     if (running.ended) return {};
+    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(messages_, running.given), "waiting for a message's place"));
     PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.places.to, running.on_host().data(), running.bytes(),
                                            cudaMemcpyHostToDevice, messages_),
                          "copying a message to the GPU"));
@@ -261,6 +296,7 @@ Result<void> NcclBackend::launch(Running& running) {
   PHAROS_TRY_VOID(check_agreement(running));
   running.ended = operation.count == 0 || operation.kind == Kind::kBarrier || operation.kind == Kind::kAllocate;
   if (running.ended) return {};
+  PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(stream_, running.given), "waiting for an operation's data"));
   PHAROS_TRY_VOID(call(operation, running.places));
   PHAROS_TRY_VOID(settle(Deadline::in(time_)));
   PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.event, cudaEventDisableTiming), "making an event"));
@@ -411,6 +447,12 @@ Result<void> NcclBackend::check() {
   if (failed_) return *failed_;
   return host_check();
 }
+
+namespace {
+
+[[maybe_unused]] const bool is_offered = (detail::offer_on_gpu(&on_gpu), true);
+
+}  // namespace
 
 Communicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options) {
   auto backend = NcclBackend::make(ranks, device, options.timeout);

@@ -21,7 +21,9 @@ namespace pharos::ml {
 
 /// Ranks that have a GPU each.
 ///
-/// 1. An operation goes to the GPU once all ranks have told each other, on the host, that they want the same.
+/// 1. An operation goes to the GPU once all ranks have told each other, on the host, that they want the same. It runs
+/// on
+///    a stream of this backend, behind what CUDA's default stream had been given when the operation was begun.
 /// 2. What is on the GPU is watched: when a rank has died, or it takes too long, NCCL is aborted.
 class NcclBackend final : public detail::Backend {
  public:
@@ -31,6 +33,7 @@ class NcclBackend final : public detail::Backend {
   std::uint32_t rank() const override { return host_.rank(); }
   std::uint32_t ranks() const override { return host_.size(); }
   bool shares_memory() const override { return false; }
+  bool is_on_gpu() const override { return true; }
   std::uint64_t bytes_sent() const override { return host_.bytes_sent(); }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
@@ -59,8 +62,10 @@ class NcclBackend final : public detail::Backend {
   NcclBackend(Communicator host, int device, Duration time) : host_{std::move(host)}, device_{device}, time_{time} {}
 
   Result<void> start();
+  Result<void> name_machine();
   Result<void> settle(Deadline deadline);
   Result<void> host_check();
+  Result<void> mark_begin(Running& running);
   Result<void> begin_agreement(Running& running);
   Result<void> begin_message(Running& running);
   Result<HostRoom> take_room(std::size_t bytes);

@@ -115,6 +115,10 @@ class PHAROS_API Communicator {
   std::uint32_t size() const;
   /// All ranks are on this machine.
   bool shares_memory() const;
+  /// Its operations work on memory of GPUs, and so do its buffers: see on_gpu().
+  bool is_on_gpu() const;
+  /// CommunicatorOptions::timeout.
+  Duration timeout() const;
   /// What this rank has sent over TCP so far: data of operations, and what ranks say to each other about them. 0 where
   /// all ranks share memory; what GPUs send each other is not in it.
   std::uint64_t bytes_sent() const;
@@ -276,7 +280,13 @@ class PHAROS_API Communicator::Threads {
 
 namespace detail {
 PHAROS_API void free_shared(Core& core, void* memory);
-}
+
+/// How a communicator over GPUs is made. The library that can do it, libpharos_nccl.so, says so when it is loaded.
+using OnGpu = Communicator (*)(Communicator& ranks, int device, const CommunicatorOptions& options);
+PHAROS_API void offer_on_gpu(OnGpu make);
+/// nullptr: no such library is loaded.
+PHAROS_API OnGpu offered_on_gpu();
+}  // namespace detail
 
 template <Element T>
 Buffer<T>::~Buffer() {
