@@ -21,18 +21,22 @@ namespace examples {
 
 /// Where an option's value goes. A bool has none: it is true when it is named. Numbers are above 0. A function says
 /// whether it takes the value.
-using Option = std::variant<bool*, std::uint64_t*, std::string*, std::function<bool(std::string_view)>>;
+using Option = std::variant<bool*, std::uint64_t*, double*, std::string*, std::function<bool(std::string_view)>>;
 using Options = std::map<std::string_view, Option>;
+
+template <class Number>
+bool set_number(Number* to, std::string_view value) {
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *to);
+  return error == std::errc{} && end == value.data() + value.size() && *to > 0;
+}
 
 inline bool set(const Option& option, std::string_view value) {
   struct Set {
     std::string_view value;
 
     bool operator()(bool* to) const { return *to = true; }
-    bool operator()(std::uint64_t* to) const {
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *to);
-      return error == std::errc{} && end == value.data() + value.size() && *to > 0;
-    }
+    bool operator()(std::uint64_t* to) const { return set_number(to, value); }
+    bool operator()(double* to) const { return set_number(to, value); }
     bool operator()(std::string* to) const {
       *to = value;
       return true;

@@ -6,6 +6,7 @@
 //   pharos-transformer-fsdp --ranks 2 --picture loss.svg
 //   pharos-transformer-fsdp --text war_and_peace.txt --steps 1000 --folder runs/tolstoy
 //   pharos-transformer-fsdp --strategy copies --kill-at 80
+//   pharos-transformer-fsdp --strategy copies --gpus 1
 //
 // Ended by Ctrl-C, or by anything else, and started again with the same folder, it goes on where it was.
 
@@ -94,7 +95,7 @@ class TransformerImpl : public nn::Module {
 
   /// What comes after each of them, as scores.
   Tensor forward(const Tensor& tokens) {
-    Tensor x = tokens_(tokens) + places_(torch::arange(tokens.size(1)));
+    Tensor x = tokens_(tokens) + places_(torch::arange(tokens.size(1), tokens.device()));
     for (const auto& each : *blocks_) {
       const auto block = std::static_pointer_cast<BlockImpl>(each);
       x = recomputes_ ? ml::checkpoint([block](const Tensor& in) { return block->forward(in); }, x) : block->forward(x);
@@ -135,8 +136,8 @@ class Reader : public ml::Learner {
       std::fflush(stdout);
       ::kill(::getpid(), SIGKILL);
     }
-    const Tensor scores = transformer_(ml::tensor_of(batch["tokens"]));
-    return torch::cross_entropy_loss(scores.flatten(0, 1), ml::tensor_of(batch["next"]).flatten());
+    const Tensor scores = transformer_(ml::tensor_of(batch["tokens"]).to(device()));
+    return torch::cross_entropy_loss(scores.flatten(0, 1), ml::tensor_of(batch["next"]).to(device()).flatten());
   }
   ml::Optimization configure_optimizers() override {
     const std::uint64_t steps = context().expected_steps();
@@ -224,6 +225,7 @@ struct Options {
   const Strategy* strategy = kStrategies.data();
   bool recomputes = false;
   std::size_t killed_at = 0;
+  double gpus = 0;
   std::string text{};
   std::string folder{};
   std::string picture{};
@@ -237,6 +239,7 @@ Trains a transformer of ten million parameters to say which byte comes next in a
   --steps N        of the optimizer (160)
   --strategy NAME  what the ranks divide: fsdp (all), zero2, zero1, copies (nothing), auto (by their memory)
   --kill-at STEP   the last rank is ended by kill -9 in this step; by copies the others go on with the same step
+  --gpus N         each rank reserves so many GPUs, and trains copies on the first; 0.5: two ranks share one (0)
   --recompute      blocks compute once more in backward, and keep nothing for it
   --text FILE      what it learns; without, a text that this program makes up by a small grammar
   --folder DIR     for checkpoints, each 20 steps; what is there is gone on with
@@ -291,7 +294,9 @@ ml::TrainResult train(pharos::Runtime& runtime, const Options& options, std::str
   const std::size_t batch = std::max<std::size_t>(kBatch / options.ranks, 1);
   ml::Trainer trainer{runtime,
                       {.name = "transformer",
-                       .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // there may be more than cores
+                       .scaling = {.workers = options.ranks,
+                                   .cpus_per_worker = 0,  // there may be more ranks than cores
+                                   .gpus_per_worker = options.gpus},
                        .seed = 1,
                        .folder = options.folder,
                        .save_every = options.folder.empty() ? 0 : kSaveEvery}};
@@ -353,6 +358,7 @@ int main(int argc, char** argv) {
                                    return options.strategy != kStrategies.end();
                                  }},
                                 {"--kill-at", &options.killed_at},
+                                {"--gpus", &options.gpus},
                                 {"--recompute", &options.recomputes},
                                 {"--text", &options.text},
                                 {"--folder", &options.folder},

@@ -201,27 +201,39 @@ struct OddImpl : torch::nn::Module {
 };
 TORCH_MODULE(Odd);
 
+void expect_gradients_of_odd(Communicator& ranks, Odd& odd) {
+  for (int step = 0; step < 3; ++step) {
+    odd->zero_grad();
+    // 5 is used by nobody, 4 by rank 0 alone.
+    odd(ranks.rank() == 0 ? std::vector<std::size_t>{0, 1, 2, 3, 4} : std::vector<std::size_t>{0, 1, 2, 3}).backward();
+    const double n = ranks.size();
+    EXPECT_FALSE(odd->parameter[5].grad().defined());
+    EXPECT_FALSE(odd->frozen.grad().defined());
+    EXPECT_TRUE(torch::allclose(odd->parameter[4].grad(), torch::full({1000}, 2 / n)));
+    EXPECT_TRUE(torch::equal(odd->parameter[3].grad(), torch::full({17}, 2.0 + 5.0)));
+    EXPECT_TRUE(torch::equal(odd->parameter[1].grad(), torch::full({1}, 2.0)));
+    EXPECT_EQ(odd->parameter[0].grad().numel(), 0);
+    EXPECT_TRUE(torch::equal(odd->transposed.grad(), 2 * odd->transposed));
+    EXPECT_EQ(odd->transposed.grad().strides(), odd->transposed.strides());
+    EXPECT_TRUE(torch::equal(odd->half.grad(), torch::ones({9}, torch::kBFloat16)));
+    expect_alike(ranks, odd->parameter[4].grad());
+  }
+}
+
 TEST_P(DdpTest, ParametersOfAnyShapeFrozenTiedAndUnused) {
   on_ranks(GetParam(), [](Communicator& ranks) {
     Odd odd;
     Ddp ddp{ranks, *odd};
-    for (int step = 0; step < 3; ++step) {
-      odd->zero_grad();
-      // 5 is used by nobody, 4 by rank 0 alone.
-      odd(ranks.rank() == 0 ? std::vector<std::size_t>{0, 1, 2, 3, 4} : std::vector<std::size_t>{0, 1, 2, 3})
-          .backward();
-      const double n = ranks.size();
-      EXPECT_FALSE(odd->parameter[5].grad().defined());
-      EXPECT_FALSE(odd->frozen.grad().defined());
-      EXPECT_TRUE(torch::allclose(odd->parameter[4].grad(), torch::full({1000}, 2 / n)));
-      EXPECT_TRUE(torch::equal(odd->parameter[3].grad(), torch::full({17}, 2.0 + 5.0)));
-      EXPECT_TRUE(torch::equal(odd->parameter[1].grad(), torch::full({1}, 2.0)));
-      EXPECT_EQ(odd->parameter[0].grad().numel(), 0);
-      EXPECT_TRUE(torch::equal(odd->transposed.grad(), 2 * odd->transposed));
-      EXPECT_EQ(odd->transposed.grad().strides(), odd->transposed.strides());
-      EXPECT_TRUE(torch::equal(odd->half.grad(), torch::ones({9}, torch::kBFloat16)));
-      expect_alike(ranks, odd->parameter[4].grad());
-    }
+    expect_gradients_of_odd(ranks, odd);
+  });
+}
+
+// As for GPUs: the host says which gradients count, and the data goes its own way.
+TEST_P(DdpTest, ParametersOfAnyShapeWithMarksOnTheHost) {
+  on_ranks(GetParam(), [](Communicator& ranks) {
+    Odd odd;
+    Ddp ddp{ranks, /*gpus=*/ranks, *odd};
+    expect_gradients_of_odd(ranks, odd);
   });
 }
 

@@ -14,6 +14,7 @@
 #include <pharos/ml/training.hpp>
 
 #include "says.hpp"
+#include "updates_on_device.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -98,6 +99,47 @@ TEST_P(OptimizerTest, LionIsWhatItsAuthorsWrote) {
   });
   train(ours_, 20, [&] { optimizer.step(); });
   expect_close(theirs_, ours_, GetParam().tolerance);
+}
+
+// The operators that step on a device run on the CPU, too.
+TEST_P(OptimizerTest, ADevicesStepsAreTheCpus) {
+  const std::vector<Rule> rules{AdamW{.lr = 1e-2, .eps = 1e-5}, Sgd{.lr = 1e-2}, Sgd{.lr = 1e-2, .momentum = 0.9},
+                                Sgd{.lr = 1e-2, .momentum = 0.9, .nesterov = true}, Lion{.lr = 1e-3}};
+  constexpr double kDecay = 0.1;
+  for (const Rule& rule : rules) {
+    const std::vector<Tensor> ours = parameters(GetParam().dtype);
+    const std::vector<Tensor> theirs = parameters(GetParam().dtype);
+    Optimizer optimizer{{{.parameters = ours, .weight_decay = kDecay}}, rule};
+    train(ours, 20, [&] { optimizer.step(); });
+
+    std::vector<std::uint64_t> steps(theirs.size());
+    std::vector<std::vector<Tensor>> kept(optimizer.names().size());
+    for (auto& each : kept) {
+      for (const Tensor& parameter : theirs) each.push_back(torch::zeros({parameter.numel()}, GetParam().dtype));
+    }
+    train(theirs, 20, [&] {
+      const torch::NoGradGuard no_grad;
+      DeviceRun run;
+      for (std::size_t i = 0; i < theirs.size(); ++i) {
+        if (!theirs[i].grad().defined()) continue;
+        run.values.push_back(theirs[i].as_strided({theirs[i].numel()}, {1}));
+        run.gradients.push_back(
+            torch::empty_like(theirs[i]).copy_(theirs[i].grad()).as_strided({theirs[i].numel()}, {1}));
+        for (std::size_t k = 0; k < kept.size(); ++k) run.kept[k].push_back(kept[k][i]);
+        run.steps.push_back(++steps[i]);
+      }
+      update_on_device(rule, std::visit([](const auto& by) { return by.lr; }, rule), kDecay, run);
+    });
+    expect_close(theirs, ours, GetParam().tolerance);
+  }
+}
+
+TEST(OptimizersTest, WhatIsNoNumberStaysNoneOnADevice) {
+  DeviceRun run{{torch::ones({3})}, {torch::tensor({1.0F, NAN, -1.0F})}, {{torch::zeros({3})}, {}}, {1}};
+  update_on_device(Lion{}, 0.5, 0, run);
+  EXPECT_EQ(run.values[0][0].item<float>(), 0.5F);
+  EXPECT_TRUE(std::isnan(run.values[0][1].item<float>()));
+  EXPECT_EQ(run.values[0][2].item<float>(), 1.5F);
 }
 
 TEST(OptimizersTest, HalfPrecisionParametersLoseNothingThatIsSmall) {

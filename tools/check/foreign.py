@@ -10,7 +10,7 @@ FOREIGN_NAMES = re.compile(
     r"|\b(SSL|SSL_CTX|EVP_\w+|HMAC_CTX|OSSL_\w+|cuda\w+_t|CU[a-z]+|nccl\w+_t|nvml\w+_t|BoosterHandle|DMatrixHandle)\b"
 )
 # libtorch's tensors are what these modules are about.
-TORCH_MODULES = ("ml/train/", "ml/models/", "ml/data/")
+TORCH_MODULES = ("ml/device/", "ml/train/", "ml/models/", "ml/data/")
 TORCH_NAMES = {"torch", "at", "c10"}
 
 

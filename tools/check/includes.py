@@ -37,8 +37,8 @@ DOORS = {
     r"CLI/": ["console"],
     r"openssl/": ["runtime/net"],
     r"backtrace\.h": ["runtime/process"],
-    r"(torch|ATen|c10|caffe2)/": ["ml/train", "ml/models", "ml/data"],
-    r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/nccl", "ml/device"],
+    r"(torch|ATen|c10|caffe2)/": ["ml/device", "ml/train", "ml/models", "ml/data"],
+    r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/nccl"],
     r"nvml\.h": ["node"],
     r"xgboost/": [],
 }

@@ -19,10 +19,16 @@ void State::take(const std::string& name) {
 }
 
 void State::call_before_save() const {
+  for (const StateSlice& each : slices_) {
+    if (each.fetch) each.fetch();
+  }
   for (const auto& each : before_save_) each();
 }
 
 void State::call_after_load() const {
+  for (const StateSlice& each : slices_) {
+    if (each.store) each.store();
+  }
   for (const auto& each : after_load_) each();
 }
 

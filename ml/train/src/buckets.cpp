@@ -35,9 +35,11 @@ std::array<std::byte, 8> one_of(DType dtype) {
 
 }  // namespace
 
-Buckets::Buckets(Communicator& ranks, const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order,
-                 std::size_t bucket_bytes)
-    : slots_(parameters.size()),
+Buckets::Buckets(Communicator& ranks, Marks marks, const std::vector<at::Tensor>& parameters,
+                 std::span<const std::size_t> order, std::size_t bucket_bytes)
+    : marks_{marks},
+      marks_on_host_(parameters.size()),
+      slots_(parameters.size()),
       offsets_(parameters.size()),
       memory_{(plan(parameters, order, bucket_bytes),
                std::make_shared<const Buffer<std::byte>>(ranks.allocate<std::byte>(bytes_)))} {
@@ -80,18 +82,25 @@ void Buckets::plan(const std::vector<at::Tensor>& parameters, std::span<const st
     for (std::size_t place = 0; place < bucket.members.size(); ++place) {
       slots_[bucket.members[place]] = {.bucket = b, .mark = bucket.mark_of(place)};
     }
-    bytes_ = aligned(bucket.mark_of(bucket.members.size()));
+    if (marks_ == Marks::kBehind) bytes_ = aligned(bucket.mark_of(bucket.members.size()));
     bucket.bytes = bytes_ - bucket.begin;
   }
 }
 
 void Buckets::mark(std::size_t parameter, bool counts) {
+  marks_on_host_[parameter] = counts ? 1 : 0;
+  if (marks_ == Marks::kOnHost) return;
   const DType dtype = buckets_[slots_[parameter].bucket].dtype;
   const auto value = counts ? one_of(dtype) : std::array<std::byte, 8>{};
   std::memcpy(memory_->data() + slots_[parameter].mark, value.data(), size_of(dtype));
 }
 
+void Buckets::share_marks(Communicator& ranks) {
+  if (marks_ == Marks::kOnHost) ranks.all_reduce(std::span{marks_on_host_}, Reduction::kMax);
+}
+
 bool Buckets::is_marked(std::size_t parameter) const {
+  if (marks_ == Marks::kOnHost) return marks_on_host_[parameter] != 0;
   const std::byte* const mark = memory_->data() + slots_[parameter].mark;
   return std::any_of(mark, mark + size_of(buckets_[slots_[parameter].bucket].dtype),
                      [](std::byte each) { return each != std::byte{}; });

@@ -36,19 +36,23 @@ using torch::autograd::variable_list;
 // way go on; the end of the backward waits for them.
 class Ddp::Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
+  /// `data` are the same ranks, where tensors are.
+  Core(Communicator& ranks, Communicator& data, Marks marks, torch::nn::Module& module, const DdpOptions& options)
       : ranks_{ranks},
+        data_{data},
+        marks_{marks},
         options_{options},
         shares_{ranks},
         all_parameters_{parameters_of(module)},
         buffers_{buffers_of(module)} {
+    check_wire();
     for (const auto* const tensors : {&all_parameters_, &buffers_}) {
       for (const NamedTensor& each : *tensors) check_device(each);
     }
     check_alike(ranks_, all_parameters_);
     check_alike(ranks_, buffers_);
-    broadcast(ranks_, all_parameters_, 0);
-    broadcast(ranks_, buffers_, 0);
+    broadcast(data_, all_parameters_, 0);
+    broadcast(data_, buffers_, 0);
     for (const NamedTensor& each : all_parameters_) {
       if (!each.tensor.requires_grad()) continue;
       check_type(each);
@@ -96,7 +100,9 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
     bool finite = true;
   };
 
-  static void check_device(const NamedTensor& tensor);
+  void check_device(const NamedTensor& tensor) const;
+  void check_wire() const;
+  std::size_t bucket_bytes() const;
   static void check_type(const NamedTensor& parameter);
   void make_buckets(std::span<const std::size_t> order);
   void arrive(std::size_t parameter);
@@ -113,6 +119,8 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   void rebuild();
 
   Communicator ranks_;
+  Communicator data_;
+  const Marks marks_;
   const DdpOptions options_;
   Shares shares_;
   const std::vector<NamedTensor> all_parameters_;
@@ -130,10 +138,24 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   Step step_;
 };
 
-void Ddp::Core::check_device(const NamedTensor& tensor) {
-  if (tensor.tensor.is_cpu()) return;
-  throw_error(Error{ErrorCode::kUnsupported, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
-                    "Parameters and buffers are in the memory of the CPU."});
+void Ddp::Core::check_device(const NamedTensor& tensor) const {
+  if (tensor.tensor.is_cpu() != data_.is_on_gpu()) return;
+  throw_error(Error{ErrorCode::kInvalidArgument, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
+                    data_.is_on_gpu()
+                        ? "Move the module to the GPU that the communicator was made for."
+                        : "Give Ddp a communicator that on_gpu() has made, or move the module to the CPU."});
+}
+
+void Ddp::Core::check_wire() const {
+  if (options_.wire != Wire::kPowerSgd || !data_.is_on_gpu()) return;
+  throw_error(Error{ErrorCode::kUnsupported, "Wire::kPowerSgd does not work between GPUs",
+                    "Take Wire::kExact or Wire::kBf16, or move the module to the CPU."});
+}
+
+/// Between GPUs an operation costs its ranks more before its first byte moves.
+std::size_t Ddp::Core::bucket_bytes() const {
+  if (options_.bucket_bytes != 0) return options_.bucket_bytes;
+  return std::size_t{data_.is_on_gpu() ? 25U : 1U} << 20;
 }
 
 void Ddp::Core::check_type(const NamedTensor& parameter) {
@@ -147,8 +169,8 @@ void Ddp::Core::check_type(const NamedTensor& parameter) {
 
 void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
   exchange_.reset();
-  buckets_ = std::make_unique<Buckets>(ranks_, parameters_, order, options_.bucket_bytes);
-  exchange_ = make_exchange(ranks_, *buckets_, options_, step_.number);
+  buckets_ = std::make_unique<Buckets>(data_, marks_, parameters_, order, bucket_bytes());
+  exchange_ = make_exchange(data_, *buckets_, options_, step_.number);
   forget();
 }
 
@@ -253,7 +275,8 @@ void Ddp::Core::forget() {
 void Ddp::Core::reduce_rest() {
   const auto began = std::chrono::steady_clock::now();
   exchange_->finish();
-  if (options_.broadcast_buffers) broadcast(ranks_, buffers_, shares_.first_active());
+  buckets_->share_marks(ranks_);
+  if (options_.broadcast_buffers) broadcast(data_, buffers_, shares_.first_active());
   step_.waited = std::chrono::steady_clock::now() - began;
 }
 
@@ -313,8 +336,8 @@ void Ddp::Core::finish(const std::function<void()>& step) {
     if (step) step();
   }
   shares_.forget();
-  broadcast(ranks_, all_parameters_, last);
-  broadcast(ranks_, buffers_, last);
+  broadcast(data_, all_parameters_, last);
+  broadcast(data_, buffers_, last);
 }
 
 /// A step of the others.
@@ -327,8 +350,12 @@ void Ddp::Core::give_nothing() {
 // ---- Ddp
 
 Ddp::Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options)
-    : core_{std::make_shared<Core>(ranks, module, options)} {
+    : core_{std::make_shared<Core>(ranks, ranks, Marks::kBehind, module, options)} {
   keep_heap();
+  core_->attach();
+}
+Ddp::Ddp(Communicator& ranks, Communicator& gpus, torch::nn::Module& module, const DdpOptions& options)
+    : core_{std::make_shared<Core>(ranks, gpus, Marks::kOnHost, module, options)} {
   core_->attach();
 }
 

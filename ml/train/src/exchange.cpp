@@ -78,12 +78,14 @@ class Bf16 final : public Exchange {
   }
   at::Tensor short_of(const Bucket& bucket) const {
     const auto elements = static_cast<std::int64_t>(elements_of(bucket));
-    return at::from_blob(span_of(bucket).data(), {elements}, at::TensorOptions{}.dtype(at::kBFloat16));
+    return at::from_blob(span_of(bucket).data(), {elements},
+                         at::TensorOptions{}.dtype(at::kBFloat16).device(buckets_.device()));
   }
   at::Tensor whole(const Bucket& bucket) const {
     const auto elements = static_cast<std::int64_t>(elements_of(bucket));
     const auto type = bucket.dtype == DType::kF32 ? at::kFloat : at::kDouble;
-    return at::from_blob(buckets_.bytes_of(bucket).data(), {elements}, at::TensorOptions{}.dtype(type));
+    return at::from_blob(buckets_.bytes_of(bucket).data(), {elements},
+                         at::TensorOptions{}.dtype(type).device(buckets_.device()));
   }
   void take_front() {
     const Bucket& bucket = *under_way_.front().bucket;

@@ -1,5 +1,3 @@
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/module.h>
 
@@ -10,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -19,7 +16,9 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/runtime.hpp>
 #include <pharos/base/machine_limits.hpp>
+#include <pharos/ml/device.hpp>
 #include <pharos/ml/fit.hpp>
+#include <pharos/ml/random_state.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
@@ -56,7 +55,7 @@ class Fit {
         data_{learner.training_data()},
         loader_{data_, loading(learner.training_order(data_->size()), options.tail)},
         how_{optimization()},
-        model_{learner, context.communicator(), strategy(), options},
+        model_{learner, context.communicator(), strategy(), options, learner.device()},
         optimizer_{groups(disk), how_.rule},
         rate_{optimizer_.lr()},
         validates_{learner.validation_data()} {
@@ -133,6 +132,7 @@ class Fit {
 
   FitStrategy strategy() {
     if (options_.strategy != FitStrategy::kByMemory) return options_.strategy;
+    if (!learner_.device().is_cpu()) return FitStrategy::kCopies;
     if (context_.is_replacement()) return FitStrategy::kCopies;  // others are not replaced
     Communicator& ranks = context_.communicator();
     const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
@@ -170,7 +170,7 @@ class Fit {
     }
     return batches;
   }
-  void seed_step() { detail::seed_all(mixed(context_.seed(), context_.step(), context_.rank())); }
+  void seed_step() { seed_generators(mixed(context_.seed(), context_.step(), context_.rank())); }
 
   /// Whether no other follows that step. It is saved then, whatever else is: what has been learned is in the folder.
   bool is_end(std::uint64_t step) const {
@@ -186,8 +186,10 @@ class Fit {
     seed_step();
     learner_.module().train();
     optimizer_.zero_grad();
-    const FitModel::Backward done =
-        model_.backward(batches, [this](const Batch& batch) { return learner_.training_step(batch); });
+    const FitModel::Backward done = model_.backward(batches, [this](const Batch& batch) {
+      const Autocast autocast{learner_.device(), options_.precision};
+      return learner_.training_step(batch);
+    });
     model_.check_numbers(context_);
     if (how_.clip_norm > 0) check_length(model_.clip(how_.clip_norm), done.loss);
     const double has_gradients = now();
@@ -254,6 +256,7 @@ class Fit {
     double samples = 0;
     while (const auto batch = loader.next()) {
       const auto count = static_cast<double>(batch->samples);
+      const Autocast autocast{learner_.device(), options_.precision};
       const Metrics of_batch = learner_.validation_step(*batch);
       for (const auto& [name, value] : of_batch.entries()) {
         sums[name] += count > 0 ? count * value : 0;
@@ -307,19 +310,16 @@ namespace detail {
 void fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk) {
   check(options);
   learner.context_ = &context;
+  learner.device_ = own_device();
+  if (!learner.device_.is_cpu()) learner.module().to(learner.device_);
   Fit{context, learner, options, disk}.all();
 }
 
 void prepare_rank(const TrainContext& context) {
+  own_device();  // first of all: the learner's constructor may ask libtorch for CUDA, which remembers its answer
   const double cpus = pharos::context().cpus;
   at::set_num_threads(std::max(1, static_cast<int>(cpus)));
-  seed_all(context.seed());
-}
-
-void seed_all(std::uint64_t seed) {
-  at::Generator random = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock{random.mutex()};
-  random.set_current_seed(seed);
+  seed_generators(context.seed());
 }
 
 }  // namespace detail

@@ -9,6 +9,7 @@
 #include <span>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/device.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "parameters.hpp"
@@ -86,10 +87,12 @@ void add_units(FitSize& size, const torch::nn::Module& module, const ShardOption
 
 }  // namespace
 
-FitModel::FitModel(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options)
+FitModel::FitModel(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options,
+                   at::Device device)
     : module_{learner.module()},
       checks_numbers_{options.check_numbers},
-      keeps_gradients_{strategy == FitStrategy::kZero1} {
+      keeps_gradients_{strategy == FitStrategy::kZero1},
+      device_{device} {
   if (options.bf16) halve(module_.buffers());
   if (strategy == FitStrategy::kCopies) {
     if (options.bf16) halve(module_.parameters());
@@ -106,7 +109,13 @@ FitModel::FitModel(Learner& learner, Communicator& ranks, FitStrategy strategy, 
 void FitModel::join(Communicator& ranks, std::uint64_t step) {
   if (ranks.size() == 1 || sharded_) return;
   how_.first_step = step;
-  ddp_.emplace(ranks, module_, how_);
+  if (device_.is_cpu()) {
+    ddp_.emplace(ranks, module_, how_);
+    return;
+  }
+  ddp_.reset();
+  gpus_ = communicator_on(device_, ranks);
+  ddp_.emplace(ranks, *gpus_, module_, how_);
 }
 
 std::vector<ParameterGroup> FitModel::groups(double weight_decay) const {

@@ -15,7 +15,7 @@ namespace pharos::ml {
 /// A learner's module on all ranks, by one of the strategies: what a step does with gradients.
 class FitModel {
  public:
-  FitModel(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options);
+  FitModel(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options, at::Device device);
 
   /// Copies become one, with these ranks, behind that step.
   void join(Communicator& ranks, std::uint64_t step);
@@ -50,7 +50,9 @@ class FitModel {
   const bool checks_numbers_;
   const bool keeps_gradients_;  // whole, where the rest is divided
   double waited_ = 0;           // for others in the backwards of a step
+  const at::Device device_;
   DdpOptions how_;
+  std::optional<Communicator> gpus_;  // ddp_'s, where the module is on a GPU
   std::optional<Ddp> ddp_;
   std::optional<Sharded> sharded_;
 };

@@ -1,18 +1,15 @@
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <cstring>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/random_state.hpp>
 #include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
 
@@ -57,8 +54,8 @@ void add_whole(State& state, StateSlice slice, const at::Tensor& tensor) {
   at::Tensor lies = tensor.detach();
   if (!lies.is_contiguous() || !lies.is_cpu()) {
     lies = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).memory_format(at::MemoryFormat::Contiguous));
-    state.before_save([lies, own = tensor.detach()] { lies.copy_(own); });
-    state.after_load([lies, own = tensor.detach()] { own.copy_(lies); });
+    slice.fetch = [lies, own = tensor.detach()] { lies.copy_(own); };
+    slice.store = [lies, own = tensor.detach()] { own.copy_(lies); };
   }
   slice.bytes = bytes_of(lies);
   state.add(std::move(slice));
@@ -158,20 +155,8 @@ void add_to(State& state, GradScaler& scaler) {
 }
 
 void add_random_to(State& state) {
-  const auto save = [] {
-    at::Generator random = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock{random.mutex()};
-    const at::Tensor now = random.get_state();
-    const auto bytes = bytes_of(now);
-    return std::vector<std::byte>{bytes.begin(), bytes.end()};
-  };
-  const auto load = [](std::span<const std::byte> bytes) {
-    at::Generator random = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock{random.mutex()};
-    const at::Tensor now = at::empty({static_cast<std::int64_t>(bytes.size())}, at::kByte);
-    std::memcpy(now.data_ptr(), bytes.data(), bytes.size());
-    random.set_state(now);
-  };
+  const auto save = [] { return RandomState::now().bytes(); };
+  const auto load = [](std::span<const std::byte> bytes) { RandomState::from_bytes(bytes).restore(); };
   state.add(State::Value{"random", true, save, load});
 }
 

@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/where.h>
@@ -15,6 +16,7 @@
 
 #include "parameters.hpp"
 #include "updates.hpp"
+#include "updates_on_device.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -48,17 +50,44 @@ std::vector<ParameterGroup> once(std::vector<ParameterGroup> groups) {
   return groups;
 }
 
-/// Where the parameter has been written by somebody else since, that counts.
+/// The numbers that somebody else has written to the parameter since count.
 void follow(at::Tensor& whole, const at::Tensor& parameter) {
   const at::Tensor as_it_was = whole.to(parameter.scalar_type());
-  if (at::equal(as_it_was, parameter)) return;
+  if (parameter.is_cpu() && at::equal(as_it_was, parameter)) return;  // a host does not wait for a device to say so
   whole.copy_(at::where(as_it_was == parameter, whole, parameter.to(whole.scalar_type())));
 }
 
-void check(const at::Tensor& parameter) {
-  if (parameter.is_non_overlapping_and_dense() && parameter.is_floating_point() && parameter.is_cpu()) return;
-  throw_error(Error{ErrorCode::kInvalidArgument, "a parameter of type " + parameter.toString() + " cannot be trained",
-                    "Give tensors of floating point numbers without gaps between them, in the memory of the CPU."});
+void check(const at::Tensor& parameter, at::Device device) {
+  if (!parameter.is_non_overlapping_and_dense() || !parameter.is_floating_point()) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "a parameter of type " + parameter.toString() + " cannot be trained",
+                      "Give tensors of floating point numbers without gaps between them."});
+  }
+  if (parameter.device() == device) return;
+  throw_error(Error{ErrorCode::kInvalidArgument,
+                    "one parameter is on " + device.str() + " and another one on " + parameter.device().str(),
+                    "Move the module to one device before the optimizer is made."});
+}
+
+/// The gradient, with its numbers in the order of the parameter's memory.
+at::Tensor gradient_of(const at::Tensor& parameter) {
+  at::Tensor gradient = parameter.grad();
+  if (gradient.layout() != at::kStrided || gradient.strides() != parameter.strides()) {
+    gradient = at::empty_like(parameter).copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+  }
+  return in_memory_order(gradient);
+}
+
+/// Parameters of halves, whose steps are taken in floats. Entry i of each list belongs to parameter i.
+struct Halves {
+  std::vector<Optimizer::State*> states;
+  std::vector<at::Tensor> values;
+  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> whole_values;
+  std::vector<at::Tensor> whole_gradients;
+};
+
+std::uint64_t version_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
 }
 
 Update update_of(const Rule& rule, double lr, double weight_decay, std::uint64_t step) {
@@ -97,7 +126,8 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, const Rule& rule)
     : groups_{once(std::move(groups))}, rule_{rule}, lr_{std::visit([](const auto& by) { return by.lr; }, rule)} {
   for (const ParameterGroup& group : groups_) {
     for (const at::Tensor& parameter : group.parameters) {
-      check(parameter);
+      if (states_.empty()) device_ = parameter.device();
+      check(parameter, device_);
       states_.push_back({.parameter = parameter});
     }
   }
@@ -125,7 +155,7 @@ void Optimizer::keep_side_by_side() {
     std::int64_t elements = 0;
     for (const State& each : states_) elements += kept_type(each.parameter) == type ? room(each) : 0;
     for (std::size_t i = 0; i < names().size(); ++i) {
-      const at::Tensor all = at::zeros({elements}, at::TensorOptions{}.dtype(type));
+      const at::Tensor all = at::zeros({elements}, at::TensorOptions{}.dtype(type).device(device_));
       std::int64_t begin = 0;
       for (State& each : states_) {
         if (kept_type(each.parameter) != type) continue;
@@ -145,27 +175,58 @@ void Optimizer::step() {
   for (const ParameterGroup& group : groups_) {
     if (group.before_step) group.before_step();
   }
-  auto state = states_.begin();
+  std::span<State> rest{states_};
   for (const ParameterGroup& group : groups_) {
-    for (std::size_t i = 0; i < group.parameters.size(); ++i, ++state) {
-      if (!state->parameter.grad().defined()) continue;
-      if (kept_type(state->parameter) == at::kDouble) {
-        step_one<double>(*state, group);
+    const std::span<State> states = rest.first(group.parameters.size());
+    rest = rest.subspan(states.size());
+    if (!device_.is_cpu()) {
+      step_on_device(states, group);
+      continue;
+    }
+    for (State& each : states) {
+      if (!each.parameter.grad().defined()) continue;
+      if (kept_type(each.parameter) == at::kDouble) {
+        step_one<double>(each, group);
       } else {
-        step_one<float>(*state, group);
+        step_one<float>(each, group);
       }
     }
+  }
+}
+
+void Optimizer::step_on_device(std::span<State> states, const ParameterGroup& group) {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    DeviceRun run;
+    Halves halves;
+    for (State& each : states) {
+      if (!each.parameter.grad().defined() || kept_type(each.parameter) != type) continue;
+      at::Tensor values = in_memory_order(each.parameter);
+      at::Tensor gradient = gradient_of(each.parameter);
+      if (each.whole.defined()) {
+        if (version_of(each.parameter) != each.version) follow(each.whole, values);
+        halves.states.push_back(&each);
+        halves.values.push_back(std::exchange(values, each.whole));
+        halves.gradients.push_back(std::exchange(gradient, at::empty_like(each.whole)));
+        halves.whole_values.push_back(values);
+        halves.whole_gradients.push_back(gradient);
+      }
+      run.values.push_back(values);
+      run.gradients.push_back(gradient);
+      for (std::size_t i = 0; i < each.values.size(); ++i) run.kept[i].push_back(each.values[i]);
+      run.steps.push_back(++each.steps);
+    }
+    if (run.values.empty()) continue;
+    if (!halves.states.empty()) at::_foreach_copy_(halves.whole_gradients, halves.gradients);
+    update_on_device(rule_, lr_ * group.lr_factor, group.weight_decay, run);
+    if (!halves.states.empty()) at::_foreach_copy_(halves.values, halves.whole_values);
+    for (State* const each : halves.states) each->version = version_of(each->parameter);
   }
 }
 
 template <class Real>
 void Optimizer::step_one(State& state, const ParameterGroup& group) {
   const at::Tensor& parameter = state.parameter;
-  at::Tensor gradient = parameter.grad();
-  if (gradient.layout() != at::kStrided || gradient.strides() != parameter.strides()) {
-    gradient = at::empty_like(parameter).copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
-  }
-  gradient = in_memory_order(gradient);
+  at::Tensor gradient = gradient_of(parameter);
   at::Tensor values = in_memory_order(parameter);
   if (state.whole.defined()) {
     gradient = gradient.to(at::kFloat);

@@ -124,6 +124,8 @@ void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std
     const at::Tensor dense = each.tensor.contiguous();
     ranks.broadcast(bytes_of(dense), root);
     if (!dense.is_same(each.tensor)) each.tensor.copy_(dense);
+    // An optimizer that keeps a float copy on a GPU sees by this that the parameter was written.
+    if (each.tensor.requires_grad()) each.tensor.unsafeGetTensorImpl()->bump_version();
   }
 }
 

@@ -1,12 +1,11 @@
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <mutex>
 #include <utility>
 
+#include <pharos/ml/random_state.hpp>
 #include <pharos/ml/recompute.hpp>
 
 namespace pharos::ml {
@@ -16,32 +15,21 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Part = std::function<variable_list(const variable_list&)>;
 
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock{generator.mutex()};
-  return generator.get_state();
-}
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock{generator.mutex()};
-  generator.set_state(state);
-}
-
-/// Draws by chance as was drawn then, for as long as it lives.
+/// As long as it lives, random operators draw what they drew then.
 class Redrawing {
  public:
-  explicit Redrawing(const at::Tensor& then) : now_{random_state()} { set_random_state(then); }
+  explicit Redrawing(const RandomState& then) { then.restore(); }
   Redrawing(Redrawing&&) = delete;
-  ~Redrawing() { set_random_state(now_); }
+  ~Redrawing() { now_.restore(); }
 
  private:
-  const at::Tensor now_;
+  const RandomState now_ = RandomState::now();
 };
 
 struct Kept : torch::CustomClassHolder {
-  explicit Kept(Part its) : part{std::move(its)}, random{random_state()} {}
+  explicit Kept(Part its) : part{std::move(its)}, random{RandomState::now()} {}
   const Part part;
-  const at::Tensor random;
+  const RandomState random;
 };
 
 // The tensors that a part captures are no inputs of it: its inputs may need no gradients while those do. One more input

@@ -1,5 +1,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -31,16 +32,22 @@ void for_gradients(const std::vector<at::Tensor>& parameters, const F& f) {
   }
 }
 
+double length_of(const at::Tensor& numbers) {
+  const std::span values{numbers.const_data_ptr<double>(), static_cast<std::size_t>(numbers.numel())};
+  double squares = 0;
+  for (const double each : values) squares += each * each;
+  return std::sqrt(squares);
+}
+
 }  // namespace
 
 double clip_norm(const std::vector<at::Tensor>& parameters, double max) {
-  double squares = 0;
+  std::vector<at::Tensor> norms;
   for_gradients(parameters, [&](const at::Tensor& gradient) {
     const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
-    const double norm = values.norm(2, at::kDouble).item<double>();
-    squares += norm * norm;
+    norms.push_back(values.norm(2, at::kDouble));
   });
-  const double norm = std::sqrt(squares);
+  const double norm = norms.empty() ? 0 : length_of(at::stack(norms).cpu());  // one wait for a device
   if (!std::isfinite(norm) || norm <= max) return norm;
   for_gradients(parameters, [&](const at::Tensor& gradient) { gradient.mul_(max / norm); });
   return norm;
@@ -70,13 +77,13 @@ bool GradScaler::unscale(const std::vector<at::Tensor>& parameters, Communicator
 }
 
 bool GradScaler::unscale_all(const std::vector<at::Tensor>& parameters) const {
-  bool finite = true;
+  std::vector<at::Tensor> finite;
   for_gradients(parameters, [&](at::Tensor& gradient) {
     if (is_half(gradient)) gradient = gradient.to(at::kFloat);
     gradient.mul_(1 / state_.scale);
-    finite = finite && at::isfinite(gradient).all().item<bool>();
+    finite.push_back(at::isfinite(gradient).all());
   });
-  return finite;
+  return finite.empty() || at::stack(finite).all().item<bool>();
 }
 
 void GradScaler::adapt(bool finite) {

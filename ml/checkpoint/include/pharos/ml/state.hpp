@@ -31,6 +31,9 @@ struct StateSlice {
   bool changes_early = false;
   /// What it is loaded from: the first of these that a checkpoint has. Empty: its own name.
   std::vector<std::string> from{};
+  // Where the tensor itself is not in `bytes`, as on a GPU:
+  std::function<void()> fetch{};  ///< fills `bytes` from the tensor
+  std::function<void()> store{};  ///< fills the tensor from `bytes`
 };
 
 /// What a training goes on from: slices of tensors, and values of any type that has a codec. Names those that a
@@ -56,7 +59,8 @@ class PHAROS_API State {
     std::function<void(std::span<const std::byte>)> load{};
   };
   void add(Value value);
-  /// When slices are about to be saved, and when they have been loaded; in the order in which they were added.
+  /// When slices have been fetched to be saved, and when they have been loaded and stored; in the order in which they
+  /// were added.
   void before_save(std::function<void()> call) { before_save_.push_back(std::move(call)); }
   void after_load(std::function<void()> call) { after_load_.push_back(std::move(call)); }
 

@@ -31,8 +31,9 @@ struct PowerSgd {
 };
 
 struct DdpOptions {
-  /// Gradients are reduced by so many bytes at once, while those of earlier ones are still under way.
-  std::size_t bucket_bytes = std::size_t{1} << 20;
+  /// Gradients are reduced by so many bytes at once, while those of earlier ones are still under way. 0: a mebibyte
+  /// between CPUs, 25 between GPUs.
+  std::size_t bucket_bytes = 0;
   Wire wire = Wire::kExact;
   PowerSgd power_sgd{};
   /// A parameter gets its gradient in as many parts in each backward as in the first: for modules that run a part of
@@ -66,6 +67,9 @@ struct DdpOptions {
 class PHAROS_API Ddp {
  public:
   Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options = {});
+  /// Each rank's module is on its GPU. Gradients, parameters and buffers go over `gpus`, which on_gpu() has made of
+  /// `ranks`; what the host knows goes over `ranks`. Backwards run on CUDA's default stream.
+  Ddp(Communicator& ranks, Communicator& gpus, torch::nn::Module& module, const DdpOptions& options = {});
   Ddp(Ddp&&) = delete;
   ~Ddp();
 

@@ -16,6 +16,7 @@
 #include <pharos/ml/metrics.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/precision.hpp>
 #include <pharos/ml/schedule.hpp>
 #include <pharos/ml/sharded.hpp>
 #include <pharos/ml/trainer.hpp>
@@ -86,6 +87,10 @@ class PHAROS_API Learner {
   /// (State::add_of_rank): where there is such, and a folder, all begin again at the newest checkpoint.
   virtual void add_to_state(State&) {}
 
+  /// Where the module is trained: the GPU that the rank has reserved, or the CPU. A batch is on the host, and goes
+  /// there by `tensor_of(batch["image"]).to(device())`. The CPU in the constructor: fit() moves the module.
+  at::Device device() const { return device_; }
+
  protected:
   /// The training that it is learned in: ranks, steps. None in its constructor.
   TrainContext& context() const { return *context_; }
@@ -94,6 +99,7 @@ class PHAROS_API Learner {
   friend PHAROS_API void detail::fit(TrainContext& context, Learner& learner, const FitOptions& options,
                                      std::optional<DiskBacked>& disk);
   TrainContext* context_ = nullptr;
+  at::Device device_{at::kCPU};
 };
 
 struct FitOptions {
@@ -114,6 +120,8 @@ struct FitOptions {
   std::string made_in{};
   /// The module computes in bfloat16, and is to be given that; floats of its parameters are kept beside it.
   bool bf16 = false;
+  /// What training_step() and validation_step() compute in, where the module is of floats: see Autocast.
+  Precision precision = Precision::kFloat;
   /// Looks at each gradient: one that is no number is an error, with its parameter. Costs one reading of all gradients.
   /// In a step that is saved they are looked at anyway.
   bool check_numbers = false;
@@ -127,7 +135,8 @@ struct FitOptions {
   double peak_flops = 0;
 };
 
-/// Trains it as a rank; for training functions of one's own. Each step reports "loss", "lr" and "samples_per_second".
+/// Trains it as a rank; for training functions of one's own. A rank that has reserved a GPU trains on it
+/// (TrainerOptions::scaling); there the ranks train copies. Each step reports "loss", "lr" and "samples_per_second".
 /// With FitStrategy::kCopies a rank that dies is replaced, and the others go on with the step they were at; what is
 /// divided is gone on with from the newest checkpoint, and so is a module with a SyncBatchNorm, which keeps to the
 /// ranks that it was made with: make it in module(), and take a Tail that gives all ranks batches of the same size.
@@ -138,7 +147,6 @@ PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& o
 
 namespace detail {
 
-PHAROS_API void seed_all(std::uint64_t seed);
 /// As many threads as it has CPUs, one at least; and the same random numbers as all.
 PHAROS_API void prepare_rank(const TrainContext& context);
 

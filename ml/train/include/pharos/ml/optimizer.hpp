@@ -58,7 +58,8 @@ using Rule = std::variant<AdamW, Sgd, Lion>;
 ///
 /// What it keeps of all parameters lies side by side, in float at least: of half and bfloat16 parameters it keeps a
 /// float copy, too, which counts where nobody else has written to them. A parameter that is there twice counts once.
-/// The same gradients give the same bits on every machine.
+/// The same gradients give the same bits on the CPU of every machine. All parameters are on one device; on a GPU a step
+/// is a few launches for each group, and waits for nothing.
 class PHAROS_API Optimizer {
  public:
   Optimizer(std::vector<ParameterGroup> groups, const Rule& rule);
@@ -78,6 +79,7 @@ class PHAROS_API Optimizer {
     std::uint64_t steps = 0;
     std::vector<at::Tensor> values{};  ///< one for each of names()
     at::Tensor whole{};                ///< the float copy, if there is one
+    std::uint64_t version = 0;         ///< on a GPU: the parameter's when `whole` was copied to it
   };
   /// In the order of the groups. May be written to, as a checkpoint does.
   std::span<State> states() { return states_; }
@@ -87,10 +89,12 @@ class PHAROS_API Optimizer {
   void keep_side_by_side();
   template <class Real>
   void step_one(State& state, const ParameterGroup& group);
+  void step_on_device(std::span<State> states, const ParameterGroup& group);
 
   const std::vector<ParameterGroup> groups_;
   const Rule rule_;
   double lr_;
+  at::Device device_{at::kCPU};
   std::vector<State> states_;
 };
 

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <pharos/base/export.hpp>
+#include <pharos/ml/communicator.hpp>
+
+namespace pharos::ml {
+
+/// The GPU with this index, as libtorch counts them: from 0, among those that CUDA_VISIBLE_DEVICES names.
+///
+/// The first call loads libtorch's CUDA library from the folder that libtorch itself lies in. A process that never
+/// calls this loads no library of CUDA. Call it before other functions that ask libtorch for CUDA, such as
+/// torch::manual_seed() or torch::cuda::is_available(): libtorch remembers the answer that it had without the library.
+/// Throws FailedPrecondition where the library or the GPU is missing. Any thread.
+PHAROS_API at::Device gpu(int index = 0);
+
+/// The first GPU that this actor or task has reserved, or the CPU where it has reserved none. Throws what gpu() throws.
+PHAROS_API at::Device own_device();
+
+/// The same ranks, each with tensors on its device: `ranks` themselves where that is the CPU, or what on_gpu() makes of
+/// them. For GPUs this loads libpharos_nccl.so, which lies beside libpharos_ml.so. All ranks call this together. Throws
+/// FailedPrecondition where there is no such library, and what on_gpu() throws.
+PHAROS_API Communicator communicator_on(at::Device device, Communicator& ranks);
+
+}  // namespace pharos::ml

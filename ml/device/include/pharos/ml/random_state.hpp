@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <pharos/base/export.hpp>
+
+namespace pharos::ml {
+
+/// The state of each random generator that libtorch's operators draw from in this process: the CPU's, and that of each
+/// GPU in use. Both functions may be called by any thread; they lock one generator after the other.
+class PHAROS_API RandomState {
+ public:
+  static RandomState now();
+  /// Of what bytes() gave, in this process or another one. Throws InvalidArgument for bytes that are too few.
+  static RandomState from_bytes(std::span<const std::byte> bytes);
+
+  /// From here on the generators draw what they drew after now(). A GPU that was not in use then keeps its state.
+  void restore() const;
+  /// The CPU's state, then the GPUs' in their order.
+  std::vector<std::byte> bytes() const;
+
+ private:
+  std::vector<at::Tensor> states_;  // each a row of bytes in the host's memory
+};
+
+/// Gives all of these generators the same seed.
+PHAROS_API void seed_generators(std::uint64_t seed);
+
+}  // namespace pharos::ml

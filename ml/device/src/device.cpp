@@ -1,0 +1,80 @@
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/runtime.hpp>
+#include <pharos/ml/device.hpp>
+
+namespace pharos::ml {
+namespace {
+
+constexpr const char* kCudaLibrary = "libtorch_cuda.so";
+constexpr const char* kNcclLibrary = "libpharos_nccl.so";
+
+[[noreturn]] void refuse(std::string what, std::string remedy) {
+  throw_error(Error{ErrorCode::kFailedPrecondition, std::move(what), std::move(remedy)});
+}
+
+/// The folder of the library, or the program, that has this function.
+template <class Function>
+std::filesystem::path folder_of(Function* function) {
+  Dl_info found{};
+  ::dladdr(reinterpret_cast<const void*>(function), &found);
+  return std::filesystem::path{found.dli_fname}.parent_path();
+}
+
+void load_cuda() {
+  const std::filesystem::path library = folder_of(&at::globalContext) / kCudaLibrary;
+  if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+  const char* const why = ::dlerror();
+  refuse("libtorch's CUDA library cannot be loaded: " + std::string{why},
+         "It comes with PyTorch's wheel for CUDA 13; LD_LIBRARY_PATH names the folders of CUDA's own libraries.");
+}
+
+detail::OnGpu load_on_gpu() {
+  if (const auto make = detail::offered_on_gpu()) return make;
+  const std::filesystem::path library = folder_of(&own_device) / kNcclLibrary;
+  if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    const char* const why = ::dlerror();
+    refuse("ranks on GPUs need " + std::string{kNcclLibrary} + ", which cannot be loaded: " + why,
+           "Build Pharos where CUDA and NCCL are (PHAROS_NCCL=ON), or link the program with that library.");
+  }
+  const auto make = detail::offered_on_gpu();
+  if (make == nullptr) {
+    refuse(library.string() + " works with a libpharos.so that this program does not use",
+           "Link the program with libpharos.so, or with all of Pharos' libraries as archives.");
+  }
+  return make;
+}
+
+}  // namespace
+
+at::Device gpu(int index) {
+  static const bool is_loaded = (load_cuda(), true);
+  static_cast<void>(is_loaded);
+  if (!at::globalContext().hasCUDA()) {
+    refuse("libtorch finds no CUDA in this process",
+           "Run it where nvidia-smi shows a GPU, and call gpu() before anything else asks libtorch for CUDA.");
+  }
+  const int count = at::globalContext().getAcceleratorHooksInterface(at::kCUDA).deviceCount();
+  if (index < 0 || index >= count) {
+    refuse("there is no GPU " + std::to_string(index) + ": this process sees " + std::to_string(count),
+           "Reserve GPUs with ActorOptions::gpus, or look at CUDA_VISIBLE_DEVICES.");
+  }
+  return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+}
+
+at::Device own_device() {
+  return context().gpus.empty() ? at::Device{at::kCPU} : gpu(0);
+}
+
+Communicator communicator_on(at::Device device, Communicator& ranks) {
+  if (device.is_cpu()) return ranks;
+  return load_on_gpu()(ranks, device.index(), {.timeout = ranks.timeout()});
+}
+
+}  // namespace pharos::ml

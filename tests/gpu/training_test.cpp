@@ -1,0 +1,253 @@
+// On a GPU the same is learned as on the CPU.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/ddp.hpp>
+#include <pharos/ml/device.hpp>
+#include <pharos/ml/module_state.hpp>
+#include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/random_state.hpp>
+#include <pharos/ml/recompute.hpp>
+#include <pharos/ml/training.hpp>
+
+#include "says.hpp"
+
+namespace pharos::ml {
+namespace {
+
+using torch::Tensor;
+
+class GpuTraining : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "not run here: this machine has no GPU";
+    at::globalContext().setAllowTF32CuBLAS(false);
+    gpu_ = gpu(0);
+  }
+
+  at::Device gpu_{at::kCPU};
+};
+
+Tensor numbers(std::uint64_t seed, std::vector<std::int64_t> sizes, torch::Dtype dtype = torch::kDouble) {
+  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
+  return torch::randn(sizes, random, torch::TensorOptions{}.dtype(dtype));
+}
+
+struct NetImpl : torch::nn::Module {
+  NetImpl()
+      : first{register_module("first", torch::nn::Linear(7, 33))},
+        norm{register_module("norm", torch::nn::BatchNorm1d(33))},
+        second{register_module("second", torch::nn::Linear(33, 3))},
+        unused{register_module("unused", torch::nn::Linear(3, 3))} {}
+  Tensor forward(const Tensor& x) { return second(torch::relu(norm(first(x)))); }
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear second;
+  torch::nn::Linear unused;
+};
+TORCH_MODULE(Net);
+
+Net net_on(at::Device device, torch::Dtype dtype = torch::kDouble) {
+  Net net;
+  net->to(dtype);
+  {
+    const torch::NoGradGuard no_grad;
+    std::uint64_t seed = 1;
+    for (auto& each : net->parameters()) each.copy_(numbers(++seed, each.sizes().vec(), dtype) * 0.2);
+  }
+  net->to(device);
+  return net;
+}
+
+Tensor values(const torch::nn::Module& module) {
+  std::vector<Tensor> all;
+  for (const auto& each : module.parameters()) all.push_back(each.detach().cpu().to(torch::kDouble).flatten());
+  for (const auto& each : module.buffers()) all.push_back(each.detach().cpu().to(torch::kDouble).flatten());
+  return torch::cat(all);
+}
+double largest_difference(const Tensor& a, const Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+Tensor loss_of(Net& net, const Tensor& x, const Tensor& y) {
+  const at::Device device = net->first->weight.device();
+  return (net(x.to(device)) - y.to(device)).pow(2).mean();
+}
+
+// ---- One process
+
+TEST_F(GpuTraining, OptimizersStepAsOnTheCpu) {
+  const std::vector<Rule> rules{AdamW{.lr = 1e-2, .eps = 1e-5}, Sgd{.lr = 1e-2}, Sgd{.lr = 1e-2, .momentum = 0.9},
+                                Sgd{.lr = 1e-2, .momentum = 0.9, .nesterov = true}, Lion{.lr = 1e-3}};
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    Net here = net_on(at::kCPU);
+    Net there = net_on(gpu_);
+    if (std::holds_alternative<Lion>(rules[i])) {
+      // What a batch's statistics take out again has a gradient of rounding errors, whose sign Lion follows.
+      here->norm->eval();
+      there->norm->eval();
+    }
+    Optimizer by_cpu{groups_of(*here, 0.1), rules[i]};
+    Optimizer by_gpu{groups_of(*there, 0.1), rules[i]};
+    for (std::uint64_t step = 0; step < 20; ++step) {
+      const Tensor x = numbers(step, {8, 7});
+      const Tensor y = numbers(step + 1000, {8, 3});
+      for (auto& [net, optimizer] : {std::pair{&here, &by_cpu}, std::pair{&there, &by_gpu}}) {
+        optimizer->zero_grad();
+        loss_of(*net, x, y).backward();
+        EXPECT_GT(clip_norm((*net)->parameters(), 1.0), 0);
+        optimizer->step();
+      }
+    }
+    EXPECT_LE(largest_difference(values(*here), values(*there)), 1e-9) << "rule " << i;
+  }
+}
+
+TEST_F(GpuTraining, HalvesAreKeptInFloatAndWhoeverWritesThemCounts) {
+  Net here = net_on(at::kCPU, torch::kBFloat16);
+  Net there = net_on(gpu_, torch::kBFloat16);
+  Optimizer by_cpu{groups_of(*here, 0.1), AdamW{.lr = 1e-4}};
+  Optimizer by_gpu{groups_of(*there, 0.1), AdamW{.lr = 1e-4}};
+  for (std::uint64_t step = 0; step < 50; ++step) {
+    for (auto& [net, optimizer] : {std::pair{&here, &by_cpu}, std::pair{&there, &by_gpu}}) {
+      std::uint64_t seed = step * 100;
+      for (auto& each : (*net)->parameters()) {
+        each.mutable_grad() = numbers(++seed, each.sizes().vec(), torch::kBFloat16).to(each.device());
+      }
+      if (step == 30) {
+        const torch::NoGradGuard no_grad;
+        (*net)->first->bias.fill_(0.5);
+      }
+      optimizer->step();
+    }
+  }
+  EXPECT_LE(largest_difference(values(*here), values(*there)), 0.01);
+  for (Optimizer::State& each : by_gpu.states()) {
+    EXPECT_LE(
+        largest_difference(each.whole.cpu(),
+                           each.parameter.detach().as_strided({each.parameter.numel()}, {1}).cpu().to(torch::kFloat)),
+        0.01);
+  }
+  EXPECT_NEAR(there->first->bias.mean().item<float>(), 0.5, 0.05);
+}
+
+TEST_F(GpuTraining, ARecomputedPartDrawsOnTheGpuWhatItDrew) {
+  const auto gradient = [&](bool recomputes) {
+    seed_generators(7);
+    const Tensor x = torch::ones({64, 64}, torch::TensorOptions{}.device(gpu_)).requires_grad_();
+    const auto part = [](const Tensor& in) { return torch::dropout(in * in, 0.5, /*train=*/true); };
+    const Tensor out = recomputes ? checkpoint(part, x) : part(x);
+    torch::rand({100}, torch::TensorOptions{}.device(gpu_));  // others draw between forward and backward
+    out.sum().backward();
+    return x.grad().cpu();
+  };
+  const Tensor kept = gradient(false);
+  EXPECT_TRUE(torch::equal(kept, gradient(true)));
+  EXPECT_GT(kept.std().item<float>(), 0.5);
+}
+
+TEST_F(GpuTraining, RandomStatesAreSavedWithTheGpus) {
+  const auto draw = [&] { return torch::rand({5}, torch::TensorOptions{}.device(gpu_)).cpu(); };
+  draw();
+  const RandomState then = RandomState::now();
+  const Tensor first = draw();
+  EXPECT_FALSE(torch::equal(first, draw()));
+  RandomState::from_bytes(then.bytes()).restore();
+  EXPECT_TRUE(torch::equal(first, draw()));
+}
+
+TEST_F(GpuTraining, AStateOnTheGpuIsFetchedAndStored) {
+  Net net = net_on(gpu_);
+  Optimizer optimizer{groups_of(*net, 0.1), AdamW{.lr = 1e-2}};
+  const auto step = [&] {
+    optimizer.zero_grad();
+    loss_of(net, numbers(1, {8, 7}), numbers(2, {8, 3})).backward();
+    optimizer.step();
+  };
+  step();
+  State state;
+  add_to(state, *net);
+  add_to(state, optimizer, *net);
+  state.call_before_save();
+  const Tensor then = values(*net);
+  std::vector<std::vector<std::byte>> saved;
+  for (const StateSlice& each : state.slices()) saved.emplace_back(each.bytes.begin(), each.bytes.end());
+  step();
+  EXPECT_GT(largest_difference(then, values(*net)), 1e-4);
+  for (std::size_t i = 0; i < saved.size(); ++i) std::ranges::copy(saved[i], state.slices()[i].bytes.begin());
+  state.call_after_load();
+  EXPECT_EQ(largest_difference(then, values(*net)), 0);
+}
+
+TEST_F(GpuTraining, AModuleOnTheWrongDeviceIsNamed) {
+  Communicator ranks = Communicator::alone();
+  Net net = net_on(gpu_);
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp{ranks, *net}; }), "\"first.weight\" is on cuda:0");
+}
+
+// ---- Two processes, each a rank, which share the GPU
+
+struct Trained {
+  Tensor values;
+  Tensor alone;  // what one process has learned from the whole batches
+  std::size_t operations = 0;
+};
+
+Trained train_by_ddp(Communicator& ranks, at::Device device, Wire wire) {
+  Net one = net_on(device);
+  Net copy = net_on(device);
+  Communicator gpus = communicator_on(device, ranks);
+  if (ranks.rank() != 0) {
+    const torch::NoGradGuard no_grad;
+    for (auto& each : copy->parameters()) each.zero_();
+  }
+  Ddp ddp{ranks, gpus, *copy, {.bucket_bytes = 512, .wire = wire, .broadcast_buffers = false}};
+  one->norm->eval();  // its statistics are those of a batch, which ranks have divided
+  copy->norm->eval();
+  Optimizer one_optimizer{groups_of(*one, 0.01), AdamW{.lr = 1e-2, .eps = 1e-5}};
+  Optimizer optimizer{groups_of(*copy, 0.01), AdamW{.lr = 1e-2, .eps = 1e-5}};
+  const std::int64_t share = 8 / ranks.size();
+  const auto own = [&](const Tensor& rows) { return rows.narrow(0, ranks.rank() * share, share); };
+  for (std::uint64_t step = 0; step < 20; ++step) {
+    const Tensor x = numbers(step, {8, 7});
+    const Tensor y = numbers(step + 1000, {8, 3});
+    one_optimizer.zero_grad();
+    loss_of(one, x, y).backward();
+    one_optimizer.step();
+    optimizer.zero_grad();
+    loss_of(copy, own(x), own(y)).backward();
+    optimizer.step();
+    if (copy->unused->weight.grad().defined()) throw std::runtime_error{"a gradient for what no rank has used"};
+  }
+  return {values(*copy), values(*one), ddp.last_step().operations};
+}
+
+TEST_F(GpuTraining, RanksLearnWhatOneProcessLearnsFromTheWholeBatch) {
+  const bool has_launcher = std::getenv("WORLD_SIZE") != nullptr;
+  Communicator ranks =
+      has_launcher ? Communicator::from_environment({.timeout = std::chrono::seconds{30}}) : Communicator::alone();
+  const Trained exact = train_by_ddp(ranks, gpu_, Wire::kExact);
+  EXPECT_LE(largest_difference(exact.values, exact.alone), 1e-9);
+  EXPECT_GT(exact.operations, 2U);
+  const Trained shortened = train_by_ddp(ranks, gpu_, Wire::kBf16);
+  EXPECT_LE(largest_difference(shortened.values, shortened.alone), 0.2);
+  EXPECT_GT(largest_difference(shortened.values, shortened.alone), ranks.size() == 1 ? -1 : 1e-9);
+}
+
+}  // namespace
+}  // namespace pharos::ml
