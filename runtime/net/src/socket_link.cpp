@@ -288,8 +288,13 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   // Without locks. True: the handler was told, and may have sent more.
   bool tell_of_room() {
-    if (!over_full_.load(std::memory_order_relaxed) || queued() > kQueuedMax) return false;
-    if (!over_full_.exchange(false)) return false;
+    if (!over_full_.load(std::memory_order_relaxed)) return false;
+    {
+      // Together: whoever fills the queue in between sets the mark anew, and is told another time.
+      const std::lock_guard lock{send_mutex_};
+      if (!over_full_ || queued() > kQueuedMax) return false;
+      over_full_ = false;
+    }
     const auto handler = handler_.lock();
     if (handler == nullptr || closed_.load(std::memory_order_relaxed)) return false;
     handler->on_room();
