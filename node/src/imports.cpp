@@ -97,7 +97,10 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
     wire::Message ask = wire::ClaimObject{object};
     answer = co_await (*link)->request(std::move(ask), std::vector<Fd>{},
                                        async::Deadline::after(kClaimTime, self->executor_.now()));
-    if (answer || answer.error().code() != ErrorCode::kUnavailable) break;
+    if (answer) break;
+    const bool is_silent = answer.error().code() == ErrorCode::kDeadlineExceeded;
+    if (is_silent) self->give_up(object.node, **link);  // that connection has ended, perhaps, and nobody has said so
+    if (!is_silent && answer.error().code() != ErrorCode::kUnavailable) break;
   }
   if (!answer) {
     if (object_store::is_lost(answer.error())) co_return std::move(answer).error();

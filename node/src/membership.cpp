@@ -26,6 +26,8 @@ constexpr auto kReopenTime = 500ms;
 // After so much silence the end of a connection is the network's doing, and not that of the process at its other end.
 constexpr auto kQuietTime = 5s;
 constexpr std::uint32_t kQuietTicks = 5;
+/// A connection that outlived a silence may still end of it: TCP gives up late, or the other end has given up before.
+constexpr Duration kAfterQuiet = std::chrono::seconds{5};
 // A head without records takes nobody back that has been silent for longer than 70 s, and none that was started again
 // does.
 constexpr Duration kAwayMaxWithoutRecords = 90s;
@@ -264,10 +266,12 @@ bool Membership::resume(Number number, const wire::JoinCluster& join, std::uint6
 }
 
 void Membership::note_heard(Number number) {
+  const bool was_quiet = silence_.ticks_of(number) >= kQuietTicks;
   if (silence_.heard(number, executor_.now()) == Silence::Change::kSuspicionEnds) {
     log(LogLevel::kWarn, "another machine is heard again: the link of this machine was down");
   }
   FarNode& node = far_nodes_.at(number);
+  if (was_quiet) node.quiet_until = executor_.now() + kAfterQuiet;
   if (std::exchange(node.away, false) && head_ != nullptr) head_->node_is_back(node.id);
 }
 
@@ -315,7 +319,8 @@ async::Async<Result<wire::ClusterJoined>> Membership::ask_to_join(Membership* se
   const auto* const joined = std::get_if<wire::ClusterJoined>(&answer.message);
   if (joined == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
   if (joined->resumed && !self->session_.can_resume(joined->heard)) {
-    co_return Error{ErrorCode::kInternal, "the head has heard more than this node has said"};
+    self->session_ = Session{};  // the head takes this node for a new one at the next attempt, and says what was lost
+    co_return Error{ErrorCode::kExhausted, "this node has said more than it keeps while the head was away"};
   }
   if (!joined->lost) self->node_.pass_on_beat(asked);
   if (!joined->lost) self->go_on_with(*joined, heard_before);
@@ -496,8 +501,8 @@ void Membership::on_peer_closed(net::Peer& peer, const Error& why) {
   if (found == far_links_.end()) return;
   const Number number = found->second;
   FarNode& node = far_nodes_.at(number);
-  const bool by_network =
-      silence_.ticks_of(number) >= kQuietTicks || (silence_.suspects_own_link() && silence_.is_elsewhere(number));
+  const bool suspects = node.away || (silence_.suspects_own_link() && silence_.is_elsewhere(number));
+  const bool by_network = suspects || silence_.ticks_of(number) >= kQuietTicks || executor_.now() < node.quiet_until;
   if (node.session != nullptr && by_network && !closing_) {
     log(LogLevel::kInfo, "the connection of a silent node has ended; the node may come back",
         {kv("node", node.id), kv("error", why)});

@@ -95,6 +95,7 @@ class Membership final : public net::Peer::Owner {
     NodeId id;                           // none until it has joined
     std::shared_ptr<Session> session{};  // the same
     bool away = false;                   // while the head suspects its own link; nothing has come from it since
+    TimePoint quiet_until{};             // a connection that ends before has ended by the silence that was there
   };
 
   std::shared_ptr<net::Peer> link_to(Fd socket);
