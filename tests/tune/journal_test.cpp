@@ -171,6 +171,15 @@ TEST_F(JournalTest, TwoTunersDoNotWriteInOneFolder) {
   EXPECT_EQ(Journal::create(file, head(), false).error().code(), ErrorCode::kAlreadyExists);
 }
 
+TEST_F(JournalTest, ASecondNameThatAKilledTunerHasLeftIsNotWrittenTo) {
+  write_all();
+  const std::string before = bytes();
+  std::filesystem::create_hard_link(file, file.string() + ".begun");
+  EXPECT_EQ(Journal::create(file, head(), true).error().code(), ErrorCode::kAlreadyExists);
+  EXPECT_EQ(bytes(), before);
+  EXPECT_FALSE(std::filesystem::exists(file.string() + ".begun"));
+}
+
 TEST_F(JournalTest, AFullDiskIsSaidAndWhatWasThereStaysReadable) {
   if (::geteuid() != 0) GTEST_SKIP() << "mounting a small disk wants root";
   const auto small = folder.path() / "small";

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -139,6 +140,14 @@ Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& fi
   std::memcpy(start.data(), kMagic, sizeof kMagic);
   std::memcpy(start.data() + sizeof kMagic, &kVersion, sizeof kVersion);
   PHAROS_TRY(auto journal, take(std::move(fd), durable, file));
+  struct stat status {};
+  if (::fstat(journal->file_.get(), &status) != 0) return with_path(Error::from_errno("looking at it", errno), file);
+  if (status.st_nlink > 1) {
+    // A tuner was killed when its journal had both names: what lies here is that sweep.
+    journal.reset();
+    if (::unlink(begun.c_str()) != 0) return with_path(Error::from_errno("removing its second name", errno), file);
+    return create(file, head, durable);
+  }
   PHAROS_TRY_VOID(journal->go_on_at(0));  // it may be what is left of another one; not before it is taken
   journal->pending_ = std::move(start);
   PHAROS_TRY(const auto payload, to_bytes(head));
