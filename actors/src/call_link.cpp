@@ -305,6 +305,11 @@ std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
   return unsent ? std::optional{Place{}} : std::nullopt;
 }
 
+bool CallLink::refuses() const {
+  const std::lock_guard lock{mutex_};
+  return (link_ != nullptr && is_full()) || held_bytes_ > net::Link::kQueuedMax;
+}
+
 bool CallLink::send(CellHandle cell, WhenFull when_full) {
   const auto fail = [&cell](const Error& why) {
     cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));

@@ -120,6 +120,8 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   /// complete. A link that is lost fails it at once. False, and the cell is pending still: kRefuse, and the link is
   /// full or has kInFlightMax calls in flight.
   bool send(detail::CellHandle cell, WhenFull when_full);
+  /// send() with kRefuse would return false now.
+  bool refuses() const;
   /// Its other end has begun none of these, and begins nothing more: they go before all others to the next one.
   void hold_for_next(std::vector<detail::CellHandle> returned);
   /// Sends on: the arguments of a call are complete, or it has been given up.

@@ -104,6 +104,7 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
   const auto incomplete = caller->prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (incomplete != nullptr && options.unordered) {
+    if (when_full == CallLink::WhenFull::kRefuse && link_->refuses()) return {};
     if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
     caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) mutable {
       if (missing) return cell->set_error(std::move(*missing));
