@@ -10,6 +10,7 @@ namespace {
 
 std::atomic<bool> interrupt_asked = false;
 std::atomic<std::int64_t> first_at = 0;  // of the first SIGINT, in nanoseconds; 0: none has come
+std::atomic<std::int64_t> same_nanoseconds = 0;
 
 // In a signal handler.
 void on_interrupt(int signal) {
@@ -19,7 +20,7 @@ void on_interrupt(int signal) {
   std::int64_t first = 0;
   if (first_at.compare_exchange_strong(first, now)) {
     interrupt_asked = true;
-  } else if (now - first >= Interrupts::kSameTime.count()) {
+  } else if (now - first >= same_nanoseconds) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);  // when this handler has returned
   }
@@ -27,8 +28,9 @@ void on_interrupt(int signal) {
 
 }  // namespace
 
-Interrupts::Interrupts() {
+Interrupts::Interrupts(Duration same_time) {
   interrupt_asked = false;
+  same_nanoseconds = std::chrono::nanoseconds{same_time}.count();
   first_at = 0;
   struct sigaction wanted {};
   wanted.sa_handler = &on_interrupt;
