@@ -71,7 +71,7 @@ Result<TrainLog> TrainLog::make(const TrainerOptions& options, TimePoint began) 
 }
 
 void TrainLog::add(std::uint32_t attempt, const TrainReport& report) {
-  if (recovers_) recovered(report);
+  for (; recovered_ < result_.restarts.size(); ++recovered_) recovered(result_.restarts[recovered_], report);
   result_.steps = report.step;
   ++steps_;
   add_best(report);
@@ -130,13 +130,10 @@ void TrainLog::resumed(std::uint64_t step) {
 void TrainLog::restarted(TrainResult::Restart restart) {
   restart.step = result_.steps;
   result_.restarts.push_back(std::move(restart));
-  recovers_ = true;
 }
 
-/// It is the first report after a restart.
-void TrainLog::recovered(const TrainReport& report) {
-  recovers_ = false;
-  TrainResult::Restart& restart = result_.restarts.back();
+/// The report is the first after the restart.
+void TrainLog::recovered(TrainResult::Restart& restart, const TrainReport& report) {
   restart.took = report.seconds - restart.seconds;
   if (!shows_) return;
   const char* const what = restart.is_replacement ? "another process took its place" : "all ranks began again";

@@ -48,7 +48,7 @@ class TrainLog {
   void show(TimePoint now);
   std::string status(double seconds) const;
   void draw(std::string text);
-  void recovered(const TrainReport& report);
+  void recovered(TrainResult::Restart& restart, const TrainReport& report);
   void add_best(const TrainReport& report);
   void thin();
 
@@ -70,7 +70,7 @@ class TrainLog {
   std::optional<TensorBoardFile> board_;
   Display display_;
   std::string drawn_;
-  bool recovers_ = false;  // the newest restart has no report yet
+  std::size_t recovered_ = 0;  // restarts that a report has followed
 };
 
 }  // namespace pharos::ml
