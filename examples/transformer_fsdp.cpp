@@ -239,7 +239,7 @@ Trains a transformer of ten million parameters to say which byte comes next in a
   --steps N        of the optimizer (160)
   --strategy NAME  what the ranks divide: fsdp (all), zero2, zero1, copies (nothing), auto (by their memory)
   --kill-at STEP   the last rank is ended by kill -9 in this step; by copies the others go on with the same step
-  --gpus N         each rank reserves so many GPUs, and trains copies on the first; 0.5: two ranks share one (0)
+  --gpus N         each rank reserves so many GPUs and trains on the first, by copies; 0.5: two ranks share one (0)
   --recompute      blocks compute once more in backward, and keep nothing for it
   --text FILE      what it learns; without, a text that this program makes up by a small grammar
   --folder DIR     for checkpoints, each 20 steps; what is there is gone on with

@@ -121,8 +121,9 @@ TEST_F(GpuTraining, OptimizersStepAsOnTheCpu) {
 TEST_F(GpuTraining, HalvesAreKeptInFloatAndWhoeverWritesThemCounts) {
   Net here = net_on(at::kCPU, torch::kBFloat16);
   Net there = net_on(gpu_, torch::kBFloat16);
-  Optimizer by_cpu{groups_of(*here, 0.1), AdamW{.lr = 1e-4}};
-  Optimizer by_gpu{groups_of(*there, 0.1), AdamW{.lr = 1e-4}};
+  Optimizer by_cpu{groups_of(*here, 0.1), AdamW{.lr = 1e-2}};
+  Optimizer by_gpu{groups_of(*there, 0.1), AdamW{.lr = 1e-2}};
+  const Tensor at_first = values(*there);
   for (std::uint64_t step = 0; step < 50; ++step) {
     for (auto& [net, optimizer] : {std::pair{&here, &by_cpu}, std::pair{&there, &by_gpu}}) {
       std::uint64_t seed = step * 100;
@@ -137,13 +138,23 @@ TEST_F(GpuTraining, HalvesAreKeptInFloatAndWhoeverWritesThemCounts) {
     }
   }
   EXPECT_LE(largest_difference(values(*here), values(*there)), 0.01);
+  EXPECT_GT(largest_difference(at_first, values(*there)), 0.1);
   for (Optimizer::State& each : by_gpu.states()) {
     EXPECT_LE(
         largest_difference(each.whole.cpu(),
                            each.parameter.detach().as_strided({each.parameter.numel()}, {1}).cpu().to(torch::kFloat)),
         0.01);
   }
-  EXPECT_NEAR(there->first->bias.mean().item<float>(), 0.5, 0.05);
+  EXPECT_NEAR(there->first->bias.mean().item<float>(), 0.5, 0.2);
+}
+
+TEST_F(GpuTraining, AGraphFromBeforeAStepIsOfNoUse) {
+  const Tensor all = torch::ones({3}, torch::TensorOptions{}.device(gpu_)).requires_grad_();
+  Optimizer optimizer{{{.parameters = {all}}}, Sgd{.lr = 1}};
+  const Tensor before = all.pow(2).sum();
+  all.pow(2).sum().backward();
+  optimizer.step();
+  EXPECT_SAYS(message_of<c10::Error>([&] { before.backward(); }), "modified by an inplace operation");
 }
 
 TEST_F(GpuTraining, ARecomputedPartDrawsOnTheGpuWhatItDrew) {
@@ -185,6 +196,15 @@ TEST_F(GpuTraining, AStateOnTheGpuIsFetchedAndStored) {
   add_to(state, optimizer, *net);
   state.call_before_save();
   const Tensor then = values(*net);
+  const auto kept = [&] {
+    std::vector<Tensor> all;
+    for (const Optimizer::State& each : optimizer.states()) {
+      for (const Tensor& its : each.values) all.push_back(its.cpu());
+      all.push_back(torch::full({1}, static_cast<double>(each.steps)));
+    }
+    return torch::cat(all);
+  };
+  const Tensor kept_then = kept();
   std::vector<std::vector<std::byte>> saved;
   for (const StateSlice& each : state.slices()) saved.emplace_back(each.bytes.begin(), each.bytes.end());
   step();
@@ -192,6 +212,7 @@ TEST_F(GpuTraining, AStateOnTheGpuIsFetchedAndStored) {
   for (std::size_t i = 0; i < saved.size(); ++i) std::ranges::copy(saved[i], state.slices()[i].bytes.begin());
   state.call_after_load();
   EXPECT_EQ(largest_difference(then, values(*net)), 0);
+  EXPECT_EQ(largest_difference(kept_then, kept()), 0);
 }
 
 TEST_F(GpuTraining, AModuleOnTheWrongDeviceIsNamed) {

@@ -19,10 +19,18 @@ void State::take(const std::string& name) {
 }
 
 void State::call_before_save() const {
-  for (const StateSlice& each : slices_) {
-    if (each.fetch) each.fetch();
-  }
+  call_and_fetch(/*early_alone=*/false);
+}
+
+void State::call_before_commit() const {
+  call_and_fetch(/*early_alone=*/true);
+}
+
+void State::call_and_fetch(bool early_alone) const {
   for (const auto& each : before_save_) each();
+  for (const StateSlice& each : slices_) {
+    if (each.fetch && (each.changes_early || !early_alone)) each.fetch();
+  }
 }
 
 void State::call_after_load() const {

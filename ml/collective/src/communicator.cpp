@@ -330,6 +330,10 @@ void Communicator::abort(const std::string& why) {
   core_->backend().fail(Error{ErrorCode::kCancelled, "rank " + std::to_string(rank()) + " has given up: " + why});
 }
 
+void Communicator::abort(const Error& why) {
+  core_->backend().fail(why);
+}
+
 std::string Communicator::recent_operations() const {
   return core_->recent_operations();
 }

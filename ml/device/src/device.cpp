@@ -13,7 +13,6 @@ namespace pharos::ml {
 namespace {
 
 constexpr const char* kCudaLibrary = "libtorch_cuda.so";
-constexpr const char* kNcclLibrary = "libpharos_nccl.so";
 
 [[noreturn]] void refuse(std::string what, std::string remedy) {
   throw_error(Error{ErrorCode::kFailedPrecondition, std::move(what), std::move(remedy)});
@@ -37,11 +36,12 @@ void load_cuda() {
 
 detail::OnGpu load_on_gpu() {
   if (const auto make = detail::offered_on_gpu()) return make;
-  const std::filesystem::path library = folder_of(&own_device) / kNcclLibrary;
+#ifdef PHAROS_NCCL_LIBRARY
+  const std::filesystem::path library = folder_of(&own_device) / PHAROS_NCCL_LIBRARY;
   if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     const char* const why = ::dlerror();
-    refuse("ranks on GPUs need " + std::string{kNcclLibrary} + ", which cannot be loaded: " + why,
-           "Build Pharos where CUDA and NCCL are (PHAROS_NCCL=ON), or link the program with that library.");
+    refuse("ranks on GPUs need " + library.filename().string() + ", which cannot be loaded: " + why,
+           "It lies beside libpharos_ml.so, and needs NCCL and CUDA's runtime.");
   }
   const auto make = detail::offered_on_gpu();
   if (make == nullptr) {
@@ -49,6 +49,10 @@ detail::OnGpu load_on_gpu() {
            "Link the program with libpharos.so, or with all of Pharos' libraries as archives.");
   }
   return make;
+#else
+  refuse("this build of Pharos has no collectives between GPUs",
+         "Build it where CUDA and NCCL are, with PHAROS_NCCL=ON.");
+#endif
 }
 
 }  // namespace

@@ -3,23 +3,42 @@
 #include <pharos/ml/precision.hpp>
 
 namespace pharos::ml {
+namespace {
 
 namespace autocast = at::autocast;
 
+constexpr at::DeviceType kKinds[] = {at::kCPU, at::kCUDA, at::kPrivateUse1};
+
+void apply(const std::vector<Autocast::Setting>& settings) {
+  for (const Autocast::Setting& each : settings) {
+    autocast::set_autocast_enabled(each.device, each.is_enabled);
+    autocast::set_autocast_dtype(each.device, each.type);
+  }
+}
+
+}  // namespace
+
+std::vector<Autocast::Setting> Autocast::settings() {
+  std::vector<Setting> settings;
+  for (const at::DeviceType each : kKinds) {
+    settings.push_back({each, autocast::is_autocast_enabled(each), autocast::get_autocast_dtype(each)});
+  }
+  return settings;
+}
+
 Autocast::Autocast(at::Device device, Precision precision)
-    : device_{device.type()},
-      was_enabled_{autocast::is_autocast_enabled(device_)},
-      type_before_{autocast::get_autocast_dtype(device_)} {
-  autocast::set_autocast_enabled(device_, precision == Precision::kBf16);
-  if (precision == Precision::kBf16) autocast::set_autocast_dtype(device_, at::kBFloat16);
+    : Autocast{{{device.type(), precision == Precision::kBf16,
+                 precision == Precision::kBf16 ? at::kBFloat16 : autocast::get_autocast_dtype(device.type())}}} {}
+
+Autocast::Autocast(const std::vector<Setting>& settings) {
+  apply(settings);
   autocast::increment_nesting();
 }
 
 Autocast::~Autocast() {
   // Parameters that were cast are kept until the outermost guard ends, so that a module casts each of them once.
   if (autocast::decrement_nesting() == 0) autocast::clear_cache();
-  autocast::set_autocast_enabled(device_, was_enabled_);
-  autocast::set_autocast_dtype(device_, type_before_);
+  apply(before_);
 }
 
 }  // namespace pharos::ml

@@ -30,6 +30,10 @@ Result<void> done(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return {};
   const bool has_none = status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver ||
                         status == cudaErrorInvalidDevice || status == cudaErrorStubLibrary;
+  if (status == cudaErrorMemoryAllocation) {
+    return Error{ErrorCode::kExhausted, what + ": " + ::cudaGetErrorString(status),
+                 "Train with smaller batches, or with smaller DdpOptions::bucket_bytes."};
+  }
   return Error{has_none ? ErrorCode::kFailedPrecondition : ErrorCode::kUnavailable,
                what + ": " + ::cudaGetErrorString(status),
                has_none ? "Run it where there is a GPU, with its driver." : "See what the GPU says, by nvidia-smi."};
@@ -430,7 +434,7 @@ void NcclBackend::free(std::byte* memory) {
 Error NcclBackend::give_up(const Error& why) {
   if (!failed_) {
     failed_ = why;
-    host_.abort(why.message());
+    host_.abort(why);
     if (comm_ != nullptr) ::ncclCommAbort(std::exchange(comm_, nullptr));
     // Copies end now that nothing before them waits for others: their owners may free the memory.
     if (messages_ != nullptr) ::cudaStreamSynchronize(messages_);

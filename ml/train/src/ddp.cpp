@@ -45,7 +45,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
         shares_{ranks},
         all_parameters_{parameters_of(module)},
         buffers_{buffers_of(module)} {
-    check_wire();
+    check_options();
     for (const auto* const tensors : {&all_parameters_, &buffers_}) {
       for (const NamedTensor& each : *tensors) check_device(each);
     }
@@ -101,7 +101,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   };
 
   void check_device(const NamedTensor& tensor) const;
-  void check_wire() const;
+  void check_options() const;
   std::size_t bucket_bytes() const;
   static void check_type(const NamedTensor& parameter);
   void make_buckets(std::span<const std::size_t> order);
@@ -140,13 +140,18 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
 
 void Ddp::Core::check_device(const NamedTensor& tensor) const {
   if (tensor.tensor.is_cpu() != data_.is_on_gpu()) return;
-  throw_error(Error{ErrorCode::kInvalidArgument, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
-                    data_.is_on_gpu()
-                        ? "Move the module to the GPU that the communicator was made for."
-                        : "Give Ddp a communicator that on_gpu() has made, or move the module to the CPU."});
+  throw_error(
+      Error{ErrorCode::kInvalidArgument, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
+            data_.is_on_gpu()
+                ? "Move the module to the GPU that the communicator was made for."
+                : "Give Ddp{ranks, gpus, module} what on_gpu() has made of the ranks, or move the module to the CPU."});
 }
 
-void Ddp::Core::check_wire() const {
+void Ddp::Core::check_options() const {
+  if (ranks_.is_on_gpu()) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "the ranks that Ddp was given first are on GPUs",
+                      "Give it both communicators: Ddp{ranks, gpus, module}."});
+  }
   if (options_.wire != Wire::kPowerSgd || !data_.is_on_gpu()) return;
   throw_error(Error{ErrorCode::kUnsupported, "Wire::kPowerSgd does not work between GPUs",
                     "Take Wire::kExact or Wire::kBf16, or move the module to the CPU."});
@@ -169,6 +174,7 @@ void Ddp::Core::check_type(const NamedTensor& parameter) {
 
 void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
   exchange_.reset();
+  buckets_.reset();  // a GPU has no memory for both
   buckets_ = std::make_unique<Buckets>(data_, marks_, parameters_, order, bucket_bytes());
   exchange_ = make_exchange(data_, *buckets_, options_, step_.number);
   forget();
@@ -315,6 +321,7 @@ void Ddp::Core::rebuild() {
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& each : parameters_) {
     gradients.push_back(each.grad().defined() ? each.grad().clone() : at::Tensor{});
+    each.mutable_grad().reset();
   }
   make_buckets(std::vector<std::size_t>(order.begin(), order.end()));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -131,8 +131,13 @@ class Fit {
   }
 
   FitStrategy strategy() {
+    if (!learner_.device().is_cpu()) {
+      if (options_.strategy == FitStrategy::kByMemory) return FitStrategy::kCopies;
+      if (options_.strategy == FitStrategy::kCopies) return options_.strategy;
+      throw_error(Error{ErrorCode::kUnsupported, "a module on a GPU cannot be divided among ranks",
+                        "Take FitStrategy::kCopies, or reserve no GPUs."});
+    }
     if (options_.strategy != FitStrategy::kByMemory) return options_.strategy;
-    if (!learner_.device().is_cpu()) return FitStrategy::kCopies;
     if (context_.is_replacement()) return FitStrategy::kCopies;  // others are not replaced
     Communicator& ranks = context_.communicator();
     const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
@@ -187,7 +192,7 @@ class Fit {
     learner_.module().train();
     optimizer_.zero_grad();
     const FitModel::Backward done = model_.backward(batches, [this](const Batch& batch) {
-      const Autocast autocast{learner_.device(), options_.precision};
+      const auto autocast = in_precision();
       return learner_.training_step(batch);
     });
     model_.check_numbers(context_);
@@ -241,6 +246,12 @@ class Fit {
     return context_.tell(more);
   }
 
+  /// A learner that has set autocast itself keeps it, unless the options say something else.
+  std::optional<Autocast> in_precision() const {
+    if (options_.precision == Precision::kFloat) return std::nullopt;
+    return std::optional<Autocast>{std::in_place, learner_.device(), options_.precision};
+  }
+
   bool is_validated(std::uint64_t step) const {
     if (validates_ == nullptr || options_.validate_every == 0) return false;
     return is_end(step) || (loader_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
@@ -256,7 +267,7 @@ class Fit {
     double samples = 0;
     while (const auto batch = loader.next()) {
       const auto count = static_cast<double>(batch->samples);
-      const Autocast autocast{learner_.device(), options_.precision};
+      const auto autocast = in_precision();
       const Metrics of_batch = learner_.validation_step(*batch);
       for (const auto& [name, value] : of_batch.entries()) {
         sums[name] += count > 0 ? count * value : 0;

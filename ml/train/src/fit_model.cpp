@@ -113,7 +113,10 @@ void FitModel::join(Communicator& ranks, std::uint64_t step) {
     ddp_.emplace(ranks, module_, how_);
     return;
   }
+  // A GPU has no memory for the buckets of before beside new ones.
+  for (const Tensor& each : module_.parameters()) each.mutable_grad().reset();
   ddp_.reset();
+  gpus_.reset();
   gpus_ = communicator_on(device_, ranks);
   ddp_.emplace(ranks, *gpus_, module_, how_);
 }

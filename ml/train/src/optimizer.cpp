@@ -198,12 +198,13 @@ void Optimizer::step_on_device(std::span<State> states, const ParameterGroup& gr
   for (const auto type : {at::kFloat, at::kDouble}) {
     DeviceRun run;
     Halves halves;
+    std::vector<at::Tensor> stepped;
     for (State& each : states) {
       if (!each.parameter.grad().defined() || kept_type(each.parameter) != type) continue;
       at::Tensor values = in_memory_order(each.parameter);
       at::Tensor gradient = gradient_of(each.parameter);
       if (each.whole.defined()) {
-        if (version_of(each.parameter) != each.version) follow(each.whole, values);
+        if (version_of(each.parameter) != each.version || values.data_ptr() != each.memory) follow(each.whole, values);
         halves.states.push_back(&each);
         halves.values.push_back(std::exchange(values, each.whole));
         halves.gradients.push_back(std::exchange(gradient, at::empty_like(each.whole)));
@@ -214,12 +215,17 @@ void Optimizer::step_on_device(std::span<State> states, const ParameterGroup& gr
       run.gradients.push_back(gradient);
       for (std::size_t i = 0; i < each.values.size(); ++i) run.kept[i].push_back(each.values[i]);
       run.steps.push_back(++each.steps);
+      stepped.push_back(each.parameter);
     }
     if (run.values.empty()) continue;
     if (!halves.states.empty()) at::_foreach_copy_(halves.whole_gradients, halves.gradients);
     update_on_device(rule_, lr_ * group.lr_factor, group.weight_decay, run);
     if (!halves.states.empty()) at::_foreach_copy_(halves.values, halves.whole_values);
-    for (State* const each : halves.states) each->version = version_of(each->parameter);
+    for (const at::Tensor& each : stepped) each.unsafeGetTensorImpl()->bump_version();
+    for (State* const each : halves.states) {
+      each->version = version_of(each->parameter);
+      each->memory = each->parameter.data_ptr();
+    }
   }
 }
 
@@ -244,7 +250,7 @@ void Optimizer::step_one(State& state, const ParameterGroup& group) {
     update(by, run);
   });
   if (state.whole.defined()) in_memory_order(parameter).copy_(state.whole);
-  parameter.unsafeGetTensorImpl()->bump_version();  // a graph that has used it is of no use: its backward throws
+  parameter.unsafeGetTensorImpl()->bump_version();  // a graph from before the step is of no use: its backward throws
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

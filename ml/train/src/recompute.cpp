@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include <pharos/ml/precision.hpp>
 #include <pharos/ml/random_state.hpp>
 #include <pharos/ml/recompute.hpp>
 
@@ -15,21 +16,28 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Part = std::function<variable_list(const variable_list&)>;
 
-/// As long as it lives, random operators draw what they drew then.
-class Redrawing {
+/// What a part's results depend on beside its inputs.
+struct Surroundings {
+  RandomState random = RandomState::now();
+  std::vector<Autocast::Setting> autocast = Autocast::settings();
+};
+
+/// As long as it lives, operators draw and compute as they did then.
+class Again {
  public:
-  explicit Redrawing(const RandomState& then) { then.restore(); }
-  Redrawing(Redrawing&&) = delete;
-  ~Redrawing() { now_.restore(); }
+  explicit Again(const Surroundings& then) : autocast_{then.autocast} { then.random.restore(); }
+  Again(Again&&) = delete;
+  ~Again() { now_.restore(); }
 
  private:
   const RandomState now_ = RandomState::now();
+  const Autocast autocast_;
 };
 
 struct Kept : torch::CustomClassHolder {
-  explicit Kept(Part its) : part{std::move(its)}, random{RandomState::now()} {}
+  explicit Kept(Part its) : part{std::move(its)} {}
   const Part part;
-  const RandomState random;
+  const Surroundings then;
 };
 
 // The tensors that a part captures are no inputs of it: its inputs may need no gradients while those do. One more input
@@ -52,7 +60,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     const at::AutoGradMode with_gradients{true};
     variable_list outputs;
     {
-      const Redrawing redrawing{kept->random};
+      const Again again{kept->then};
       outputs = kept->part(inputs);
     }
     variable_list roots;

@@ -253,12 +253,12 @@ bool TrainContext::is_replaced_after(const Exception& why) {
 
 void TrainContext::keep() {
   if (on_death_ != OnRankDeath::kReplace || size() == 1) return;
+  state_.call_before_commit();
   kept_values_.resize(state_.values().size());
   for (std::size_t i = 0; i < kept_values_.size(); ++i) kept_values_[i] = state_.values()[i].save();
   std::size_t at = 0;
   for (const StateSlice& each : state_.slices()) {
     if (!each.changes_early) continue;
-    if (each.fetch) each.fetch();
     if (kept_slices_.size() == at) kept_slices_.emplace_back(each.bytes.size());
     std::ranges::copy(each.bytes, kept_slices_[at++].begin());
   }

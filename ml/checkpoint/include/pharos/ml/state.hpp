@@ -59,14 +59,17 @@ class PHAROS_API State {
     std::function<void(std::span<const std::byte>)> load{};
   };
   void add(Value value);
-  /// When slices have been fetched to be saved, and when they have been loaded and stored; in the order in which they
+  /// Called before slices are fetched to be saved, and after they were loaded and stored; in the order in which they
   /// were added.
   void before_save(std::function<void()> call) { before_save_.push_back(std::move(call)); }
   void after_load(std::function<void()> call) { after_load_.push_back(std::move(call)); }
 
   const std::vector<StateSlice>& slices() const { return slices_; }
   const std::vector<Value>& values() const { return values_; }
+  /// Calls before_save()'s callbacks and fetches all slices.
   void call_before_save() const;
+  /// The same, but fetches those slices alone that change early.
+  void call_before_commit() const;
   void call_after_load() const;
 
  private:
@@ -85,6 +88,7 @@ class PHAROS_API State {
     add(Value{name, is_of_rank, save, load});
   }
   void take(const std::string& name);
+  void call_and_fetch(bool early_alone) const;
 
   std::set<std::string> names_;
   std::vector<StateSlice> slices_;

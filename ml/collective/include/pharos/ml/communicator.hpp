@@ -13,6 +13,10 @@
 #include <pharos/base/export.hpp>
 #include <pharos/ml/dtype.hpp>
 
+namespace pharos {
+class Error;
+}
+
 namespace pharos::ml {
 
 class ThreadMemory;
@@ -234,6 +238,8 @@ class PHAROS_API Communicator {
   void check();
   /// Ends what others wait for here: their operations throw that this rank has given up, and why.
   void abort(const std::string& why);
+  /// The same, with an error that all ranks throw as it is.
+  void abort(const Error& why);
   /// The last 1000 operations that this rank has begun, one in a line: number, what, how long it took.
   std::string recent_operations() const;
 

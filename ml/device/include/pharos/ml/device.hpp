@@ -11,8 +11,8 @@ namespace pharos::ml {
 ///
 /// The first call loads libtorch's CUDA library from the folder that libtorch itself lies in. A process that never
 /// calls this loads no library of CUDA. Call it before other functions that ask libtorch for CUDA, such as
-/// torch::manual_seed() or torch::cuda::is_available(): libtorch remembers the answer that it had without the library.
-/// Throws FailedPrecondition where the library or the GPU is missing. Any thread.
+/// torch::manual_seed() or torch::cuda::is_available(), and before the first backward: libtorch remembers which devices
+/// there were. Throws FailedPrecondition where the library or the GPU is missing. Any thread.
 PHAROS_API at::Device gpu(int index = 0);
 
 /// The first GPU that this actor or task has reserved, or the CPU where it has reserved none. Throws what gpu() throws.

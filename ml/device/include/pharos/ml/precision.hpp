@@ -4,6 +4,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <vector>
 
 #include <pharos/base/export.hpp>
 
@@ -26,14 +27,23 @@ enum class Precision : std::uint8_t {
 ///   loss.backward();
 class PHAROS_API Autocast {
  public:
+  /// How autocast is set for the devices of one kind.
+  struct Setting {
+    at::DeviceType device;
+    bool is_enabled;
+    at::ScalarType type;
+  };
+  /// This thread's, of all kinds of devices.
+  static std::vector<Setting> settings();
+
   Autocast(at::Device device, Precision precision);
+  /// As settings() has found them, perhaps on another thread: for what runs a part of forward again.
+  explicit Autocast(const std::vector<Setting>& settings);
   Autocast(Autocast&&) = delete;
   ~Autocast();
 
  private:
-  const at::DeviceType device_;
-  const bool was_enabled_;
-  const at::ScalarType type_before_;
+  const std::vector<Setting> before_ = settings();
 };
 
 }  // namespace pharos::ml

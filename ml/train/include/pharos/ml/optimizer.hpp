@@ -59,7 +59,8 @@ using Rule = std::variant<AdamW, Sgd, Lion>;
 /// What it keeps of all parameters lies side by side, in float at least: of half and bfloat16 parameters it keeps a
 /// float copy, too, which counts where nobody else has written to them. A parameter that is there twice counts once.
 /// The same gradients give the same bits on the CPU of every machine. All parameters are on one device; on a GPU a step
-/// is a few launches for each group, and waits for nothing.
+/// is a few launches for each group, and waits for nothing; what is written to half parameters by way of .data() does
+/// not count there.
 class PHAROS_API Optimizer {
  public:
   Optimizer(std::vector<ParameterGroup> groups, const Rule& rule);
@@ -79,7 +80,9 @@ class PHAROS_API Optimizer {
     std::uint64_t steps = 0;
     std::vector<at::Tensor> values{};  ///< one for each of names()
     at::Tensor whole{};                ///< the float copy, if there is one
-    std::uint64_t version = 0;         ///< on a GPU: the parameter's when `whole` was copied to it
+    // Of the parameter, on a GPU, when `whole` was copied to it: another one says that somebody else has written.
+    std::uint64_t version = 0;
+    const void* memory = nullptr;
   };
   /// In the order of the groups. May be written to, as a checkpoint does.
   std::span<State> states() { return states_; }
