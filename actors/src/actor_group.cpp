@@ -47,18 +47,6 @@ bool is_own(const Error& why) {
   }
 }
 
-/// A call of all members.
-struct CallOfAll {
-  std::shared_ptr<const GroupTerm> term;
-  std::shared_ptr<const OnThrow> on_throw;
-  std::vector<CellHandle> cells;  // the watchers of these keep this, until they are ready
-  std::atomic<bool> has_thrown = false;
-
-  bool goes_on() const {
-    return std::any_of(cells.begin(), cells.end(), [](const CellHandle& each) { return !each.ready(); });
-  }
-};
-
 bool is_empty(const Bundle& bundle) {
   return bundle.cpus == 0 && bundle.gpus == 0 && bundle.memory == ByteCount{} && bundle.resources.empty() &&
          bundle.labels.empty() && !bundle.node;
@@ -388,6 +376,19 @@ void GroupCore::set_on_throw(OnThrow then) {
   on_throw_ = std::make_shared<const OnThrow>(std::move(then));
 }
 
+/// A call of all members.
+struct GroupCore::CallOfAll {
+  std::shared_ptr<const GroupTerm> term;
+  std::shared_ptr<const OnThrow> on_throw;
+  std::vector<CellHandle> cells;
+  std::atomic<std::size_t> missing;  // of them, that are not ready
+  std::atomic<bool> has_thrown = false;
+
+  bool goes_on() const {
+    return std::any_of(cells.begin(), cells.end(), [](const CellHandle& each) { return !each.ready(); });
+  }
+};
+
 void GroupCore::watch_for_throw(const std::shared_ptr<const GroupTerm>& term, const std::vector<CellHandle>& cells) {
   std::shared_ptr<const OnThrow> on_throw;
   {
@@ -395,19 +396,30 @@ void GroupCore::watch_for_throw(const std::shared_ptr<const GroupTerm>& term, co
     on_throw = on_throw_;
   }
   if (on_throw == nullptr) return;
-  const std::shared_ptr<CallOfAll> call{new CallOfAll{term, std::move(on_throw), cells}};
+  const std::shared_ptr<CallOfAll> made{new CallOfAll{term, std::move(on_throw), cells, cells.size()}};
+  {
+    const std::lock_guard lock{watched_mutex_};
+    watched_.push_back(made);
+  }
   for (std::uint32_t rank = 0; rank < cells.size(); ++rank) {
-    cells[rank].when_ready([call, rank, caller = caller_] {
+    cells[rank].when_ready([weakly = std::weak_ptr{made}, rank, caller = caller_, group = weak_from_this()] {
+      const auto call = weakly.lock();
+      if (call == nullptr) return;
+      if (--call->missing == 0) {
+        if (const auto core = group.lock()) core->forget(call);
+      }
       const Error* const why = call->cells[rank]->error();
       if (why == nullptr || !is_own(*why) || call->has_thrown.exchange(true)) return;
       const auto there = caller.lock();
       if (there == nullptr) return;
-      there->run_later(kGoesOnTime, [call, rank] {
-        if (!call->goes_on()) return;
-        call->cells[rank].call_back([call, rank] {
-          if (!call->goes_on()) return;
+      there->run_later(kGoesOnTime, [weakly, rank] {
+        const auto later = weakly.lock();
+        if (later == nullptr || !later->goes_on()) return;
+        later->cells[rank].call_back([weakly, rank] {
+          const auto now = weakly.lock();
+          if (now == nullptr || !now->goes_on()) return;
           try {
-            (*call->on_throw)(*call->term, rank, *call->cells[rank]->error());
+            (*now->on_throw)(*now->term, rank, *now->cells[rank]->error());
           } catch (const Exception& e) {
             log(LogLevel::kWarn, "the other ranks were not told that one has thrown", {kv("why", e.error())});
           }
@@ -415,6 +427,12 @@ void GroupCore::watch_for_throw(const std::shared_ptr<const GroupTerm>& term, co
       });
     });
   }
+}
+
+/// It is freed by whoever calls this, without the lock.
+void GroupCore::forget(const std::shared_ptr<CallOfAll>& call) {
+  const std::lock_guard lock{watched_mutex_};
+  std::erase(watched_, call);
 }
 
 CellHandle GroupCore::new_cell() const {

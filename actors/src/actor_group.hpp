@@ -75,6 +75,14 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   std::optional<Growth> growth_;
   std::optional<Error> failed_;
   std::shared_ptr<const OnThrow> on_throw_;
+
+  /// A call of all members that somebody watches.
+  struct CallOfAll;
+  void forget(const std::shared_ptr<CallOfAll>& call);
+  std::mutex watched_mutex_;
+  /// Whose results are not all ready. The results' watchers know these weakly: a result that never becomes ready, as
+  /// when the program ends before, must not keep itself.
+  std::vector<std::shared_ptr<CallOfAll>> watched_;
 };
 
 }  // namespace pharos::detail
