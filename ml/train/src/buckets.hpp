@@ -52,7 +52,7 @@ class Buckets {
   std::size_t bucket_of(std::size_t parameter) const { return slots_[parameter].bucket; }
   at::Device device() const { return slots_.empty() ? at::Device{at::kCPU} : slots_[0].view.device(); }
   void mark(std::size_t parameter, bool counts);
-  /// Of Marks::kOnHost, once a backward has ended on this rank: they are all ranks' then.
+  /// Ends a backward with Marks::kOnHost: a mark is set on all ranks then if one rank has set it.
   void share_marks(Communicator& ranks);
   bool is_marked(std::size_t parameter) const;
 

@@ -16,7 +16,7 @@ namespace pharos::ml {
 class PHAROS_API RandomState {
  public:
   static RandomState now();
-  /// Of what bytes() gave, in this process or another one. Throws InvalidArgument for bytes that are too few.
+  /// Reads what bytes() gave, in this process or another one. Throws InvalidArgument when bytes are missing.
   static RandomState from_bytes(std::span<const std::byte> bytes);
 
   /// From here on the generators draw what they drew after now(). A GPU that was not in use then keeps its state.

@@ -80,7 +80,8 @@ class PHAROS_API Optimizer {
     std::uint64_t steps = 0;
     std::vector<at::Tensor> values{};  ///< one for each of names()
     at::Tensor whole{};                ///< the float copy, if there is one
-    // Of the parameter, on a GPU, when `whole` was copied to it: another one says that somebody else has written.
+    // On a GPU: the parameter's version and address when `whole` was last copied to it. When either differs, somebody
+    // else has written the parameter since.
     std::uint64_t version = 0;
     const void* memory = nullptr;
   };
