@@ -154,6 +154,18 @@ TEST_F(Replaced, AtEachFailpointOfAStep) {
   }
 }
 
+/// The first step ends with new buckets, for which all ranks meet.
+TEST_F(Replaced, WhoDiesWhileBucketsAreMade) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{120});
+  for (const std::string where : {"memory_offered:kill:0", "memory_mapped:kill:0"}) {
+    SCOPED_TRACE(where);
+    const TrainResult result = train(runtime, {.at = At::kFailpoint, .ranks = {1}, .step = 0, .failpoint = where});
+    expect_as_if_nothing_had_been(runtime, result);
+    expect_replaced(result, 1, "rank 1");
+  }
+}
+
 /// What is saved meanwhile lacks a part, or has all and is found by whoever comes.
 TEST_F(Replaced, WhereverItSaves) {
   Runtime runtime;
@@ -337,11 +349,15 @@ TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
   }
 }
 
-/// Rank, time and way by lot, over all of a training.
-Mishap any_mishap(std::mt19937& random) {
+/// Draws rank, time and signal: from before the first step of `calm`, a training that nothing disturbed, to about its
+/// end.
+Mishap any_mishap(std::mt19937& random, const TrainResult& calm) {
+  const double before_steps = 0.01;
+  const double seconds = before_steps + 1.25 * (calm.reports.back().seconds - calm.reports.front().seconds);
+  const double share = std::uniform_real_distribution{}(random);
   return {.at = At::kAnyTime,
           .ranks = {static_cast<std::uint32_t>(random() % 3)},
-          .microseconds = random() % 24'000,
+          .microseconds = static_cast<std::uint64_t>(share * seconds * 1e6),
           .signal = random() % 5 == 0 ? SIGSTOP : SIGKILL};
 }
 std::string describe(int round, const Mishap& mishap) {
@@ -354,23 +370,27 @@ TEST_F(Replaced, AtAnyInstant) {
   std::mt19937 random{static_cast<unsigned>(seed_of_test())};
   const int wanted = rounds_of_test(20);
   must_end_within(std::chrono::seconds{60 + 10 * wanted});
+  const TrainResult calm = train(runtime, {});
   int deaths = 0;
   int replacements = 0;
-  for (int round = 0; deaths < wanted; ++round) {
-    ASSERT_LT(round, 10 * wanted) << "it was over before they died";
-    const Mishap mishap = any_mishap(random);
+  for (int round = 0; deaths < wanted || replacements < wanted / 2; ++round) {
+    ASSERT_LT(round, 10 * wanted) << deaths << " deaths, " << replacements << " replacements";
+    const Mishap mishap = any_mishap(random, calm);
     SCOPED_TRACE(describe(round, mishap));
     const TrainResult result = train(runtime, mishap, std::chrono::seconds{1});
     expect_as_if_nothing_had_been(runtime, result);
     if (!result.restarts.empty()) {
+      const TrainResult::Restart& restart = result.restarts[0];
       ++deaths;
-      replacements += result.restarts[0].is_replacement ? 1 : 0;
-      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(mishap.ranks[0]));
+      replacements += restart.is_replacement ? 1 : 0;
+      EXPECT_SAYS(restart.why, "rank " + std::to_string(mishap.ranks[0]));
+      // Before the first step the trainer may not know yet that ranks are replaced. Behind the last one another rank
+      // may have returned, and with it the state.
+      const bool may_begin_again = restart.step == 0 || restart.why.find("had ended before") != std::string::npos;
+      EXPECT_TRUE(restart.is_replacement || may_begin_again) << restart.why << ", behind step " << restart.step;
     }
     if (HasFailure()) return;
   }
-  // Where another rank has returned already there is nobody to have the state from.
-  EXPECT_GE(replacements, deaths - wanted / 4);
 }
 
 TEST_F(FitTest, ADividedOneThatDiesAtAnyInstantLearnsTheSame) {
@@ -393,7 +413,7 @@ TEST_F(FitTest, ADividedOneThatDiesAtAnyInstantLearnsTheSame) {
   int deaths = 0;
   for (int round = 0; deaths < wanted; ++round) {
     ASSERT_LT(round, 10 * wanted) << "it was over before they died";
-    const Mishap mishap = any_mishap(random);
+    const Mishap mishap = any_mishap(random, calm[static_cast<std::size_t>(round % 3)]);
     SCOPED_TRACE(describe(round, mishap));
     const TrainResult result = train(round, mishap);
     expect_same(result, calm[static_cast<std::size_t>(round % 3)]);

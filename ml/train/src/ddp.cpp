@@ -203,6 +203,10 @@ void Ddp::Core::arrive(std::size_t parameter) {
 }
 
 void Ddp::Core::begin() {
+  if (exchange_ == nullptr) {
+    throw_error(Error{ErrorCode::kFailedPrecondition, "the ranks failed while this Ddp made its buckets",
+                      "Make another Ddp, of ranks that are all there."});
+  }
   exchange_->finish();  // of a backward that threw: what it had begun must not meet what comes now
   came_.clear();
   step_.operations = 0;
@@ -270,7 +274,9 @@ void Ddp::Core::forget() {
   under_way_ = false;
   next_bucket_ = 0;
   missing_.clear();
-  for (std::size_t b = 0; b < buckets_->size(); ++b) missing_.push_back((*buckets_)[b].members.size());
+  const std::size_t buckets =
+      buckets_ == nullptr ? 0 : buckets_->size();  // none where the ranks failed as they made them
+  for (std::size_t b = 0; b < buckets; ++b) missing_.push_back((*buckets_)[b].members.size());
   for (State& state : states_) {
     state.parts = 0;
     state.finite = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -38,7 +39,16 @@ ActorGroupOptions group_of(const TrainerOptions& options) {
   return group;
 }
 
+/// A rank whose function has ended keeps no state that another process could take.
+std::string has_ended(std::size_t rank) {
+  return "the function of rank " + std::to_string(rank) + " had ended before";
+}
+
 }  // namespace
+
+Error no_replacement(const Error& death, const std::string& why) {
+  return {death.code(), death.story() + "; nobody could take its place: " + why, death.remedy()};
+}
 
 namespace detail {
 TrainWorkers::~TrainWorkers() = default;
@@ -219,11 +229,11 @@ Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint un
   // What was answered before does not count any more.
   std::erase_if(awaited_, [](const auto& each) { return each.second.what == Awaited::What::kAnswer; });
   waits_since_.reset();
-  std::vector<Ref<bool>> others;
+  std::vector<std::pair<std::size_t, Ref<bool>>> others;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].who == who[rank]) {
       ranks_[rank] = {.who = who[rank], .process = ranks_[rank].process};
-      others.emplace_back(workers_->rejoin(rank));
+      others.emplace_back(rank, workers_->rejoin(rank));
     } else {
       ranks_[rank] = {.who = who[rank]};
       replaced_.push_back(rank);
@@ -231,9 +241,9 @@ Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint un
     }
   }
   bool one_goes_on = false;
-  for (const Ref<bool>& each : others) {
-    const auto goes_on = each.try_get(Deadline::at(until));
-    if (goes_on && !*goes_on) return why;
+  for (const auto& [rank, answer] : others) {
+    const auto goes_on = answer.try_get(Deadline::at(until));
+    if (goes_on && !*goes_on) return Error{ErrorCode::kFailedPrecondition, has_ended(rank)};
     one_goes_on = one_goes_on || goes_on;
   }
   if (!one_goes_on) return why;
@@ -254,8 +264,10 @@ void RankGroup::stop() {
 std::optional<RankGroup::End> RankGroup::end() {
   if (left_) return End{How::kThrew, left_};
   if (died_) {
-    const bool is_replaceable = on_death_ == OnRankDeath::kReplace && ended_ == 0;
-    return End{is_replaceable ? How::kLost : How::kDied, died_};
+    if (on_death_ != OnRankDeath::kReplace) return End{How::kDied, died_};
+    if (ended_ == 0) return End{How::kLost, died_};
+    const auto ended = std::ranges::find_if(ranks_, [](const Rank& each) { return each.end.has_value(); });
+    return End{How::kDied, no_replacement(*died_, has_ended(static_cast<std::size_t>(ended - ranks_.begin())))};
   }
   const bool all = ended_ == ranks_.size();
   if (threw_at_) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include <pharos/ml/trainer.hpp>
 
 namespace pharos::ml {
+
+/// The death of a rank after which all ranks begin again, and why no process could take the rank's place.
+Error no_replacement(const Error& death, const std::string& why);
 
 /// The ranks of one attempt at a training. Owns them; one thread.
 class RankGroup {

@@ -187,8 +187,7 @@ class Run {
       if (wants_stop()) stops_at_ = time_now();
       RankGroup::End over{RankGroup::How::kDied, why};
       if (!replaced && replaced.error().story() != why.story()) {
-        over.why =
-            Error{why.code(), why.story() + "; nobody could take its place: " + replaced.error().story(), why.remedy()};
+        over.why = no_replacement(why, replaced.error().story());
       }
       return over;
     }
