@@ -215,6 +215,36 @@ TEST(InterruptedSave, LosesNothingWhereATrainingGoesBack) {
   }
 }
 
+TEST(InterruptedSave, WhatItHadToRemoveIsRemovedByWhoTakesOver) {
+  const TemporaryFolder folder;
+  const SharedProgress progress;
+  CheckpointOptions options{.folder = folder.path(), .keep_last = 2};
+  run_processes(1, {},
+                [&](Communicator& ranks) {
+                  Checkpoints checkpoints{ranks, options};
+                  for (std::uint64_t step = 1; step <= 3; ++step) {
+                    PlainModel model{0, 1, step};
+                    if (step == 3) order_failpoint({Failpoint::kOldGoes, Action::kKill, 0});
+                    checkpoints.save(model.state(), {.step = step});
+                    checkpoints.finish();
+                    progress->finished = step;
+                  }
+                },
+                {0});
+  EXPECT_EQ(progress->finished, 2U) << "it did not die before it removed the first";
+  for (const bool takes_over : {false, true}) {
+    options.takes_over = takes_over;
+    run_processes(1, {}, [&](Communicator& ranks) {
+      Checkpoints checkpoints{ranks, options};
+      PlainModel model{0, 1};
+      const auto moment = checkpoints.load(model.state());
+      ASSERT_TRUE(moment);
+      EXPECT_EQ(moment->step, 3U);
+      EXPECT_EQ(checkpoints_in(folder.path()).size(), takes_over ? 2U : 3U);
+    });
+  }
+}
+
 constexpr std::uint64_t kPage = 4096;
 
 /// A disk of its own.

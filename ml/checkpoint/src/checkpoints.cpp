@@ -116,10 +116,7 @@ class Checkpoints::Core {
         hear_during([&] { own = load_values(read); });
         failed = first_error(ranks_, own);
         if (failed) throw_error(std::move(*failed).with("loading " + path.string()));
-        if (ranks_.rank() == 0) {
-          const auto aside = set_aside(options_.folder, damaged);
-          if (!aside) log(LogLevel::kWarn, "around a checkpoint", {kv("why", aside.error().to_string())});
-        }
+        if (ranks_.rank() == 0) tidy_around(name, damaged);
         state.call_after_load();
         return read.moment;
       }
@@ -150,6 +147,14 @@ class Checkpoints::Core {
   std::size_t last_bytes() const { return last_bytes_; }
 
  private:
+  /// What could not be read is set aside. The process whose place this one has may have died before it removed what was
+  /// too old when it had saved `loaded`; a training that was at its end then saves nothing more that would remove it.
+  void tidy_around(const std::string& loaded, const std::vector<std::string>& damaged) const {
+    auto tidied = caught([&] { return set_aside(options_.folder, damaged); });
+    if (tidied && options_.takes_over) tidied = caught([&] { return writer_.tidy(loaded); });
+    if (!tidied) log(LogLevel::kWarn, "around a checkpoint", {kv("why", tidied.error().to_string())});
+  }
+
   // ---- What ranks agree on
 
   /// By all ranks, those that are new and those that go on.

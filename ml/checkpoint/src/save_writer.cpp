@@ -394,21 +394,21 @@ Result<std::vector<std::string>> SaveWriter::later_than(const std::string& name)
   return later;
 }
 
-Result<void> SaveWriter::tidy(const std::string& own) const {
+Result<void> SaveWriter::tidy(const std::string& newest) const {
   std::error_code error;
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    fs::remove(options_.folder / own / part_text_name(rank), error);
+    fs::remove(options_.folder / newest / part_text_name(rank), error);
   }
   PHAROS_TRY_VOID(owner_->check());  // else an heir may be loading what is old here
-  PHAROS_TRY_VOID(remove_old(own));
-  return write_text(options_.folder / kNewestFile, own + '\n');
+  PHAROS_TRY_VOID(remove_old(newest));
+  return write_text(options_.folder / kNewestFile, newest + '\n');
 }
 
-Result<void> SaveWriter::remove_old(const std::string& own) const {
+Result<void> SaveWriter::remove_old(const std::string& newest) const {
   PHAROS_TRY(std::vector<std::string> names, complete_in(options_.folder));
-  // Of others, then.
-  std::erase_if(names, [&own](const std::string& each) { return is_later(each, own); });
-  std::set<std::string> kept{own};
+  // A later one belongs to another process.
+  std::erase_if(names, [&newest](const std::string& each) { return is_later(each, newest); });
+  std::set<std::string> kept{newest};
   for (std::size_t i = 0; kept.size() < options_.keep_last && i < names.size(); ++i) kept.insert(names[i]);
   if (options_.keep_best != 0) {
     std::vector<std::pair<double, std::string>> ranked;

@@ -63,6 +63,8 @@ class SaveWriter {
   void expect(const std::string& name);
   /// Checkpoints that this process has found.
   void knows(const std::vector<std::string>& names);
+  /// At rank 0: `newest` is there, and older checkpoints that are not to stay are removed.
+  Result<void> tidy(const std::string& newest) const;
 
  private:
   void run();
@@ -79,8 +81,7 @@ class SaveWriter {
   Result<Manifest> gather(const Save& save, const std::filesystem::path& folder, const Result<void>& own);
   Error never_came(std::uint32_t rank) const;
   Result<std::vector<std::string>> later_than(const std::string& name);
-  Result<void> tidy(const std::string& own) const;
-  Result<void> remove_old(const std::string& own) const;
+  Result<void> remove_old(const std::string& newest) const;
   void leave(Save& save);
   Result<void> remove_left();
 

@@ -37,7 +37,7 @@ struct CheckpointOptions {
   /// Where copies lie while they are written: its object store. None: in memory of this process.
   Runtime* runtime = nullptr;
   /// This process has the place of others that may still save there: what they write from now on is given up, with an
-  /// error there. Not for who only loads.
+  /// error there, and load() removes the old checkpoints that they had not come to remove. Not for who only loads.
   bool takes_over = false;
   /// A rank's part that is not written by then is not waited for.
   Duration timeout = std::chrono::minutes{10};
