@@ -39,6 +39,26 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
 
 }  // namespace
 
+/// A pull from a node that does not answer: another pull has its place among kPullsAtOnce meanwhile. It keeps its
+/// memory; so no other pull from that node is begun.
+class Imports::Aside {
+ public:
+  Aside(Imports& imports, NodeId node) : imports_{imports}, node_{node} {
+    ++imports_.neighbours_[node_].pulls_aside;
+    --imports_.pulls_;
+    imports_.begin_pulls();
+  }
+  Aside(Aside&&) = delete;
+  ~Aside() {
+    --imports_.neighbours_[node_].pulls_aside;
+    ++imports_.pulls_;
+  }
+
+ private:
+  Imports& imports_;
+  const NodeId node_;
+};
+
 Imports::Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
                  Find find)
     : executor_{executor},
@@ -329,8 +349,8 @@ async::Async<void> Imports::ask_whether_lost(Imports* self, NodeId node, async::
 // Nodes come and go, a program's own above all.
 void Imports::forget_if_unused(NodeId node) {
   const auto found = neighbours_.find(node);
-  if (found != neighbours_.end() && found->second.link == nullptr && !found->second.connecting)
-    neighbours_.erase(found);
+  if (found == neighbours_.end() || found->second.link != nullptr) return;
+  if (!found->second.connecting && found->second.pulls_aside == 0) neighbours_.erase(found);
 }
 
 // ---- Bytes
@@ -351,13 +371,20 @@ void Imports::hurry(const Place& here) {
 }
 
 void Imports::begin_pulls() {
-  while (pulls_ < kPullsAtOnce && !waiting_.empty()) {
-    begin_pull(std::move(waiting_.front()));
-    waiting_.pop_front();
-  }
-  while (pulls_ < kAheadAtOnce && !ahead_.empty()) {
-    begin_pull(std::move(ahead_.front()));
-    ahead_.pop_front();
+  begin_pulls(waiting_, kPullsAtOnce);
+  begin_pulls(ahead_, kAheadAtOnce);
+}
+
+void Imports::begin_pulls(std::deque<Pull>& from, std::size_t pulls_max) {
+  while (pulls_ < pulls_max) {
+    const auto next = std::find_if(from.begin(), from.end(), [this](const Pull& pull) {
+      const auto node = neighbours_.find(imports_.at(pull.id).origin.node);
+      return node == neighbours_.end() || node->second.pulls_aside == 0;
+    });
+    if (next == from.end()) return;
+    Pull pull = std::move(*next);
+    from.erase(next);
+    begin_pull(std::move(pull));
   }
 }
 
@@ -395,11 +422,13 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
   NodeId source = origin.node;
   bool insists = false;
   std::optional<Error> why;
+  std::optional<Aside> aside;
   const TimePoint until = self->executor_.now() + kAwayTime;
   for (int attempts = 0; attempts < kAttempts;) {
     const std::size_t before = chunks->arrived();
     const auto address = co_await find_address(self, source);
     if (!address && address.error().code() == ErrorCode::kDeadlineExceeded && self->executor_.now() < until) {
+      if (!aside) aside.emplace(*self, origin.node);
       PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away itself
       continue;
     }
@@ -421,6 +450,7 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
     }
     if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
     self->ask_anew_where(origin.node);
+    if (!aside) aside.emplace(*self, origin.node);
     attempts = chunks->arrived() == before ? attempts + 1 : 0;
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }

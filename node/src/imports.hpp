@@ -98,7 +98,9 @@ class Imports final : public net::Peer::Owner {
     std::shared_ptr<net::Peer> link;  // null while there is none
     bool connecting = false;
     std::vector<async::Completion<std::shared_ptr<net::Peer>>> waiting;
+    std::size_t pulls_aside = 0;  // from this node, which does not answer
   };
+  class Aside;
   using Done = async::UniqueFunction<void(Result<void>)>;
   struct Pull {
     ObjectId id;
@@ -129,6 +131,7 @@ class Imports final : public net::Peer::Owner {
   static async::Async<Result<void>> provide(Imports* self, Body body);
   void ask_anew_where(NodeId node);
   void begin_pulls();
+  void begin_pulls(std::deque<Pull>& from, std::size_t pulls_max);
   void begin_pull(Pull pull);
 
   void on_message(net::Peer&, net::Parcel, std::optional<std::uint64_t>) override {}
@@ -152,7 +155,7 @@ class Imports final : public net::Peer::Owner {
   std::map<std::uint64_t, Kept> kept_;  // for those who asked, oldest first
   std::uint64_t last_kept_ = 0;
   std::unordered_map<NodeId, Neighbour> neighbours_;
-  std::size_t pulls_ = 0;     // under way
+  std::size_t pulls_ = 0;     // under way, without those that are aside
   std::deque<Pull> waiting_;  // that somebody waits for
   std::deque<Pull> ahead_;
 

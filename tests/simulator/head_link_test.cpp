@@ -38,6 +38,13 @@ Bytes make_bytes(std::size_t size) {
   return Bytes{std::string(size, 'a')};
 }
 
+/// Makes objects where it is, and says how long it takes to have those of others.
+class Desk {
+ public:
+  Bytes make(std::size_t size) { return make_bytes(size); }
+  std::size_t measure(const Bytes& bytes) { return bytes.size(); }
+};
+
 /// What a program saw.
 struct Seen {
   std::string wrong;
@@ -193,6 +200,43 @@ TEST_P(HeadLink, WhoHearsNothingForAMinuteMoreGivesAllNodesUp) {
   EXPECT_FALSE(knows(cluster, 2));
   cluster.run_until([&] { return cluster.host(1).given_up() && cluster.host(2).given_up(); }, 60s);
   EXPECT_TRUE(cluster.host(1).given_up() && cluster.host(2).given_up());
+}
+
+TEST_P(HeadLink, ObjectsOfANodeThatIsCutOffKeepNobodyFromThoseOfAnother) {
+  Cluster cluster{1, three_nodes()};
+  cluster.run_for(1s);
+  bool is_cut_off = false;
+  Duration time{};
+  cluster.start_driver("driver", 0, [&](Runtime& runtime) {
+    const auto desk_at = [&](std::size_t place) {
+      return runtime.spawn<Desk>({.node = cluster.host(place).node_id()});
+    };
+    const auto made_at = [&](std::size_t place) {
+      const auto made = desk_at(place).call<&Desk::make>(std::size_t{150'000});
+      wait(std::vector{made});
+      return made;
+    };
+    constexpr int kMany = 8;
+    std::vector<Ref<Bytes>> cut_off;
+    std::vector<Actor<Desk>> readers;
+    for (int i = 0; i < kMany; ++i) cut_off.push_back(made_at(2));
+    for (int i = 0; i < kMany; ++i) readers.push_back(desk_at(0));
+    const auto other = made_at(1);
+    is_cut_off = true;
+    Cluster::sleep(100ms);
+    std::vector<Ref<std::size_t>> sizes;
+    for (std::size_t i = 0; i < kMany; ++i) sizes.push_back(readers[i].call<&Desk::measure>(cut_off[i]));
+    Cluster::sleep(1s);
+    const auto& clock = World::of_this_program();
+    const TimePoint begin = clock.now();
+    EXPECT_EQ(other.get().size(), 150'000U);
+    time = clock.now() - begin;
+  });
+  cluster.run_until([&] { return is_cut_off; }, 30s);
+  cluster.cut_off(2, 60s);
+  cluster.run_until([&] { return cluster.all_drivers_ended(); }, 200s);
+  EXPECT_GT(time, 0s);
+  EXPECT_LT(time, 4s);
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, HeadLink, testing::Bool(),
