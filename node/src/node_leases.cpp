@@ -144,7 +144,7 @@ void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& 
 
 // While nobody but a single program has tasks here, nothing is looked at.
 void Node::recall_later() {
-  if (!leases_.others_wait()) return;
+  if (!leases_.has_to_recall()) return;
   const auto waiting = static_cast<std::int64_t>(leases_.waiting());
   const Duration pause = quiet_looks_ < kQuietLooksMax ? Duration{kRecallTime} : Duration{kQuietRecallTime};
   const TimePoint when = executor_.now() + pause + waiting * kRecallTimeOfEach;

@@ -71,6 +71,7 @@ class Leases::Recalling {
   void recall_one(Alike& from);
   void take_back(Alike& from);
   void set_aside(const Resources& demand);
+  bool is_needed(const Kind& kind) const;
 
   Leases& leases_;
   const TimePoint now_;
@@ -200,9 +201,20 @@ void Leases::Recalling::take_back(Alike& from) {
   count(from.lessee, weight_of(allotment.amounts));
 }
 
+/// Somebody else than its lessee still waits.
+bool Leases::Recalling::is_needed(const Kind& kind) const {
+  const auto is_other = [&](const Waiting& waiting) { return waiting.lessee.caller != kind.first; };
+  return !leases_.reserving_.empty() || leases_.waiting_.any_of(is_other);
+}
+
 LeaseEffects Leases::Recalling::effects() {
   LeaseEffects effects;
-  for (const auto& [kind, alike] : all_) {
+  std::erase_if(leases_.recalled_, [this](const auto& recalled) { return !all_.contains(recalled.first); });
+  for (auto& [kind, alike] : all_) {
+    if (alike.recalled != 0 && !is_needed(kind)) {
+      alike.recalled = 0;
+      alike.is_told = true;
+    }
     Recalled& recalled = leases_.recalled_[kind];
     if (alike.is_told) {
       recalled = {alike.recalled, now_};
@@ -217,7 +229,7 @@ LeaseEffects Leases::Recalling::effects() {
 
 LeaseEffects Leases::recall(TimePoint now) {
   now_ = now;
-  if (!others_wait()) return {};
+  if (!has_to_recall()) return {};
   Recalling recalling{*this, now};
   for (const Reserving& each : reserving_) recalling.look_at(each);
   waiting_.put_first_if([&](const Resources& demand, Waiting& waiting) {
@@ -235,6 +247,10 @@ bool Leases::others_wait() const {
   const auto is_other = [some](const auto& each) { return each.lessee.caller != some; };
   return std::any_of(leased_.begin(), leased_.end(), [&](const auto& entry) { return is_other(entry.second); }) ||
          waiting_.any_of(is_other);
+}
+
+bool Leases::has_to_recall() const {
+  return !recalled_.empty() || others_wait();
 }
 
 void Leases::note_returned(const Leased& leased) {

@@ -393,14 +393,14 @@ class RecallTest : public LeasesTest {
 
 TEST_F(RecallTest, ALoneProgramKeepsItsLeases) {
   let_job_7_have_all();
-  EXPECT_FALSE(leases_.others_wait());
+  EXPECT_FALSE(leases_.has_to_recall());
   EXPECT_EQ(recall_after(1h), Texts{});
 }
 
 TEST_F(RecallTest, WhoWaitsBehindAProgramThatHasAllGetsTheNextLeaseThatEndsBeforeThatProgram) {
   let_job_7_have_all();
   EXPECT_EQ(ask(20, 8), Texts{});
-  EXPECT_TRUE(leases_.others_wait());
+  EXPECT_TRUE(leases_.has_to_recall());
   EXPECT_EQ(recall_after(Leases::kPatience - 1ns), Texts{});
   EXPECT_EQ(recall_after(1ns), (Texts{"recall 1 of 51 52 53 54"}));
   EXPECT_EQ(recall_after(5ms), Texts{}) << "once";
@@ -506,6 +506,19 @@ TEST_F(RecallTest, WhatIsRecalledForOneWhoGoesIsServedInTheOldOrder) {
   recall_after(10ms);
   EXPECT_TRUE(leases_.withdraw(LeaseRequestId{20}));
   EXPECT_EQ(returned(52), (Texts{"grant 5 worker 52"}));
+}
+
+TEST_F(RecallTest, WhatNobodyElseWaitsForAnyMoreItsLesseeKeeps) {
+  let_job_7_have_all();
+  ask(20, 8);
+  ask(21, 8);
+  EXPECT_EQ(recall_after(10ms), (Texts{"recall 2 of 51 52 53 54"}));
+  leases_.withdraw(LeaseRequestId{20});
+  EXPECT_EQ(recall_after(5ms), Texts{}) << "another one waits";
+  leases_.withdraw(LeaseRequestId{21});
+  EXPECT_TRUE(leases_.has_to_recall());
+  EXPECT_EQ(recall_after(5ms), (Texts{"recall 0 of 51 52 53 54"}));
+  EXPECT_FALSE(leases_.has_to_recall());
 }
 
 /// Programs that have tasks without end, some short and some long: who keeps a worker for how long, and who waits.

@@ -59,7 +59,7 @@ struct Refuse {
   Error why;
 };
 /// Somebody else waits for what these workers have: their lessee is to give back so many of them, those whose tasks end
-/// first. All of them are one lessee's, and hold the same.
+/// first. All of them are one lessee's, and hold the same. The newest count holds: with 0 the lessee keeps all of them.
 struct Recall {
   std::vector<WorkerId> workers;
   std::size_t count = 0;
@@ -118,10 +118,11 @@ class Leases {
   LeaseEffects release(ReservationId reservation);
   /// Ends what was idle for too long.
   LeaseEffects tick(TimePoint now);
-  /// Asks for leases back that others wait for. To be called every few milliseconds while others_wait().
+  /// Asks for leases back that others wait for, and withdraws what is not needed any more. To be called every few
+  /// milliseconds while has_to_recall().
   LeaseEffects recall(TimePoint now);
-  /// Somebody waits who is not the only lessee.
-  bool others_wait() const;
+  /// Somebody waits who is not the only lessee, or leases are recalled.
+  bool has_to_recall() const;
 
   /// Who has it, if it is leased.
   std::optional<CallerId> lessee_of(WorkerId worker) const;
@@ -180,6 +181,7 @@ class Leases {
   bool end_lease(WorkerId worker, const Leased& leased);
   void grant_what_fits(LeaseEffects& effects);
   void grant(const Waiting& next, const Resources& demand, LeaseEffects& effects);
+  bool others_wait() const;
   void note_returned(const Leased& leased);
   Error too_many() const;
   std::size_t workers() const { return leased_.size() + starting_.size(); }
