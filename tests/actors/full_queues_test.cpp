@@ -2,8 +2,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -140,6 +142,18 @@ class FullQueuesTest : public ClusterTest {
     eventually([&] { return actor.call<&Peer::calls>().get() == calls; }, 60s);
     EXPECT_EQ(actor.call<&Peer::calls>().get(), calls);
   }
+  /// Whether a thread of this process sleeps whenever it is looked at, for so long.
+  static bool sleeps_for(std::chrono::milliseconds time, int thread) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < until) {
+      std::ifstream file{"/proc/self/task/" + std::to_string(thread) + "/stat"};
+      std::string stat;
+      std::getline(file, stat);
+      if (stat.find(") S ") == std::string::npos) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
   /// They run in the order in which they were made.
   static void expect_in_order(const std::vector<Ref<int>>& made) {
     int ordinal = 0;
@@ -247,11 +261,29 @@ TEST_F(FullQueuesTest, MoreThanALinkBearsWaitsForAnActorThatIsNotThereYet) {
 TEST_F(FullQueuesTest, ACallerThatIsHeldBackGoesOnWhenTheActorReads) {
   Runtime runtime;
   const Held held = hold(runtime);
-  const auto made = fill(held.actor);
-  std::thread waits{[&] { held.actor.call<&Peer::take>(kText).get(Deadline::in(60s)); }};
+  fill(held.actor);
+  std::atomic<int> thread = 0;  // its number, while it calls
+  std::atomic<int> calls = 0;
+  std::atomic<bool> ends = false;
+  std::thread caller{[&] {
+    thread = ::gettid();
+    std::vector<Ref<void>> made;
+    while (!ends) {  // the worker reads a few more ahead of what it runs
+      made.push_back(held.actor.call<&Peer::take>(kText));
+      ++calls;
+    }
+    for (const auto& each : made) each.get(Deadline::in(60s));
+  }};
+  const auto is_held_back = [&] {
+    const int before = calls;
+    return thread != 0 && sleeps_for(200ms, thread) && calls == before;
+  };
+  EXPECT_TRUE(eventually(is_held_back));
+  ends = true;
+  const int before = calls;
   release();
-  waits.join();
-  EXPECT_EQ(held.actor.call<&Peer::calls>().get(Deadline::in(30s)), static_cast<int>(made.size()) + 1);
+  caller.join();
+  EXPECT_EQ(calls, before + 1) << "the call that waited";
 }
 
 TEST_F(FullQueuesTest, AWorkerWhoseMethodFloodsAnotherIsReachedMeanwhile) {
