@@ -389,7 +389,7 @@ TEST_F(FitTest, DividesWhatDoesNotFit) {
   EXPECT_SAYS(log_of("roomy"), "* copies        3.1 KiB\n");
   const TrainResult tight = train("tight", 2'800);
   // Two layers, of 48 and 51 doubles, are there at once.
-  EXPECT_SAYS(log_of("tight"), "in memory that all ranks read, and 0.8 KiB of gradients are there at once");
+  EXPECT_SAYS(log_of("tight"), "in memory that all ranks read, and 0.8 KiB of gradients are whole at a time");
   EXPECT_SAYS(log_of("tight"), "  copies        3.1 KiB, too much\n");
   EXPECT_SAYS(log_of("tight"), "* ZeRO-1        1.9 KiB\n");
   EXPECT_SAYS(log_of("tight"), "  ZeRO-2        2.3 KiB\n");
@@ -437,7 +437,7 @@ TEST(StrategyChoice, TakesWhatFits) {
   };
   EXPECT_EQ(in_place(7'000'000).strategy, FitStrategy::kZero1);
   EXPECT_EQ(in_place(6'999'999).strategy, FitStrategy::kZero2);
-  EXPECT_SAYS(in_place(6'999'999).arithmetic, "memory that all ranks read, and 390.6 KiB of gradients are there");
+  EXPECT_SAYS(in_place(6'999'999).arithmetic, "memory that all ranks read, and 390.6 KiB of gradients are whole");
   EXPECT_SAYS(in_place(6'999'999).arithmetic, "* ZeRO-2        4.2 MiB\n  fully sharded 4.2 MiB\n");
   // A small part is trained of much that is frozen.
   const auto frozen = [](std::uint64_t memory) {

@@ -49,14 +49,15 @@ FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_
     lines += std::string{is_this ? "* " : "  "} + name + std::string(14 - std::string{name}.size(), ' ') +
              text_of_bytes(needs[i]) + (fits ? "" : ", too much") + '\n';
   }
+  const std::string whole = text_of_bytes(gradients) + " of gradients are whole at a time";
   choice.arithmetic =
       std::to_string(size.parameters) + " parameters on " + std::to_string(ranks) + " ranks: " + text_of_bytes(own) +
-      " of parameters, as much of gradients, " + text_of_bytes(optimizer) + " that the optimizer keeps" +
-      (frozen > 0 ? ", " + text_of_bytes(frozen) + " that is not trained" : "") +
-      (size.reads_in_place ? "; what is divided of parameters is in memory that all ranks read, and "
-                           : "; of what is divided " + text_of_bytes(gathered) + " of parameters and ") +
-      text_of_bytes(gradients) + " of gradients are there at once; " + text_of_bytes(static_cast<double>(memory)) +
-      " for each rank\n" + lines;
+      " of parameters, as much of gradients, " + text_of_bytes(optimizer) + " of optimizer state" +
+      (frozen > 0 ? ", " + text_of_bytes(frozen) + " that is not trained" : "") + ".\n" +
+      (size.reads_in_place ? "A strategy that divides parameters keeps them once, in memory that all ranks read, and "
+                           : "A strategy that divides parameters gathers " + text_of_bytes(gathered) + ", and ") +
+      whole + ".\n" + text_of_bytes(static_cast<double>(memory)) +
+      " are available to each rank, of which each strategy needs:\n" + lines;
   return choice;
 }
 
