@@ -19,8 +19,10 @@ endif()
 
 find_program(PHAROS_CCACHE ccache)
 if(PHAROS_CCACHE)
-  # With these, and GCC's -fpch-preprocess, it keeps what is built with a precompiled header too.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${PHAROS_CCACHE})
+  # With this sloppiness, and GCC's -fpch-preprocess, ccache also keeps what is built with a precompiled header. Paths below
+  # the source folder are relative for it, so that two clones of the same tree share what it keeps.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true ${PHAROS_CCACHE})
 endif()
 
 find_package(Threads REQUIRED)

@@ -37,6 +37,10 @@ async::Async<Result<Records::Found>> Records::load(storage::KvStore* store) {
         found.records.emplace_back(std::move(each.key), *std::move(record));
         continue;
       }
+      if (record.error().code() == ErrorCode::kUnsupported) {
+        co_return Error{ErrorCode::kUnsupported, "another version of Pharos has written the head's records",
+                        "Start that version, or give another folder to --state: a new cluster begins there."};
+      }
       log(LogLevel::kError, "a record of the head makes no sense, and is put aside",
           {kv("key", each.key), kv("error", record.error())});
       aside.erase(each.key).put(std::string{kAside} + each.key, std::move(each.value));

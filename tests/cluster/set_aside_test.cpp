@@ -81,5 +81,22 @@ TEST_F(SetAsideTest, TheHeadStartsCountsThemAndDoesWhatTheOthersSay) {
   }
 }
 
+TEST_F(SetAsideTest, RecordsOfAnotherVersionAreLeftAsTheyAre) {
+  start_durable_head();
+  end(head_);
+  std::string other = bytes_of(wire::DrainNode{NodeId{105}, 0});
+  other[8] ^= 1;  // the structure of messages
+  storage::Batch records;
+  records.put(node::drain_key(NodeId{105}), other);
+  write(std::move(records));
+  for (int start = 0; start < 2; ++start) {
+    start_durable_head({}, false);
+    const auto end = head_->wait();
+    EXPECT_NE(end.status, 0);
+    EXPECT_SAYS(end.error, "another version of Pharos has written the head's records");
+    EXPECT_SAYS(end.error, "give another folder to --state");
+  }
+}
+
 }  // namespace
 }  // namespace pharos::cluster::set_aside

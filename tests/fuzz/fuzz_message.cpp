@@ -1,4 +1,4 @@
-// Control messages from any bytes: what is accepted can be sent on, and is accepted again.
+// Control messages from any bytes behind the right header: what is accepted can be sent on, and is accepted again.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,11 @@
 #include <pharos/wire/message.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto message = pharos::wire::decode(std::as_bytes(std::span{data, size}));
+  constexpr std::size_t kHeaderBytes = 16;
+  std::vector<std::byte> given = pharos::wire::encode(pharos::wire::Done{});
+  given.resize(kHeaderBytes);
+  given.insert(given.end(), std::as_bytes(std::span{data, size}).begin(), std::as_bytes(std::span{data, size}).end());
+  const auto message = pharos::wire::decode(given);
   if (!message) return 0;
   const std::vector<std::byte> bytes = pharos::wire::encode(*message);
   const auto again = pharos::wire::decode(bytes);

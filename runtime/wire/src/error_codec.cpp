@@ -25,7 +25,10 @@ void Codec<Error>::encode(const Error& error, Encoder& to) {
 }
 
 Error Codec<Error>::decode(Decoder& from) {
-  const auto corrupt = [] { return Error{ErrorCode::kCorrupt, "received an error that makes no sense"}; };
+  const auto corrupt = [&from] {
+    from.fail();
+    return Error{ErrorCode::kCorrupt, "received an error that makes no sense"};
+  };
   const auto code = Codec<std::uint8_t>::decode(from);
   const auto outcome = Codec<std::uint8_t>::decode(from);
   std::string message = Codec<std::string>::decode(from);

@@ -1,140 +1,76 @@
-#include <capnp/message.h>
-#include <capnp/serialize.h>
-#include <kj/exception.h>
+#include <string>
+#include <type_traits>
+#include <utility>
 
-#include <algorithm>
-#include <cstring>
-
-#include "message_codec.hpp"
+#include <pharos/base/check.hpp>
+#include <pharos/wire/error_codec.hpp>
+#include <pharos/wire/id_codec.hpp>
+#include <pharos/wire/message.hpp>
+#include <pharos/wire/stored_codec.hpp>
 
 namespace pharos::wire {
 namespace {
 
-template <class... Which>
-bool is_any_of(const Message& message) {
-  return (std::holds_alternative<Which>(message) || ...);
+/// The name of a type without its namespaces, from what the compiler calls this function.
+template <class T>
+consteval std::string_view name_of_type() {
+  std::string_view name = __PRETTY_FUNCTION__;
+  name.remove_prefix(name.find("T = ") + 4);
+  name = name.substr(0, name.find_first_of(";]"));
+  return name.substr(name.rfind(':') + 1);
+}
+
+/// An argument's place in the list is behind the place of the call that waits for it, so that there is no cycle.
+bool has_no_cycle(const std::vector<PendingResult>& waits) {
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    const std::int32_t argument_of = waits[i].argument_of;
+    if (argument_of < -1 || argument_of >= static_cast<std::int64_t>(i)) return false;
+  }
+  return true;
+}
+
+bool makes_sense(const Message& message) {
+  const auto* const inspected = std::get_if<Inspected>(&message);
+  if (inspected == nullptr) return true;
+  for (const InspectedWorker& worker : inspected->workers) {
+    if (!has_no_cycle(worker.waits)) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 std::string_view name_of(const Message& message) {
-  static constexpr std::string_view kNames[] = {"Failure",
-                                                "RegisterJob",
-                                                "JobRegistered",
-                                                "LeaseWorker",
-                                                "ReturnLease",
-                                                "StartActor",
-                                                "KillActor",
-                                                "WorkerReady",
-                                                "WorkerEnded",
-                                                "Output",
-                                                "Stop",
-                                                "Done",
-                                                "ZygoteReady",
-                                                "ForkWorker",
-                                                "WorkerForked",
-                                                "WorkerReaped",
-                                                "ServeCaller",
-                                                "EndWorker",
-                                                "WorkerBlocked",
-                                                "ConnectActor",
-                                                "FindActor",
-                                                "ActorFound",
-                                                "HoldActor",
-                                                "ConstructActor",
-                                                "ActorConstructed",
-                                                "AddJob",
-                                                "EndJob",
-                                                "EndCaller",
-                                                "StartIncarnation",
-                                                "EndIncarnation",
-                                                "IncarnationEnded",
-                                                "ActorAlive",
-                                                "Refused",
-                                                "WorkerCrashed",
-                                                "Inspect",
-                                                "Inspected",
-                                                "JoinCluster",
-                                                "ClusterJoined",
-                                                "LeaseGranted",
-                                                "OpenStore",
-                                                "StoreOpened",
-                                                "LeaseSlab",
-                                                "SlabLeased",
-                                                "ReturnSlab",
-                                                "TrimStore",
-                                                "BringObject",
-                                                "StopJob",
-                                                "JobStopped",
-                                                "PromiseActor",
-                                                "BreakPromise",
-                                                "ImportObject",
-                                                "ObjectImported",
-                                                "ClaimObject",
-                                                "ObjectClaimed",
-                                                "ReleaseObject",
-                                                "FindNode",
-                                                "NodeFound",
-                                                "PlaceGroup",
-                                                "GroupReady",
-                                                "RemoveGroup",
-                                                "HoldBundle",
-                                                "BundleHeld",
-                                                "ReleaseBundle",
-                                                "NodeLoad",
-                                                "ListRows",
-                                                "Rows",
-                                                "Beat",
-                                                "Confirmed",
-                                                "Report",
-                                                "ActorLife",
-                                                "GroupPlaces",
-                                                "EndNode",
-                                                "DrainNode",
-                                                "ReadLog",
-                                                "LogPart",
-                                                "Explain",
-                                                "Explained",
-                                                "ReadStacks",
-                                                "Stacks",
-                                                "RecallLeases"};
-  static_assert(std::size(kNames) == std::variant_size_v<Message>);
-  return kNames[message.index()];
+  return std::visit([](const auto& each) { return name_of_type<std::decay_t<decltype(each)>>(); }, message);
 }
 
 std::size_t descriptors_of(const Message& message) {
-  if (is_any_of<ForkWorker, StoreOpened>(message)) return 3;
-  return is_any_of<RegisterJob, WorkerReady, WorkerForked, ServeCaller>(message) ? 1 : 0;
+  return std::visit(
+      []<class Each>(const Each&) -> std::size_t {
+        if constexpr (requires { Each::kDescriptors; }) {
+          return Each::kDescriptors;
+        } else {
+          return 0;
+        }
+      },
+      message);
 }
 
 std::vector<std::byte> encode(const Message& message) {
-  capnp::MallocMessageBuilder builder;
-  write_message(builder.initRoot<schema::Message>(), message);
-  const auto words = capnp::messageToFlatArray(builder);
-  const auto bytes = words.asBytes();
-  const auto* begin = reinterpret_cast<const std::byte*>(bytes.begin());
-  return {begin, begin + bytes.size()};
+  auto bytes = to_bytes(message);
+  PHAROS_CHECK(bytes.ok(), name_of(message));  // nothing in a message is nested deeply
+  return *std::move(bytes);
 }
 
 Result<Message> decode(std::span<const std::byte> bytes) {
-  const auto corrupt = [](std::string why) {
-    return Error{ErrorCode::kCorrupt, "received a control message that makes no sense: " + std::move(why)};
-  };
-  if (bytes.size() % sizeof(capnp::word) != 0) return corrupt("its length is no multiple of 8");
-  // Words must be aligned; a payload in a receive buffer need not be.
-  std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));
-  if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
-  try {
-    // A reader may walk at most so many words, so that a small message cannot make it walk for ever.
-    capnp::ReaderOptions limits;
-    limits.traversalLimitInWords = std::max<std::uint64_t>(words.size() * 4, 1024);
-    limits.nestingLimit = 16;
-    capnp::FlatArrayMessageReader reader{kj::arrayPtr(words.data(), words.size()), limits};
-    if (auto message = read_message(reader.getRoot<schema::Message>())) return std::move(*message);
-    return corrupt("a field has a value that no version of it allows");
-  } catch (const kj::Exception& e) {
-    return corrupt(e.getDescription().cStr());
+  auto message = from_bytes<Message>(bytes);
+  if (message && makes_sense(*message)) return message;
+  if (!message && message.error().code() != ErrorCode::kCorrupt) {
+    return Error{ErrorCode::kUnsupported, "another version of Pharos has written a control message",
+                 "Run the same version on both sides."};
   }
+  const std::string why = message ? "a result waits for one that comes later" : message.error().message();
+  return Error{ErrorCode::kCorrupt, "received a control message that makes no sense: " + why};
 }
 
 }  // namespace pharos::wire

@@ -11,5 +11,8 @@ enum class Strategy : std::uint8_t {
   kStrictPack,    ///< on one
   kStrictSpread,  ///< each on a node of its own
 };
+constexpr bool pharos_valid(Strategy strategy) {
+  return strategy <= Strategy::kStrictSpread;
+}
 
 }  // namespace pharos

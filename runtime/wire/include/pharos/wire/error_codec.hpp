@@ -9,6 +9,7 @@ namespace pharos {
 /// give kCorrupt.
 template <>
 struct Codec<Error> {
+  static constexpr std::string_view kFormat = "pharos.Error/1";
   static void encode(const Error& error, Encoder& to);
   static Error decode(Decoder& from);
 };

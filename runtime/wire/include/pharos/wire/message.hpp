@@ -29,6 +29,7 @@ struct Failure {
   Error error;
 };
 struct RegisterJob {
+  static constexpr std::size_t kDescriptors = 1;
   std::string executable;
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
@@ -294,6 +295,7 @@ struct Refused {
   Error why;
 };
 struct WorkerReady {
+  static constexpr std::size_t kDescriptors = 1;
   WorkerId worker;
   ActorId actor;  ///< which one is meant, where there is a choice; none for a task worker
   std::uint32_t incarnation = 0;
@@ -325,10 +327,12 @@ struct ZygoteReady {
   std::string cannot_fork;  ///< empty, or what makes a fork of this program unsafe
 };
 struct ForkWorker {
+  static constexpr std::size_t kDescriptors = 3;
   WorkerId worker;
   std::vector<std::string> variables{};  ///< "NAME=value", set before user code runs
 };
 struct WorkerForked {
+  static constexpr std::size_t kDescriptors = 1;
   WorkerId worker;
   std::int32_t pid = 0;
 };
@@ -343,6 +347,7 @@ struct WorkerCrashed {
   std::string report;    ///< several lines
 };
 struct ServeCaller {
+  static constexpr std::size_t kDescriptors = 1;
   CallerId caller;
   ActorId actor;
   std::uint32_t incarnation = 0;
@@ -358,6 +363,7 @@ struct WorkerBlocked {
 };
 struct OpenStore {};
 struct StoreOpened {
+  static constexpr std::size_t kDescriptors = 3;
   std::uint32_t table = 0;  ///< of pins, in the ledger
 };
 struct LeaseSlab {
@@ -418,6 +424,7 @@ struct PendingResult {
     kUnsent,     ///< it waits for a worker: of its own, or its actor's
     kSent,
   };
+  friend constexpr bool pharos_valid(Stage stage) { return stage <= Stage::kSent; }
   std::int32_t argument_of = -1;  ///< which of the results beside it; none: a thread waits for it
   Stage stage = Stage::kNoCall;
   std::uint32_t function = kNoFunction;
