@@ -1,6 +1,6 @@
 #pragma once
 
-// What several messages hold, to and from their schema.
+// Conversions between fields that several messages have and their Cap'n Proto schema.
 
 #include <capnp/list.h>
 
@@ -15,7 +15,7 @@
 
 namespace pharos::wire {
 
-// Whole, with the zeros that it may hold.
+// The whole string, including zero bytes.
 inline capnp::Text::Reader text_of(const std::string& from) {
   return {from.c_str(), from.size()};
 }
@@ -46,7 +46,7 @@ capnp::Data::Reader data_of(const Array& from) {
   return {reinterpret_cast<const kj::byte*>(from.data()), from.size()};
 }
 
-/// Nothing when the sizes differ.
+/// Returns false, and copies nothing, if the sizes differ.
 template <class Array>
 bool read_exactly(capnp::Data::Reader from, Array& to) {
   if (from.size() != to.size()) return false;
@@ -58,7 +58,7 @@ inline std::string text(capnp::Text::Reader from) {
   return {from.cStr(), from.size()};
 }
 
-/// Of bytes that need not be UTF-8.
+/// For text that need not be valid UTF-8.
 inline std::string text_of_data(capnp::Data::Reader from) {
   return {reinterpret_cast<const char*>(from.begin()), from.size()};
 }
@@ -83,7 +83,7 @@ inline Amounts read_amounts(capnp::List<schema::Amount>::Reader from) {
 }
 
 void write_failure(schema::Failure::Builder to, const Error& error);
-/// Nothing when it is none.
+/// Returns nullopt if the code, the outcome or the size of the exception is invalid.
 std::optional<Error> read_failure(schema::Failure::Reader from);
 
 inline void write_gpus(capnp::List<schema::GpuShare>::Builder to, const std::vector<GpuShare>& gpus) {

@@ -59,7 +59,7 @@ std::optional<std::vector<PendingResult>> read_waits(capnp::List<schema::Pending
   std::vector<PendingResult> waits;
   for (const auto r : from) {
     if (r.getStage() > static_cast<std::uint8_t>(PendingResult::Stage::kSent)) return std::nullopt;
-    // What an argument belongs to comes before it, so that there is no circle.
+    // A result must come after the result whose argument it is, so that the references form no cycle.
     if (r.getArgumentOf() < -1 || r.getArgumentOf() >= static_cast<std::int64_t>(waits.size())) return std::nullopt;
     waits.push_back({.argument_of = r.getArgumentOf(),
                      .stage = static_cast<PendingResult::Stage>(r.getStage()),

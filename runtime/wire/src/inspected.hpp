@@ -1,6 +1,6 @@
 #pragma once
 
-// What a node says of itself when it is asked, to and from its schema.
+// Conversions between Inspected, the report of a node about itself, and its Cap'n Proto schema.
 
 #include <optional>
 
@@ -11,7 +11,7 @@
 namespace pharos::wire {
 
 void write_inspected(schema::Inspected::Builder to, const Inspected& from);
-/// Nothing when it cannot be.
+/// Returns nullopt if a field has an invalid value.
 std::optional<Inspected> read_inspected(schema::Inspected::Reader from);
 
 }  // namespace pharos::wire

@@ -121,11 +121,12 @@ Result<Message> decode(std::span<const std::byte> bytes) {
     return Error{ErrorCode::kCorrupt, "received a control message that makes no sense: " + std::move(why)};
   };
   if (bytes.size() % sizeof(capnp::word) != 0) return corrupt("its length is no multiple of 8");
-  // Words must be aligned; a payload in a receive buffer need not be.
+  // Cap'n Proto needs aligned words, but a payload in a receive buffer may have any alignment.
   std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));
   if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
   try {
-    // A reader may walk at most so many words, so that a small message cannot make it walk for ever.
+    // The number of words that a reader visits is limited, because a small malicious message could refer to the same
+    // words again and again.
     capnp::ReaderOptions limits;
     limits.traversalLimitInWords = std::max<std::uint64_t>(words.size() * 4, 1024);
     limits.nestingLimit = 16;

@@ -9,7 +9,7 @@
 namespace pharos::wire {
 
 void write_message(schema::Message::Builder to, const Message& message);
-/// None: it holds what no sender of this version writes.
+/// Returns nullopt if a field has a value that no sender of this version writes.
 std::optional<Message> read_message(schema::Message::Reader from);
 
 }  // namespace pharos::wire

@@ -32,7 +32,7 @@ Holding read_holding(schema::Holding::Reader from) {
   return {read_amounts(from.getAmounts()), texts(from.getGpus())};
 }
 
-/// Nothing when a stage or a reference is none.
+/// Returns nullopt if the build id has the wrong size.
 std::optional<RegisterJob> read_program(schema::RegisterJob::Reader from) {
   RegisterJob m{.executable = text(from.getExecutable()),
                 .arguments = texts(from.getArguments()),

@@ -10,7 +10,7 @@ template <class... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
 };
-// Clang 14 does not find this by itself.
+// Clang 14 needs this explicit deduction guide.
 template <class... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
@@ -74,7 +74,7 @@ void write_asker(Builder to, const Asker& asker) {
   b.setNumber(asker.number);
 }
 
-/// Of an actor that is promised or started.
+/// Writes the fields that PromiseActor and StartActor share.
 template <class Builder, class Spec>
 void write_spec(Builder to, const Spec& spec) {
   to.setActor(spec.actor.value());

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a head needs to go on where another one stopped: what nodes report, and what it has written down.
+// Conversions between the Cap'n Proto schema and the messages with which a new head continues the work of an earlier
+// head: the reports of nodes, and the records that the earlier head has stored.
 
 #include <optional>
 
@@ -13,7 +14,7 @@ namespace pharos::wire {
 void write_report(schema::Report::Builder to, const Report& from);
 Report read_report(schema::Report::Reader from);
 void write_life(schema::ActorLife::Builder to, const ActorLife& from);
-/// Nothing when it ended for no reason that there is.
+/// Returns nullopt if the actor's final error is invalid.
 std::optional<ActorLife> read_life(schema::ActorLife::Reader from);
 void write_places(schema::GroupPlaces::Builder to, const GroupPlaces& from);
 GroupPlaces read_places(schema::GroupPlaces::Reader from);
